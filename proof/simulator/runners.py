@@ -141,12 +141,12 @@ class SimRunner:
 
 def _judge(work: _Work, value: object, error: BaseException | None) -> Outcome | None:
     """As a runner does."""
-    was_told = work.job.saw_cancellation
-    if error is None and was_told and value is None:
+    saw_cancellation = work.job.saw_cancellation
+    if error is None and saw_cancellation and value is None:
         error = asyncio.CancelledError()
     if error is None:
         return outcome_of_value(value)
-    return outcome_of_error(error, work.task, is_stopped=work.is_stopped, was_told=was_told)
+    return outcome_of_error(error, work.task, is_stopped=work.is_stopped, saw_cancellation=saw_cancellation)
 
 
 def _no_store() -> Store:

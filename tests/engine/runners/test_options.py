@@ -92,7 +92,7 @@ def test_an_app_of_a_script_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "__mp_main__", main)  # as importing multiprocessing does
     monkeypatch.setattr(main, "app", app, raising=False)
     monkeypatch.setattr(main, "__spec__", None)
-    with pytest.raises(ConfigurationError, match="no script"):
+    with pytest.raises(ConfigurationError, match="not in a script"):
         importable(app, app.registry)
 
 

@@ -181,13 +181,13 @@ def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> None:
     base=st.sampled_from((Exception, OSError, KeyboardInterrupt, SystemExit, GeneratorExit, Retry)),
     depth=st.sampled_from((0, 1, 9, 2000)),
     is_stopped=st.booleans(),
-    was_told=st.booleans(),
+    saw_cancellation=st.booleans(),
 )
 def test_judging_and_describing_never_raise(
-    asked: set[str], raised: type[BaseException], base: type[BaseException], depth: int, is_stopped: bool, was_told: bool
+    asked: set[str], raised: type[BaseException], base: type[BaseException], depth: int, is_stopped: bool, saw_cancellation: bool
 ) -> None:
     error = nested(depth, rubbish(tuple(asked - {"__class__"} if depth else asked), raised, base))  # a group asks for it
-    outcome = outcome_of_error(error, TASK, is_stopped=is_stopped, was_told=was_told)
+    outcome = outcome_of_error(error, TASK, is_stopped=is_stopped, saw_cancellation=saw_cancellation)
     if isinstance(outcome, Raised):
         require_plain(outcome.failure)
     else:
@@ -201,7 +201,7 @@ def test_a_group_deeper_than_the_stack_is_judged_by_its_leaf_and_keeps_its_frame
     try:
         raise nested(2000, OSError("the leaf"))
     except BaseException as error:
-        outcome = outcome_of_error(error, TASK, is_stopped=False, was_told=False)
+        outcome = outcome_of_error(error, TASK, is_stopped=False, saw_cancellation=False)
     assert isinstance(outcome, Raised)
     assert outcome.is_final
     assert "test_outcomes.py" in outcome.failure.traceback

@@ -213,7 +213,7 @@ def test_a_runner_that_refuses_says_why() -> None:
 
 
 def test_a_runner_that_never_becomes_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "START_PATIENCE", 3.0)
+    monkeypatch.setattr(pools, "START_TIMEOUT", 3.0)
 
     async def test() -> None:
         task = processed()

@@ -84,7 +84,7 @@ def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task
         await office.open()
         office.worker.executor._hooks = Doctor(lambda _: stubborn())  # type: ignore[assignment]
         (job,) = await office.enqueue("handler")
-        await until(lambda: any(each.is_healing for each in office.worker.executor.running.values()))
+        await until(lambda: any(each.is_running_hook for each in office.worker.executor.running.values()))
         office.far.say(messages.CancelJobs((job,)))
         await passing(SETTINGS.grace - 1)
         assert office.heard(messages.CodeUnresponsive) == []

@@ -387,7 +387,7 @@ async def never(_: Claim) -> None:
 @pytest.mark.parametrize("why", [Stop.DRAINED, Stop.LATE])
 def test_a_worker_that_has_to_end_gives_back_free_what_it_was_about_to_heal(why: Stop) -> None:
     async def test(bench: Bench) -> None:
-        await until(lambda: any(each.is_healing for each in bench.executor.running.values()))
+        await until(lambda: any(each.is_running_hook for each in bench.executor.running.values()))
         bench.executor.stop_all(why)
         await bench.until_ended()
         moved = bench.ended[0].transition
@@ -406,7 +406,7 @@ def test_stopped_for_another_reason_it_moves_as_for_that() -> None:
     for why, (to, record) in expected.items():
 
         async def test(bench: Bench, why: Stop = why, to: State = to, record: AttemptOutcome = record) -> None:
-            await until(lambda: any(each.is_healing for each in bench.executor.running.values()))
+            await until(lambda: any(each.is_running_hook for each in bench.executor.running.values()))
             bench.executor.stop_all(why)
             await bench.until_ended()
             moved = bench.ended[0].transition
@@ -424,7 +424,7 @@ def test_a_hook_that_takes_no_notice_of_being_stopped_starts_no_handler() -> Non
             return
 
     async def test(bench: Bench) -> None:
-        await until(lambda: any(each.is_healing for each in bench.executor.running.values()))
+        await until(lambda: any(each.is_running_hook for each in bench.executor.running.values()))
         bench.executor.stop_all(Stop.CANCELLED)
         await bench.until_ended()
         assert bench.ended[0].transition is not None

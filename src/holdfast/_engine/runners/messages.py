@@ -1,4 +1,4 @@
-"""What a worker and a runner say to each other over their pipe."""
+"""Messages between a worker and its runner over their pipe."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -22,11 +22,11 @@ class CancelRequested(Struct, frozen=True, tag="told"):
 
 
 class JobLostNotice(Struct, frozen=True, tag="lost"):
-    """Worker: the job is somebody else's."""
+    """Worker: the job no longer belongs to this attempt."""
 
 
 class CallProblem(StrEnum):
-    """Why a call of a handler did not do what it should."""
+    """Why a handler's call had no effect."""
 
     LOST = "lost"
     STOPPED = "stopped"
@@ -43,7 +43,7 @@ class CallAnswered(Struct, frozen=True, tag="answered"):
 
 
 class Shutdown(Struct, frozen=True, tag="finish"):
-    """Worker: nothing more will come; end in good order."""
+    """Worker: no more messages follow; close the lifespan and exit."""
 
 
 class Ready(Struct, frozen=True, tag="ready"):
@@ -57,14 +57,14 @@ class Refused(Struct, frozen=True, tag="refused"):
 
 
 class RunStarted(Struct, frozen=True, tag="begun"):
-    """Runner: from now on code of the user runs for this job. ``ignored``: fields of its payload the handler does not know,
-    said in a second one, because constructors of the user's run while the payload is read."""
+    """Runner: from now on code of the user runs for this job. ``ignored``: fields of its payload that the handler does not know.
+    They come in a second message, because constructors of the user run while the payload is read."""
 
     ignored: tuple[str, ...] = ()
 
 
 class TaskMissing(Struct, frozen=True, tag="unknown"):
-    """Runner: the code that I loaded does not have the task of this job."""
+    """Runner: the code that this process loaded does not have the task of this job."""
 
 
 class Progressed(Struct, frozen=True, tag="progressed"):
@@ -114,7 +114,7 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, outcome: Outcome) -> "OutcomeData":
-        """The outcome as data."""
+        """Return the outcome as plain data."""
         match outcome:
             case Done(result=result):
                 return cls(kind=OutcomeKind.DONE, result=result)
@@ -134,7 +134,7 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 assert_never(outcome)
 
     def outcome(self) -> Outcome:
-        """The outcome again."""
+        """Return the outcome that this data stands for."""
         match self.kind:
             case OutcomeKind.DONE:
                 return Done(self.result)
@@ -155,7 +155,7 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
 
 
 class RunEnded(Struct, frozen=True, tag="ended"):
-    """Runner: the handler's code has stopped. Without a verdict it was told to and did. ``memory``: bytes occupied since."""
+    """Runner: the handler's code has stopped. No verdict: it stopped because it was cancelled. ``memory``: bytes occupied since."""
 
     verdict: OutcomeData | None = None
     memory: int = 0
@@ -170,10 +170,10 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encode(message: Message) -> bytes:
-    """One message as bytes."""
+    """Return one message as bytes."""
     return _encoder.encode(message)
 
 
 def decode(data: bytes) -> Message:
-    """Bytes as one message."""
+    """Read one message from its bytes."""
     return _decoder.decode(data)

@@ -1,4 +1,4 @@
-"""What a runner process is told at its start."""
+"""What a runner process receives at its start."""
 
 import sys
 from collections.abc import Iterable
@@ -23,24 +23,24 @@ class RunnerOptions(Struct, frozen=True, kw_only=True):
     log_format: str = "text"
 
     def encode(self) -> str:
-        """As one argument."""
+        """Return the options as one command-line argument."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def decode(cls, argument: str) -> "RunnerOptions":
-        """The same from it."""
+        """Read the options from a command-line argument."""
         return msgspec.json.decode(argument, type=cls)
 
 
 def has_process_tasks(registry: Registry) -> bool:
-    """Whether any handler runs in a process of its own."""
+    """Return whether any handler runs in a separate process."""
     return any(True for _ in _process_tasks(registry))
 
 
 def importable(app: object, registry: Registry) -> str:
-    """Where another process can import this App from; ``ConfigurationError`` if its tasks with ``process=True`` cannot run there.
+    """Return where another process can import this App from; ``ConfigurationError`` if its ``process=True`` tasks cannot run there.
 
-    An embedded worker was never told its ``module:app``: the App stands in a module, most likely in that of a handler.
+    An embedded worker does not know its ``module:app``. The App stands in a module, most likely in that of a handler.
     """
     for module in (*_process_tasks(registry), *sys.modules):
         for name, value in tuple(vars(sys.modules.get(module, object)).items()):
@@ -49,14 +49,15 @@ def importable(app: object, registry: Registry) -> str:
     tasks = ", ".join(name for name in registry.names() if _runs_in_process(registry, name))
     raise ConfigurationError(
         [
-            f"process=True on {tasks}: a runner process must import the App; keep it and its tasks at the top of a module, no script"
+            f"process=True on {tasks}: a runner process must import the App; keep it and its tasks at the top of a module, not in a script"
         ]
     )
 
 
 def homes(registry: Registry) -> tuple[str, ...]:
-    """Modules of the handlers that run in processes: that of the App need not import them all, and jobs of the others would
-    wait for ever. ``ConfigurationError`` if one is a script."""
+    """Return the modules of the handlers that run in processes; ``ConfigurationError`` if one is a script.
+
+    The App's module need not import them all, and without it jobs of the others would wait indefinitely."""
     names = {module: _name_of(module) for module in _process_tasks(registry)}
     if None in names.values():
         raise ConfigurationError(["process=True in a script: a runner process must import the handler; keep it in a module"])
@@ -71,7 +72,7 @@ def _name_of(module: str) -> str | None:
 
 
 def _process_tasks(registry: Registry) -> Iterable[str]:
-    """Modules of handlers that run in processes."""
+    """Yield the module of each handler that runs in a process."""
     definitions = (registry.get(name) for name in registry.names() if _runs_in_process(registry, name))
     return (task.function.__module__ for task in definitions if task is not None)
 

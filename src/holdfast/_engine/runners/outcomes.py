@@ -1,4 +1,4 @@
-"""From what a handler did to its outcome; the same wherever it runs, in the worker or in a runner process."""
+"""From a handler's value or exception to its outcome; the same in the worker and in a runner process."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NOTHING = Done(encode_result(None))
 
 
 def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]] | Invalid:
-    """The handler's arguments and the names of fields it does not know, or that the payload does not fit it."""
+    """Return the handler's arguments and the names of fields it does not know, or ``Invalid`` if the payload does not fit it."""
     try:
         return task.payload.decode(payload)
     except PayloadInvalid as error:
@@ -26,7 +26,7 @@ def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tup
 
 
 def outcome_of_value(value: object) -> Outcome:
-    """What a handler returned. Total: a value that raises when it is looked at is no JSON."""
+    """Return the outcome of a handler's value. Total: a value that raises while it is read becomes a failure."""
     if value is None:
         return NOTHING
     try:
@@ -39,24 +39,24 @@ def outcome_of_value(value: object) -> Outcome:
         return raised_by(error)
 
 
-def outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
-    """What an exception out of a handler means; a group counts as its leaves. ``None``: its job was lost, or it was stopped.
+def outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, saw_cancellation: bool) -> Outcome | None:
+    """Return the outcome of a handler's exception; a group counts as its leaves. ``None``: its job was lost, or it was stopped.
 
-    ``is_stopped``: the engine wanted its code to end. ``was_told``: it knew, so whatever it raised is its answer to that.
-    Total: the user's classes are asked here, and one that raises is a failure like any other.
+    ``is_stopped``: the engine cancelled its code. ``saw_cancellation``: the code knew, so any exception is its reaction to that.
+    Total: this code calls the user's classes, and one that raises is a failure like any other.
     """
     try:
-        return _judge_error(error, task, is_stopped=is_stopped, was_told=was_told)
+        return _outcome_of_error(error, task, is_stopped=is_stopped, saw_cancellation=saw_cancellation)
     except BaseException:
         return None if is_stopped else raised_by(error)
 
 
 def raised_by(error: BaseException, *, is_final: bool = False) -> Raised:
-    """A failure of the handler, described as well as it can be."""
+    """Return a failure of the handler, described as well as its exception permits."""
     return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDER)), is_final=is_final)
 
 
-def _judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
+def _outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, saw_cancellation: bool) -> Outcome | None:
     leaves = leaves_of(error)
     if any(isinstance(leaf, JobLost) for leaf in leaves):
         return None
@@ -64,14 +64,14 @@ def _judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool
         try:
             return _plain(leaves[0])
         except Exception as broken:
-            return outcome_of_error(broken, task, is_stopped=is_stopped, was_told=was_told)
-    if is_stopped and (was_told or all(map(_is_reaction, leaves))):
+            return outcome_of_error(broken, task, is_stopped=is_stopped, saw_cancellation=saw_cancellation)
+    if is_stopped and (saw_cancellation or all(map(_is_reaction, leaves))):
         return None
     return raised_by(error, is_final=any(task.is_final(leaf) for leaf in leaves))
 
 
 def captured(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What it returns, or raises, as values: neither a future nor a thread can carry a StopIteration or SystemExit."""
+    """Return the call's value and exception: neither a future nor a thread can carry a StopIteration or SystemExit."""
     try:
         return call(), None
     except BaseException as error:
@@ -79,7 +79,7 @@ def captured(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def _plain(answer: Retry | Snooze | Cancel | Fail) -> Outcome:
-    """The same answer made of plain values: what the user's subclass or reason is, no store needs to know how to write."""
+    """Return the same answer made of plain values: no store needs to know how to write the user's subclass or reason."""
     match answer:
         case Retry():
             return Retry(answer.after, text_of(answer.reason))
@@ -94,7 +94,7 @@ def _plain(answer: Retry | Snooze | Cancel | Fail) -> Outcome:
 
 
 def _is_reaction(error: BaseException | None) -> bool:
-    """Whether it was raised because the handler was cancelled: a library often turns a cancellation into an error of its own."""
+    """Return whether a cancellation caused the error: a library often turns a cancellation into its own error."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         if isinstance(error, asyncio.CancelledError):
@@ -105,7 +105,8 @@ def _is_reaction(error: BaseException | None) -> bool:
 
 
 def leaves_of(error: BaseException) -> list[BaseException]:
-    """In their order, each once: groups may be nested deeper than the stack, and hold the same group many times."""
+    """Return the exceptions of a group in their order, each once. A loop, because groups may be nested deeper than the stack, and hold
+    the same group many times."""
     leaves: list[BaseException] = []
     left, seen = [error], set[int]()
     while left:

@@ -1,4 +1,4 @@
-"""A runner process from inside: its main thread runs handlers, another one speaks with the worker."""
+"""A runner process from inside: its main thread runs handlers, another one exchanges messages with the worker."""
 
 import asyncio
 import logging
@@ -27,13 +27,13 @@ from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable
 logger = logging.getLogger("holdfast")
 
 PROGRESS_PAUSE = 0.05
-"""Seconds between two words to the worker that a job moves: a handler that says so in a tight loop must not flood it."""
+"""Seconds between two progress messages to the worker: a handler that reports in a tight loop must not flood it."""
 
 Result = TypeVar("Result")
 
 
 class WorkerLink(Protocol):
-    """The process as the system lets us see and end it."""
+    """The runner's process and its pipe to the worker, as the system provides them."""
 
     @property
     def channel(self) -> Channel:
@@ -41,16 +41,16 @@ class WorkerLink(Protocol):
         ...
 
     def memory(self) -> int:
-        """Bytes it occupies."""
+        """Return the bytes that this process occupies."""
         ...
 
     def die(self) -> None:
-        """End it and its children."""
+        """End this process and its children."""
         ...
 
 
 class PipeProgressSink:
-    """The pipe to the worker, in place of a reporter. Everything but ``begin`` happens in the loop of its thread."""
+    """The pipe to the worker, in place of a progress writer. All of it runs in the loop of its thread, except the blocking transaction."""
 
     def __init__(self, channel: Channel, open_store: Callable[[], Store], idle: float) -> None:
         self._channel = channel
@@ -58,40 +58,40 @@ class PipeProgressSink:
         self._store: Store | None = None
         self._calls: dict[int, asyncio.Future[EnqueueAnswer | None]] = {}
         self._number = 0
-        self._unsaid: messages.Progressed | None = None
+        self._unsent: messages.Progressed | None = None
         self._pause: asyncio.TimerHandle | None = None
 
     @property
     def children(self) -> "PipeProgressSink":
-        """It takes them itself."""
+        """This object: child jobs go through the same pipe."""
         return self
 
-    def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
-        """Said at once, or with what comes in the next moment."""
-        said = {"stage": stage, "fraction": fraction, "message": message}
-        news = {name: value for name, value in said.items() if value is not None}
-        self._unsaid = structs.replace(self._unsaid or messages.Progressed(), **news)
+    def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+        """Send the progress at once, or together with what follows within ``PROGRESS_PAUSE``."""
+        fields = {"stage": stage, "fraction": fraction, "message": message}
+        changes = {name: value for name, value in fields.items() if value is not None}
+        self._unsent = structs.replace(self._unsent or messages.Progressed(), **changes)
         if self._pause is None:
-            self._say()
+            self._flush()
 
-    async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
-        """Return once the worker says that it is durable."""
+    async def checkpoint(self, job: ActiveJob, data: bytes) -> None:
+        """Return once the worker reports that the checkpoint is durable."""
         await self._call(lambda call: messages.Checkpointed(call, data))
 
-    async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
-        """Return once the worker says that the child is durable."""
+    async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
+        """Return once the worker reports that the child is durable."""
         return await self._call(lambda call: messages.Enqueued(call, child)) or EnqueueAnswer()
 
-    def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
-        """On a connection of this process."""
-        return self._open().transaction(hold.id, hold.token, idle=self._idle)
+    def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction on a connection of this process."""
+        return self._open().transaction(job.id, job.token, idle=self._idle)
 
-    def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
-        """On a connection of this process."""
-        return self._open().blocking_transaction(hold.id, hold.token, idle=self._idle)
+    def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
+        """Open a transaction on a connection of this process."""
+        return self._open().blocking_transaction(job.id, job.token, idle=self._idle)
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close the store if a transaction opened it."""
         if self._store is not None:
             await self._store.close()
 
@@ -100,14 +100,14 @@ class PipeProgressSink:
         return self._store
 
     def send(self, message: messages.FromRunner) -> None:
-        """After everything said before."""
-        if self._unsaid is not None:
-            unsaid, self._unsaid = self._unsaid, None
-            self._channel.send(messages.encode(unsaid))
+        """Send a message, after the progress that waits."""
+        if self._unsent is not None:
+            unsent, self._unsent = self._unsent, None
+            self._channel.send(messages.encode(unsent))
         self._channel.send(messages.encode(message))
 
     def answered(self, answer: messages.CallAnswered) -> None:
-        """What became of a call."""
+        """End the call that waits for this answer."""
         future = self._calls.pop(answer.call, None)
         if future is None or future.done():
             return
@@ -130,12 +130,12 @@ class PipeProgressSink:
         self.send(message(self._number))
         return await answer
 
-    def _say(self) -> None:
+    def _flush(self) -> None:
         self._pause = None
-        if self._unsaid is not None:
-            unsaid, self._unsaid = self._unsaid, None
-            self._channel.send(messages.encode(unsaid))
-            self._pause = asyncio.get_running_loop().call_later(PROGRESS_PAUSE, self._say)
+        if self._unsent is not None:
+            unsent, self._unsent = self._unsent, None
+            self._channel.send(messages.encode(unsent))
+            self._pause = asyncio.get_running_loop().call_later(PROGRESS_PAUSE, self._flush)
 
 
 class CurrentRun(Struct, eq=False):
@@ -149,20 +149,20 @@ class CurrentRun(Struct, eq=False):
 class RunnerProcess:
     """Runs the jobs that its worker sends, one after the other."""
 
-    def __init__(self, inside: WorkerLink) -> None:
-        self._inside = inside
+    def __init__(self, link: WorkerLink) -> None:
+        self._link = link
         self._loop = asyncio.new_event_loop()
         self._inbox: queue.SimpleQueue[CurrentRun | None] = queue.SimpleQueue()
         self._work: CurrentRun | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-runner", daemon=True)
 
     def run(self, registry: Registry, lifespan: Lifespan, *, open_store: Callable[[], Store], idle: float) -> None:
-        """Until the worker has nothing more; from the main thread. ``ConfigurationError`` when the lifespan fails.
+        """Run jobs in the main thread until the worker sends ``Shutdown``. ``ConfigurationError`` when the lifespan fails.
 
         ``open_store``: for ``job.transaction``, which may take ``idle`` seconds.
         """
         self._registry, self._lifespan = registry, lifespan
-        self._line = PipeProgressSink(self._inside.channel, open_store, idle)
+        self._sink = PipeProgressSink(self._link.channel, open_store, idle)
         self._in_loop(self._open())
         while (work := self._inbox.get()) is not None:
             task = self._registry.get(work.claim.job.task)
@@ -170,32 +170,32 @@ class RunnerProcess:
         self._in_loop(self._close())
 
     def refuse(self, error: ConfigurationError) -> None:
-        """Tell the worker why there will be no runner."""
+        """Report to the worker why this process cannot run jobs."""
         self._in_loop(self._refuse(messages.Refused(tuple(error.problems))))
 
     async def _open(self) -> None:
         await self._lifespan.enter()
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
-        self._line.send(messages.Ready())
+        self._receiving = asyncio.get_running_loop().create_task(self._receive_all())
+        self._sink.send(messages.Ready())
 
     async def _close(self) -> None:
-        self._listening.cancel()
+        self._receiving.cancel()
         await self._lifespan.leave()
-        await self._line.close()
+        await self._sink.close()
 
-    async def _listen(self) -> None:
+    async def _receive_all(self) -> None:
         try:
-            while (data := await self._inside.channel.receive()) is not None:
-                self._hear(messages.decode(data))
+            while (data := await self._link.channel.receive()) is not None:
+                self._receive(messages.decode(data))
         except Exception:
-            logger.exception("a runner can no longer hear its worker")
-        self._inside.die()
+            logger.exception("a runner can no longer read its worker's messages")
+        self._link.die()
 
-    def _hear(self, message: messages.Message) -> None:
+    def _receive(self, message: messages.Message) -> None:
         work = self._work
         match message:
             case messages.Run(claim=claim):
-                job = SyncJob(claim, self._line, self._loop)
+                job = SyncJob(claim, self._sink, self._loop)
                 job.state = self._lifespan.state
                 self._work = CurrentRun(claim, job)
                 self._inbox.put(self._work)
@@ -208,7 +208,7 @@ class RunnerProcess:
                     work.is_stopped = True
                     work.job.mark_lost()
             case messages.CallAnswered():
-                self._line.answered(message)
+                self._sink.answered(message)
             case messages.Shutdown():
                 self._inbox.put(None)
             case _:
@@ -216,43 +216,43 @@ class RunnerProcess:
 
     def _execute(self, work: CurrentRun, task: TaskDefinition) -> messages.RunEnded:
         outcome, error = captured(partial(self._outcome, work, task))
-        if error is not None:  # whatever it was: this process goes on, and its worker waits for an answer
-            outcome = outcome_of_error(error, task, is_stopped=work.is_stopped, was_told=work.job.saw_cancellation)
+        if error is not None:  # of any kind: this process goes on, and its worker waits for an answer
+            outcome = outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=work.job.saw_cancellation)
         verdict = None if outcome is None else messages.OutcomeData.of(outcome)
-        return messages.RunEnded(verdict, self._inside.memory())
+        return messages.RunEnded(verdict, self._link.memory())
 
     def _outcome(self, work: CurrentRun, task: TaskDefinition) -> Outcome | None:
         self._in_loop(self._send(messages.RunStarted()))  # reading the payload runs the user's constructors already
         decoded, refused = captured(partial(decode, task, work.claim.payload))
         if refused is not None or isinstance(decoded, Invalid):
-            return decoded if refused is None else self._judge(work, task, None, refused)
+            return decoded if refused is None else self._outcome_of(work, task, None, refused)
         arguments, ignored = decoded
         if ignored:
             self._in_loop(self._send(messages.RunStarted(ignored)))
         with exits_in_forked_child():
             value, error = captured(call_of(task, work.job, arguments))
-        return self._judge(work, task, value, error)
+        return self._outcome_of(work, task, value, error)
 
-    def _judge(self, work: CurrentRun, task: TaskDefinition, value: object, error: BaseException | None) -> Outcome | None:
-        was_told = work.job.saw_cancellation
-        if error is None and was_told and value is None:
+    def _outcome_of(self, work: CurrentRun, task: TaskDefinition, value: object, error: BaseException | None) -> Outcome | None:
+        saw_cancellation = work.job.saw_cancellation
+        if error is None and saw_cancellation and value is None:
             error = asyncio.CancelledError()  # as in a thread: it looked, and returned nothing
         return (
             outcome_of_value(value)
             if error is None
-            else outcome_of_error(error, task, is_stopped=work.is_stopped, was_told=was_told)
+            else outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=saw_cancellation)
         )
 
     async def _end(self, work: CurrentRun, message: messages.RunEnded | messages.TaskMissing) -> None:
         self._work = None
-        work.job.mark_lost()  # threads that the handler has left behind say nothing about the next job
-        self._line.send(message)
+        work.job.mark_lost()  # threads that the handler has left behind must not report for the next job
+        self._sink.send(message)
 
     async def _refuse(self, message: messages.Refused) -> None:
-        self._inside.channel.send(messages.encode(message))
+        self._link.channel.send(messages.encode(message))
 
     async def _send(self, message: messages.FromRunner) -> None:
-        self._line.send(message)
+        self._sink.send(message)
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         if not self._thread.is_alive():

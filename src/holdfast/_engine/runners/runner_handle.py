@@ -1,4 +1,4 @@
-"""One runner process as its worker sees it, and the worker's half of the job that runs there."""
+"""The worker's view of one runner process, and the worker's half of the job that runs there."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,12 +12,13 @@ from holdfast._engine.tasks.context import JobContext, ProgressSink
 from holdfast._ports.host import Exit, RunnerChild
 from holdfast.errors import JobLost
 
-LAST_WORDS_WITHIN = 1.0
-News = TypeVar("News")
+FINAL_MESSAGES_WITHIN = 1.0
+"""Seconds to read what an exited runner has left in its pipe."""
+Value = TypeVar("Value")
 
 
 class RunnerExited(Exception):
-    """The runner has died; how. ``has_begun``: code of the user may have run for the job it had."""
+    """The runner process has exited, with how it ended. ``has_begun``: code of the user may have run for its job."""
 
     def __init__(self, how: str, *, has_begun: bool) -> None:
         super().__init__(how)
@@ -29,41 +30,38 @@ class TaskNotInRunner(Exception):
 
 
 class RunnerJobContext(JobContext):
-    """The worker's half of a job: what the handler says goes on to the store, what the engine says goes to the handler."""
+    """The worker's half of a job: it passes the handler's reports to the store, and the engine's requests to the handler."""
 
     def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         super().__init__(claim, reporter)
-        self.seat: RunnerHandle | None = None
+        self.runner: RunnerHandle | None = None
 
     @property
     def task(self) -> str:
-        """The task's name."""
         return self._claim.job.task
 
     def mark_lost(self) -> None:
-        """The engine's; here and there."""
         super().mark_lost()
-        if self.seat is not None:
-            self.seat.send(messages.JobLostNotice())
+        if self.runner is not None:
+            self.runner.send(messages.JobLostNotice())
 
     def mark_cancelled(self) -> None:
-        """The engine's; here and there."""
         super().mark_cancelled()
-        if self.seat is not None:
-            self.seat.send(messages.CancelRequested())
+        if self.runner is not None:
+            self.runner.send(messages.CancelRequested())
 
-    def progressed(self, said: messages.Progressed) -> None:
-        """The handler said so."""
+    def progressed(self, update: messages.Progressed) -> None:
+        """Pass the handler's progress to the store, unless the job is lost."""
         if not self._is_lost:
-            self._reporter.progress(self._claim.job, stage=said.stage, fraction=said.fraction, message=said.message)
+            self._reporter.progress(self._claim.job, stage=update.stage, fraction=update.fraction, message=update.message)
 
     async def save(self, data: bytes) -> None:
-        """Save a checkpoint of the handler."""
+        """Save the handler's checkpoint; ``JobLost`` if the job is lost."""
         self._require_owned()
         await self._reporter.checkpoint(self._claim.job, data)
 
     async def add(self, child: NewJob) -> EnqueueAnswer:
-        """Enqueue a child of the handler."""
+        """Enqueue the handler's child job; ``JobLost`` if the job is lost."""
         self._require_owned()
         return await self._reporter.children.enqueue(self._claim.job, child)
 
@@ -85,38 +83,38 @@ class RunnerHandle:
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[messages.RunEnded | messages.TaskMissing] = loop.create_future()
-        self._death: asyncio.Task[Exit] = loop.create_task(child.wait())
-        self._listening = loop.create_task(self._listen())
+        self._exit: asyncio.Task[Exit] = loop.create_task(child.wait())
+        self._receiving = loop.create_task(self._receive_all())
 
     @property
     def is_dead(self) -> bool:
         """Whether the process has ended."""
-        return self._death.done()
+        return self._exit.done()
 
     def send(self, message: messages.FromWorker) -> None:
-        """Put a message into its pipe."""
+        """Put a message into the runner's pipe."""
         self.child.channel.send(messages.encode(message))
 
     def kill(self) -> None:
-        """End it, deliberately."""
+        """Kill the process, and remember that this worker did it."""
         self.is_killed = True
         self.child.kill()
 
     async def until_ready(self) -> None:
-        """``Departed`` if that never comes."""
+        """Wait until the runner has loaded the App; ``RunnerExited`` if the process ends first."""
         await self._await(self._ready)
 
     async def run(self, claim: Claim, job: RunnerJobContext) -> messages.OutcomeData | None:
-        """Run a job's handler to its end. ``Departed`` if the process ends first, ``Unknown`` if it has no such handler."""
+        """Run a job's handler to its end. ``RunnerExited`` if the process ends first, ``TaskNotInRunner`` if it has no such task."""
         self.jobs += 1
         self._has_begun = False
         self._ended = asyncio.get_running_loop().create_future()
-        self._job, job.seat = job, self
+        self._job, job.runner = job, self
         self.send(messages.Run(claim))
         try:
             ended = await self._await(self._ended)
         finally:
-            self._job = job.seat = None
+            self._job = job.runner = None
             for call in tuple(self._calls):
                 call.cancel()
         if isinstance(ended, messages.TaskMissing):
@@ -126,40 +124,40 @@ class RunnerHandle:
         self.growth = ended.memory - self._first_memory
         return ended.verdict
 
-    async def finish(self, patience: float) -> None:
-        """Let it end in good order; within ``patience`` seconds, else it is killed."""
+    async def finish(self, timeout: float) -> None:
+        """Ask the process to end in good order; kill it after ``timeout`` seconds."""
         self.send(messages.Shutdown())
-        await asyncio.wait({self._death}, timeout=patience)
+        await asyncio.wait({self._exit}, timeout=timeout)
         await self.end()
 
     async def end(self) -> None:
-        """End it now."""
+        """Kill the process if it runs, and close its pipe."""
         if not self.is_dead:
             self.kill()
-        await asyncio.wait({self._death})
-        self._listening.cancel()
+        await asyncio.wait({self._exit})
+        self._receiving.cancel()
         self.child.channel.close()
 
-    async def _await(self, news: "asyncio.Future[News]") -> News:
-        both: set[asyncio.Future[Any]] = {news, self._death}
+    async def _await(self, awaited: "asyncio.Future[Value]") -> Value:
+        both: set[asyncio.Future[Any]] = {awaited, self._exit}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not news.done():
-            # What it said before it died is still in the pipe.
-            await asyncio.wait({self._listening}, timeout=LAST_WORDS_WITHIN)
-        if news.done():
-            return news.result()
+        if not awaited.done():
+            # What it sent before it exited is still in the pipe.
+            await asyncio.wait({self._receiving}, timeout=FINAL_MESSAGES_WITHIN)
+        if awaited.done():
+            return awaited.result()
         self.child.channel.close()
-        raise RunnerExited("; ".join(self._problems) or str(self._death.result()), has_begun=self._has_begun)
+        raise RunnerExited("; ".join(self._problems) or str(self._exit.result()), has_begun=self._has_begun)
 
-    async def _listen(self) -> None:
+    async def _receive_all(self) -> None:
         while (data := await self.child.channel.receive()) is not None:
             try:
-                self._hear(messages.decode(data))
+                self._receive(messages.decode(data))
             except Exception:
-                self.child.kill()  # code of the user wrote into our pipe: nothing that comes from there means anything now
+                self.child.kill()  # code of the user wrote into our pipe: no message from there means anything now
                 return
 
-    def _hear(self, message: messages.Message) -> None:
+    def _receive(self, message: messages.Message) -> None:
         job = self._job
         match message:
             case messages.Ready():
@@ -211,6 +209,6 @@ class RunnerHandle:
         self.send(answer)
 
 
-def _settle(news: "asyncio.Future[News]", value: News) -> None:
-    if not news.done():
-        news.set_result(value)
+def _settle(awaited: "asyncio.Future[Value]", value: Value) -> None:
+    if not awaited.done():
+        awaited.set_result(value)

@@ -20,26 +20,26 @@ FORKED = 70
 
 
 class Runner(Protocol):
-    """Runs one handler to its end."""
+    """Runs one handler until its code has stopped."""
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
-        """The job object its handlers hold."""
+        """Return the job object that its handlers receive."""
         ...
 
     async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        """What the handler returns or raises. When cancelled: returns only after the code has stopped."""
+        """Return what the handler returns, or raise what it raises. When cancelled, return only after the code has stopped."""
         ...
 
 
 class Processes(Protocol):
-    """Runs handlers in processes of their own; payload and answer are read there too."""
+    """Runs handlers in separate processes, which also read the payload and the answer."""
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
-        """The worker's half of the job object."""
+        """Return the worker's half of the job object."""
         ...
 
     async def run(self, running: Running) -> Outcome | None:
-        """What became of it; ``None`` when it was stopped, or when ``running`` says that it crashed or never began."""
+        """Return the outcome; ``None`` when the handler was stopped, or when ``running`` records that it crashed or never began."""
         ...
 
 
@@ -47,11 +47,9 @@ class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
-        """A ``Job``."""
         return Job(claim, reporter)
 
     async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        """Await the handler."""
         process = os.getpid()
         try:
             if task.takes_job:
@@ -63,17 +61,16 @@ class LoopRunner:
 
 
 class ThreadRunner:
-    """``def`` handlers, in a thread of the worker; a thread cannot be cancelled, only asked."""
+    """``def`` handlers, in a thread of the worker; a thread cannot be cancelled, only asked to end."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler")
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
-        """A ``SyncJob``."""
         return SyncJob(claim, reporter, asyncio.get_running_loop())
 
     async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        """Wait for the thread; when cancelled meanwhile, tell the handler and go on waiting: its code has not stopped."""
+        """Wait for the thread. When cancelled, ask the handler to end and go on waiting: its code has not stopped."""
         call = partial(copy_context().run, call_of(task, context, arguments))
         ended = self._begin(call)
         while not ended.done():
@@ -92,12 +89,12 @@ class ThreadRunner:
         return asyncio.get_running_loop().run_in_executor(self._pool, _in_thread, call)
 
     def close(self) -> None:
-        """Take no more handlers; those that run are not waited for."""
+        """Start no more handlers; do not wait for those that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def call_of(task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Callable[[], Any]:
-    """The handler with its arguments, and with its job if it wants it."""
+    """Return the handler with its arguments, and with its job if it takes one."""
     return partial(task.function, context, **arguments) if task.takes_job else partial(task.function, **arguments)
 
 
@@ -107,7 +104,7 @@ def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 class exits_in_forked_child:  # noqa: N801 - used as a word
-    """A child that the code forked ends where the code ends: coming back, it would run what its parent runs."""
+    """Ends a child that the code forked where the code ends: if it came back, it would run what its parent runs."""
 
     def __enter__(self) -> None:
         self._process = os.getpid()

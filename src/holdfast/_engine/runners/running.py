@@ -25,9 +25,10 @@ class Stop(StrEnum):
 
 
 class Running(Struct, eq=False):
-    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended.
-    ``pause``: seconds before it is worth trying again what has not begun. ``task``: to be cancelled; ``work``: what it awaits.
-    ``was_killed``: its runner, because it did not stop. ``is_healing``: its hook is at work, here, whatever its kind."""
+    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
+    ``pause``: seconds to wait before a job that has not begun is tried again. ``task``: to be cancelled; ``work``: what it awaits.
+    ``was_killed``: its runner was, because it did not stop. ``is_running_hook``: its rescue hook is at work in this process, for
+    handlers of any kind."""
 
     claim: Claim
     definition: TaskDefinition
@@ -38,15 +39,15 @@ class Running(Struct, eq=False):
     work: Coroutine[Any, Any, None] | None = None
     has_begun: bool = False
     stop: Stop | None = None
-    told: frozenset[Stop] = frozenset()
+    stops_requested: frozenset[Stop] = frozenset()
     stopped_at: float | None = None
     stacks: str | None = None
     crash: str | None = None
     pause: float = 0.0
     was_killed: bool = False
-    is_healing: bool = False
+    is_running_hook: bool = False
 
     @property
     def key(self) -> tuple[UUID, Token]:
-        """Which attempt of which job."""
+        """The job's id and the attempt's token."""
         return self.claim.job.id, self.claim.job.token

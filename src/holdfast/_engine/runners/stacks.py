@@ -1,4 +1,4 @@
-"""Where a suspended coroutine waits: an event loop's own dump of threads does not show it."""
+"""Where a suspended coroutine waits: a dump of threads does not show it."""
 
 import traceback
 from collections.abc import Coroutine
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def coroutine_stack(work: Coroutine[Any, Any, object]) -> str:
-    """The stack of a coroutine, outermost call first, without values; empty if it has ended.
+    """Return the stack of a coroutine, outermost call first, without values; empty if it has ended.
 
-    >>> suspended_at(asyncio.current_task().get_coro())  # doctest: +SKIP
+    >>> coroutine_stack(asyncio.current_task().get_coro())  # doctest: +SKIP
     'File "shop/tasks.py", line 12, in analyze…'
     """
     frames: list[FrameType] = []

@@ -124,9 +124,9 @@ class Executor:
         ``token``: only if it runs under that one; what is said of an earlier attempt does not concern this one.
         """
         running = self.running.get(job)
-        if running is None or why in running.told or token not in (None, running.claim.job.token):
+        if running is None or why in running.stops_requested or token not in (None, running.claim.job.token):
             return
-        running.told |= {why}
+        running.stops_requested |= {why}
         running.context.mark_cancelled()
         if why is Stop.LOST:
             running.context.mark_lost()
@@ -160,7 +160,7 @@ class Executor:
         handlers = tuple(
             job
             for job, running in self.running.items()
-            if (running.kind is not RunnerKind.PROCESS or running.is_healing)  # else ended without ending this process
+            if (running.kind is not RunnerKind.PROCESS or running.is_running_hook)  # else ended without ending this process
             and running.stop in (Stop.CANCELLED, Stop.LOST)
             and running.stopped_at is not None
             and self._lease.now() - running.stopped_at > patience
@@ -235,11 +235,11 @@ class Executor:
             if not running.has_begun:
                 return None
             return outcome_of_error(
-                error, running.definition, is_stopped=running.stop is not None, was_told=running.context.saw_cancellation
+                error, running.definition, is_stopped=running.stop is not None, saw_cancellation=running.context.saw_cancellation
             )
 
     async def _run_hook(self, running: Running, hooks: RescueHooks) -> None:
-        running.is_healing = True
+        running.is_running_hook = True
         try:
             await hooks.run_before_attempt(running.claim)
             if running.stop is not None:
@@ -251,7 +251,7 @@ class Executor:
                 running.pause = hooks.interval if running.stop is None else 0.0
             raise
         finally:
-            running.is_healing = False
+            running.is_running_hook = False
 
     async def _answer(self, running: Running) -> Outcome:
         hold, task = running.claim.job, running.definition
