@@ -338,7 +338,11 @@ def _recorded(store: str) -> set[str]:
     """From now on the names of all files that this process uses are put there."""
     asked: set[str] = set()
     if store == "postgres":
-        _record(import_module("holdfast.stores.postgres.database").StoreDatabase, "_sql", lambda _, query: asked.add(query))
+        _record(
+            import_module("holdfast.stores.postgres.database").StoreDatabase,
+            "_sql",
+            lambda _, query: asked.update(_files_of(query)),
+        )
         return asked
     if store.startswith("rows-"):
         _record(import_module("holdfast.rows.sql").Texts, "of", lambda _, name: asked.add(name))
@@ -361,6 +365,12 @@ def _recorded(store: str) -> set[str]:
 
     database.QUERIES.update({name: Recorded(query) for name, query in database.QUERIES.items()})
     return asked
+
+
+def _files_of(query: str) -> set[str]:
+    """Return the files of a statement of PostgreSQL's: ``exchange due_range`` and ``claim due_range`` are made of three each."""
+    verb, _, part = query.partition(" ")
+    return {"exchange", "settling" if verb == "exchange" else "nothing_settled", part} if part else {verb}
 
 
 def _record(owner: Any, name: str, note: Callable[..., None]) -> None:

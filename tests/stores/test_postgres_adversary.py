@@ -147,7 +147,7 @@ def test_l4_plans_made_while_all_was_empty_pass_by_what_has_come_since(database:
 
 async def _planned(link: Any, name: str, types: str, values: list[str]) -> str:
     """How to execute a statement of ours by the plan that is made for it now."""
-    text = queries.read(schema.MIGRATIONS[0].parent.parent / "queries" / f"{name}.sql").rstrip("; \n")
+    text = queries.numbered(queries.read(schema.MIGRATIONS[0].parent.parent / "queries" / f"{name}.sql")).rstrip("; \n")
     await link.execute(f"PREPARE {name} ({types}) AS {text}")
     spoken = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
     await link.execute(f"EXPLAIN EXECUTE {name} ({spoken})")

@@ -1,10 +1,14 @@
 """Files of SQL include parts, with the words that are given for their parameters."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from holdfast.databases import queries
+
+IN_EXCHANGE = ("exchange", "settling", "nothing_settled", "due_range", "due_ranges", "due_ids", "due_all_ranges")
+"""They are parts of one statement, and use the parameters that ``exchange.sql`` declares."""
 
 DUE = """-- due(job, now): whether its time has come.
 -- Said of waiting jobs.
@@ -62,3 +66,29 @@ def test_each_part_of_a_store_is_included_by_two_places_at_least(store: str) -> 
     text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.sql"))
     once = [path.stem for path in (folder / "parts").glob("*.sql") if text.count(f"-- include {path.stem}(") < 2]
     assert once == []
+
+
+def test_parameters_are_numbered_in_the_order_in_which_comments_declare_them() -> None:
+    comments = "-- Jobs of a task.\n-- :task, :limit; :age in seconds\n"
+    text = "SELECT ':x', a::text -- :no\nWHERE b = :age AND t = :task LIMIT :limit + :age"
+    assert queries.parameters_of(comments + text) == ["task", "limit", "age"]
+    numbered = queries.numbered(comments + text).removeprefix(comments)
+    assert numbered == "SELECT ':x', a::text -- :no\nWHERE b = $3 AND t = $1 LIMIT $2 + $3"
+
+
+def test_a_parameter_that_is_not_declared_has_no_number() -> None:
+    with pytest.raises(KeyError, match="age"):
+        queries.numbered("-- :task\nSELECT :task, :age")
+
+
+def test_each_statement_of_postgresql_uses_all_parameters_that_it_declares() -> None:
+    folder = Path(queries.__file__).parents[1] / "stores/postgres/queries"
+    for path in sorted(folder.glob("*.sql")):
+        if path.stem not in IN_EXCHANGE:
+            text = queries.read(path)
+            used = {
+                number
+                for line in queries.numbered(text).splitlines()
+                for number in re.findall(r"\$(\d+)", line.partition("--")[0])
+            }
+            assert len(used) == len(queries.parameters_of(text)), path.name

@@ -3,6 +3,9 @@
 ``-- include claimable(job, :wall)`` stands for ``parts/claimable.sql`` of the same folder. The first line of a part is a comment with
 its name and its parameters; each of them is replaced by what the including line gives for it, as words and not as values. A part may
 include other parts. A comment in front of a part's first line of SQL is not copied.
+
+Parameters are named, as in ``:tasks``. SQLite binds them by their names. For PostgreSQL ``numbered`` turns them into ``$1``, ``$2`` and
+so on, in the order in which comment lines that begin with ``-- :`` declare them.
 """
 
 import re
@@ -11,11 +14,25 @@ from pathlib import Path
 
 _INCLUDE = re.compile(r"-- include (\w+)\(")
 _HEAD = re.compile(r"-- (\w+)\(([\w, ]*)\)")
+_DECLARATION = re.compile(r"^ *-- (:[a-z_].*)$", re.MULTILINE)
+_NAME = re.compile(r":([a-z_]\w*)")
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::|:([a-z_]\w*)")
 
 
 def read(path: Path) -> str:
     """Return the text of a file, its parts included."""
     return _expanded(path.read_text(encoding="utf-8"), path.parent)
+
+
+def parameters_of(text: str) -> list[str]:
+    """Return the names of the parameters that a statement declares, in their order."""
+    return list(dict.fromkeys(name for line in _DECLARATION.findall(text) for name in _NAME.findall(line)))
+
+
+def numbered(text: str) -> str:
+    """Return the statement with ``$1`` for the first parameter that it declares, ``$2`` for the second; strings and comments stay."""
+    positions = {name: position for position, name in enumerate(parameters_of(text), 1)}
+    return _PARAMETER.sub(lambda found: f"${positions[found[1]]}" if found[1] else found[0], text)
 
 
 def parts_of(path: Path) -> frozenset[str]:

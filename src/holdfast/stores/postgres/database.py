@@ -52,11 +52,14 @@ class StoreDatabase(Database):
         return Capabilities("postgres", "server", caller_transaction=True)
 
     def _sql(self, name: str) -> str:
-        """Return the text of a file of ``queries``, its parts included, for this schema."""
+        """Return the text of a file of ``queries`` for this schema, with its parts, and with ``$1`` for its first parameter."""
         text = self._texts.get(name)
         if text is None:
-            text = self._texts[name] = self._placed(queries.read(_FOLDER / f"{name}.sql"))
+            text = self._texts[name] = self._placed(queries.numbered(self._text(name)))
         return text
+
+    def _text(self, name: str) -> str:
+        return queries.read(_FOLDER / f"{name}.sql")
 
     def _placed(self, text: str) -> str:
         return _OURS.sub(f'"{self._schema}".', text)

@@ -133,18 +133,13 @@ class Moves(StoreDatabase):
         by_position = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
         return ExchangeAnswer(tuple(by_position[place] for place in range(len(transitions))), after.claims)
 
-    def _sql(self, name: str) -> str:
+    def _text(self, name: str) -> str:
         """``exchange due_range`` is ``exchange.sql`` with ``due_range.sql`` in its place; ``claim due_range`` settles nothing."""
-        known = self._texts.get(name)
-        if known is not None:
-            return known
         whole, _, part = name.partition(" ")
         if not part:
-            return super()._sql(name)
-        settling = super()._sql("settling" if whole == "exchange" else "nothing_settled")
-        text = super()._sql("exchange").replace("-- settling\n", settling).replace("-- due", super()._sql(part))
-        self._texts[name] = text
-        return text
+            return super()._text(name)
+        settling = super()._text("settling" if whole == "exchange" else "nothing_settled")
+        return super()._text("exchange").replace("-- settling\n", settling).replace("-- due", super()._text(part))
 
     async def _settle(self, transitions: Sequence[Transition]) -> tuple[int, Collection[int]]:
         """How many landed, and the numbers of those that their judge refused."""

@@ -1,28 +1,29 @@
 -- What was learnt too late to move the job, on the record of exactly that token; the record's own error stays. Answers the jobs
 -- of records that another session has locked: they delay no other, and are asked for again.
--- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
+-- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes;
+-- :late_results, :errors, :stacks of each, NULL where there is nothing new.
 WITH ours AS MATERIALIZED (
     SELECT attempt.claim_number
     FROM holdfast.attempts AS attempt
-    WHERE -- include token(attempt, job, width_bucket(attempt.claim_number, $3::bigint[]))
+    WHERE -- include token(attempt, job, width_bucket(attempt.claim_number, :numbers::bigint[]))
         AND attempt.outcome IS NOT NULL
 ),
 
 free AS MATERIALIZED (
     SELECT attempt.claim_number
     FROM holdfast.attempts AS attempt
-    WHERE attempt.job = ANY($1::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT ours.claim_number FROM ours))
+    WHERE attempt.job = ANY(:jobs::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT ours.claim_number FROM ours))
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 
 written AS (
     UPDATE holdfast.attempts AS attempt SET
-        late_result = coalesce(($4::bytea[])[width_bucket(attempt.claim_number, $3::bigint[])], attempt.late_result),
-        error = coalesce(attempt.error, ($5::text[])[width_bucket(attempt.claim_number, $3::bigint[])]),
-        stacks = coalesce(($6::text[])[width_bucket(attempt.claim_number, $3::bigint[])], attempt.stacks)
-    WHERE attempt.job = ANY($1::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
+        late_result = coalesce((:late_results::bytea[])[width_bucket(attempt.claim_number, :numbers::bigint[])], attempt.late_result),
+        error = coalesce(attempt.error, (:errors::text[])[width_bucket(attempt.claim_number, :numbers::bigint[])]),
+        stacks = coalesce((:stacks::text[])[width_bucket(attempt.claim_number, :numbers::bigint[])], attempt.stacks)
+    WHERE attempt.job = ANY(:jobs::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
     RETURNING attempt.claim_number
 )
 
-SELECT ($1::uuid[])[width_bucket(ours.claim_number, $3::bigint[])] AS id
+SELECT (:jobs::uuid[])[width_bucket(ours.claim_number, :numbers::bigint[])] AS id
 FROM ours WHERE ours.claim_number <> ALL(ARRAY(SELECT written.claim_number FROM written));

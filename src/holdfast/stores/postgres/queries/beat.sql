@@ -1,12 +1,12 @@
 -- Renew those that have not ended, expired or not: nobody has judged them. A row for each and for each of its jobs that an
 -- operator marked, with the microseconds since the beat before.
--- $1 leases, $2 is_draining
+-- :leases; :is_draining, whether their workers take no more jobs.
 -- One that another session has locked keeps no other waiting: it is answered without microseconds, and asked for again.
 -- Touches no indexed column, so that the rows stay where they are; and no key, so that claims, which lock their lease
 -- against its end, are not in the way. The clock is read before any lock is waited for: never later than the owner thinks.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 free AS MATERIALIZED (
-    SELECT leases.id FROM holdfast.leases WHERE leases.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+    SELECT leases.id FROM holdfast.leases WHERE leases.id = ANY (:leases::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
 ),
 renewed AS (
     UPDATE holdfast.leases SET
@@ -14,7 +14,7 @@ renewed AS (
         renewed_at = now,
         expires_at = now + ttl * interval '1 second',
         renewals = renewals + 1,
-        is_draining = is_draining OR $2
+        is_draining = is_draining OR :is_draining
     FROM clock
     WHERE id = ANY (ARRAY(SELECT free.id FROM free)) AND ended_at IS NULL
     RETURNING id, renewed_at - previous_renewal_at AS elapsed
@@ -26,4 +26,4 @@ renewed AS (
 )
 UNION ALL
 SELECT leases.id, NULL, NULL FROM holdfast.leases
-WHERE leases.id = ANY ($1::uuid[]) AND leases.ended_at IS NULL AND leases.id <> ALL (ARRAY(SELECT renewed.id FROM renewed))
+WHERE leases.id = ANY (:leases::uuid[]) AND leases.ended_at IS NULL AND leases.id <> ALL (ARRAY(SELECT renewed.id FROM renewed))

@@ -1,8 +1,8 @@
 -- Jobs by group and state.
--- $1 by: queue, task, or NULL
+-- :by queue, task, or NULL.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
-    CASE $1::text WHEN 'queue' THEN queue WHEN 'task' THEN task ELSE '' END AS name,
+    CASE :by::text WHEN 'queue' THEN queue WHEN 'task' THEN task ELSE '' END AS name,
     state,
     state = 'available' AND available_at > (SELECT now FROM clock) AS is_early,
     count(*) AS number

@@ -1,11 +1,12 @@
 -- Jobs that nobody owns are gone without a trace; the others with their state, NULL: it moved meanwhile, ask again.
+-- :ids of jobs.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 WITH waiting AS (
-    DELETE FROM holdfast.pending WHERE id = ANY($1::uuid[]) RETURNING id, task, unique_key
+    DELETE FROM holdfast.pending WHERE id = ANY(:ids::uuid[]) RETURNING id, task, unique_key
 ),
 
 over AS (
-    DELETE FROM holdfast.finished WHERE id = ANY($1::uuid[]) RETURNING id
+    DELETE FROM holdfast.finished WHERE id = ANY(:ids::uuid[]) RETURNING id
 ),
 
 gone AS MATERIALIZED (
@@ -28,10 +29,10 @@ freed AS (
 
 SELECT seen.id, seen.state
 FROM (
-    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.active WHERE id = ANY($1::uuid[])
+    SELECT id, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, NULL FROM holdfast.finished WHERE id = ANY($1::uuid[])
+    SELECT id, NULL FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 WHERE seen.id NOT IN (SELECT gone.id FROM gone);

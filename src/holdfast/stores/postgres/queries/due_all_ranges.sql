@@ -1,7 +1,8 @@
--- Of all ranges of the known tasks and queues $17 (NULL: all) the first due jobs, in one statement.
--- It is for a worker that has little to do: each statement more is time that a job waits. ranges.sql describes the walk; $18: as its $3.
+-- Of all ranges of the known tasks in these queues the first due jobs, in one statement.
+-- :queues, NULL: all; :most, how many ranges of a queue are looked at.
+-- It is for a worker that has little to do: each statement more is time that a job waits. parts/ranges.sql describes the walk.
 -- The lease is locked only once a job is found: a look that finds nothing writes nothing.
-WITH RECURSIVE -- include ranges($10, $17, $14, $15, $18)
+WITH RECURSIVE -- include ranges()
 
 SELECT job.ctid FROM holdfast.pending AS job
 WHERE job.ctid = ANY(ARRAY(
@@ -9,16 +10,16 @@ WHERE job.ctid = ANY(ARRAY(
         FROM (
             SELECT task, queue, priority FROM walk
             WHERE due IS NOT NULL AND queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)
-            ORDER BY priority, due_at, due LIMIT $18
+            ORDER BY priority, due_at, due LIMIT :most
         ) AS range CROSS JOIN LATERAL (
             SELECT job.ctid AS place FROM holdfast.pending AS job
             WHERE job.state = 'available' AND job.task = range.task AND job.queue = range.queue AND job.priority = range.priority
-                AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, $14, $15, (SELECT now FROM clock))
-            ORDER BY job.available_at, job.id LIMIT $9::bigint
+                AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, (SELECT now FROM clock))
+            ORDER BY job.available_at, job.id LIMIT :room::bigint
         ) AS candidate
     ))
     -- Check again under the lock: the row may have changed. IS TRUE keeps the planner off the index.
     AND (job.state = 'available' AND job.available_at <= (SELECT now FROM clock)) IS TRUE
     AND CASE WHEN job.id IS NOT NULL THEN EXISTS (SELECT FROM owner) END
-ORDER BY job.priority, job.available_at, job.id LIMIT $9
+ORDER BY job.priority, job.available_at, job.id LIMIT :room
 FOR UPDATE SKIP LOCKED

@@ -1,9 +1,9 @@
--- Of these jobs only, $17, which a transport delivered; what else makes a job claimable holds for them too. $18 queues
--- (NULL: all).
+-- Of these jobs only, which a transport delivered; what else makes a job claimable holds for them too.
+-- :ids; :queues, NULL: all.
 SELECT job.ctid FROM holdfast.pending AS job
-WHERE EXISTS (SELECT FROM owner) AND job.id = ANY($17::uuid[]) AND job.state = 'available' AND job.task = ANY($10::text[])
-    AND (job.queue = ANY($18::text[]) OR $18 IS NULL)
+WHERE EXISTS (SELECT FROM owner) AND job.id = ANY(:ids::uuid[]) AND job.state = 'available' AND job.task = ANY(:tasks::text[])
+    AND (job.queue = ANY(:queues::text[]) OR :queues IS NULL)
     AND job.queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)
-    AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, $14, $15, (SELECT now FROM clock))
-ORDER BY job.priority, job.available_at, job.id LIMIT $9
+    AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, (SELECT now FROM clock))
+ORDER BY job.priority, job.available_at, job.id LIMIT :room
 FOR UPDATE SKIP LOCKED

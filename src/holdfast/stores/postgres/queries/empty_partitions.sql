@@ -1,24 +1,24 @@
 -- Of days that have passed, before their partition is dropped: the jobs whose payload is kept elsewhere, with their payloads.
 -- For a user without the right to drop partitions: everything.
--- $1 the first day that has not passed, $2 how many of each, $3 whether everything
+-- :today, the first day that has not passed; :limit of each; :is_all, whether everything.
 WITH long AS MATERIALIZED (
     SELECT id, delete_day FROM holdfast.finished
-    WHERE delete_day > '-infinity' AND delete_day < $1 AND payload IS NULL
+    WHERE delete_day > '-infinity' AND delete_day < :today AND payload IS NULL
     ORDER BY id
-    LIMIT $2
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 others AS MATERIALIZED (
     SELECT id, delete_day FROM holdfast.finished
-    WHERE $3 AND delete_day > '-infinity' AND delete_day < $1 AND payload IS NOT NULL
-    LIMIT $2 - (SELECT count(*) FROM long)
+    WHERE :is_all AND delete_day > '-infinity' AND delete_day < :today AND payload IS NOT NULL
+    LIMIT :limit - (SELECT count(*) FROM long)
     FOR UPDATE SKIP LOCKED
 ),
 doomed AS MATERIALIZED (SELECT * FROM long UNION ALL SELECT * FROM others),
 worn AS MATERIALIZED (
     SELECT job, claim_number, delete_day FROM holdfast.attempts
-    WHERE $3 AND delete_day > '-infinity' AND delete_day < $1
-    LIMIT $2
+    WHERE :is_all AND delete_day > '-infinity' AND delete_day < :today
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 jobs AS (

@@ -1,6 +1,6 @@
 -- All jobs and the receipt of their call, or, when the receipt is there already, nothing: the answer of the first copy.
 --
--- One parameter, as in enqueue_plain.sql. :keys are the distinct unique keys of the call, each with the first job that has
+-- :call, one parameter as in enqueue_plain.sql. Its keys are the distinct unique keys of the call, each with the first job that has
 -- it. Who holds a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
 -- whose holder this statement's snapshot shows is only read; one that it does not show is inserted, or answered by who has got
 -- it meanwhile: see take_keys in the schema. Neither locks the holder's, so no open transaction of a caller stops it from finishing.
@@ -8,7 +8,7 @@
 -- Lock order: the parent, unique keys in their order.
 WITH asked AS MATERIALIZED (
     SELECT asked.*, clock_timestamp() AS now
-    FROM json_to_record($1::json) AS asked (
+    FROM json_to_record(:call::json) AS asked (
         call uuid, kinds json, payloads json, is_durable boolean, keys json, is_refused boolean,
         parent uuid, parent_claim uuid, parent_number bigint
     )

@@ -1,10 +1,10 @@
 -- Jobs without a unique key or a parent, and the receipt of their call; when the receipt is there already, nothing.
 --
--- One parameter, of type json because jsonb refuses a zero character in any text, so that it runs unchanged through every
--- driver. :kinds are what jobs have in common, each with its jobs' ids and payloads: see packing.py.
+-- :call, one parameter, of type json because jsonb refuses a zero character in any text, so that it runs unchanged through every
+-- driver. Its kinds are what jobs have in common, each with its jobs' ids and payloads: see parameters.py.
 WITH asked AS MATERIALIZED (
     SELECT call, kinds, payloads, is_durable, clock_timestamp() AS now
-    FROM json_to_record($1::json) AS asked (call uuid, kinds json, payloads json, is_durable boolean)
+    FROM json_to_record(:call::json) AS asked (call uuid, kinds json, payloads json, is_durable boolean)
 ),
 
 -- Raised, never lowered.

@@ -1,13 +1,13 @@
 -- Settle first-try successes under their tokens, by settling.sql, then claim what is asked, all in one write; settle.sql is for
 -- all others, and who has none to settle puts nothing_settled.sql in the place of it.
 --
--- $1–$5: jobs, claims, numbers (ascending, each once), results, retentions; one claim, result or retention alone is that of
--- all. $6 lease, $7 claim, $8 whether the jobs are born running, $9 how many at most, $10–$13 known tasks (ascending by bytes)
--- with their policies and limits, $14 and $15 which kinds of tries, $16 whether the lease may be one that runs a job alone;
--- where to look is said from $17 on, in due_….sql.
+-- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
+-- :lease, :claim; :is_running, whether the claimed jobs start at once; :room, their number at most;
+-- :tasks (ascending by bytes), :policies, :progress_within, :timeouts; :normal and :isolated, which kinds of jobs;
+-- :is_lone, whether the lease may be an isolated one. due_….sql says where to look, and declares what it needs for that.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty: rows are found by
 -- = ANY(array), and what belongs to them in the parameters by width_bucket(), which is a binary search.
--- Jobs are taken by their place, so that no plan can take more than were locked. Answers the jobs claimed, with each how many
+-- Jobs are taken by their ctid, so that no plan can take more than were locked. Answers the jobs claimed, with each how many
 -- were settled; without any, exchange_answers.sql knows.
 -- Lock order: active jobs, their keys; the lease, waiting jobs.
 WITH clock AS MATERIALIZED (
@@ -21,7 +21,8 @@ WITH clock AS MATERIALIZED (
 owner AS MATERIALIZED (
     SELECT lease.worker
     FROM holdfast.leases AS lease
-    WHERE lease.id = $6 AND lease.ended_at IS NULL AND lease.expires_at >= (SELECT now FROM clock) AND (NOT lease.is_isolated OR $16)
+    WHERE lease.id = :lease AND lease.ended_at IS NULL AND lease.expires_at >= (SELECT now FROM clock)
+        AND (NOT lease.is_isolated OR :is_lone)
     FOR KEY SHARE SKIP LOCKED
 ),
 
@@ -40,13 +41,13 @@ INSERT INTO holdfast.active (
     progress_at, error, rescue, hook_due_at, checkpoint, payload
 )
 SELECT
-    id, $7, nextval('holdfast.claim_numbers'), $6, (SELECT worker FROM owner), task, queue, priority,
-    CASE WHEN $8 THEN 'running' ELSE 'claimed' END, attempt + $8::integer, failures, crashes, created_at, available_at,
-    (SELECT now FROM clock), CASE WHEN $8 THEN (SELECT now FROM clock) END, expires_at, unique_key, tags,
-    ($11::text[])[known], ($12::double precision[])[known], ($13::double precision[])[known],
+    id, :claim, nextval('holdfast.claim_numbers'), :lease, (SELECT worker FROM owner), task, queue, priority,
+    CASE WHEN :is_running THEN 'running' ELSE 'claimed' END, attempt + :is_running::integer, failures, crashes, created_at,
+    available_at, (SELECT now FROM clock), CASE WHEN :is_running THEN (SELECT now FROM clock) END, expires_at, unique_key, tags,
+    (:policies::text[])[known], (:progress_within::double precision[])[known], (:timeouts::double precision[])[known],
     stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
 FROM (
-    SELECT *, width_bucket(task COLLATE "C", $10::text[]) AS known FROM taken ORDER BY priority, available_at, id
+    SELECT *, width_bucket(task COLLATE "C", :tasks::text[]) AS known FROM taken ORDER BY priority, available_at, id
 ) AS taken
 RETURNING
     id, claim_number, task, queue, attempt, failures, crashes, checkpoint, rescue, hook_due_at,

@@ -1,9 +1,10 @@
 -- What is left of these jobs and of the attempts under these tokens, in one snapshot: what a settle that moved nothing is told.
+-- :jobs, :claims, :numbers.
 SELECT
     asked.place, attempts.requested_state, attempts.outcome, attempts.error AS attempt_error,
     found.state, found.claim_id, found.claim_number, found.cancel_requested, found.is_stub, found.reason, found.error,
     found.result
-FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS asked (job, claim_id, claim_number, place)
+FROM unnest(:jobs::uuid[], :claims::uuid[], :numbers::bigint[]) WITH ORDINALITY AS asked (job, claim_id, claim_number, place)
 LEFT JOIN LATERAL (
     SELECT state, NULL::uuid AS claim_id, claim_number, false AS cancel_requested, false AS is_stub, NULL AS reason,
     NULL AS error, NULL::bytea AS result

@@ -1,4 +1,5 @@
--- At most $1 waiting jobs that nobody started before they expired have failed, oldest expiry first. They have no attempts.
+-- Waiting jobs that nobody started before they expired have failed, oldest expiry first. They have no attempts.
+-- :limit.
 -- What another session has locked, a job or its key, delays no other.
 -- Lock order: waiting jobs, their keys.
 WITH clock AS MATERIALIZED (
@@ -9,7 +10,7 @@ due AS MATERIALIZED (
     SELECT ctid AS place, id, unique_key IS NOT NULL AS is_keyed FROM holdfast.pending
     WHERE claimable_until > '-infinity' AND state = 'available' AND claimable_until <= (SELECT now FROM clock)
     ORDER BY claimable_until, id
-    LIMIT $1
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 

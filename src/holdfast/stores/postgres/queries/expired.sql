@@ -1,6 +1,6 @@
 -- Leases that have ended and still hold jobs, then those past their expiry, longest overdue first. Active jobs whose lease has
 -- no row count as those of one that has ended.
--- $1 how many
+-- :limit.
 -- Who holds jobs is found by a loose index scan, from one lease straight to the next, however many jobs there are.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 holders (id) AS (
@@ -19,7 +19,7 @@ found AS MATERIALIZED (
     FROM clock CROSS JOIN holdfast.leases
     WHERE ended_at IS NULL AND expires_at < now
     ORDER BY 2 DESC, 3, 1
-    LIMIT $1
+    LIMIT :limit
 )
 SELECT
     found.id, worker, process, timing, (extract(epoch FROM now - found.expires_at) * 1000000)::bigint AS overdue,

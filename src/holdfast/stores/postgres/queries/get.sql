@@ -1,5 +1,5 @@
 -- One job with its newest attempts, in one snapshot: a row for each attempt, or one without.
--- $1 id, $2 how many attempts
+-- :id; :most, how many attempts.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
     jobs.*, jobs.state = 'available' AND jobs.available_at > (SELECT now FROM clock) AS is_early,
@@ -10,9 +10,9 @@ SELECT
 FROM holdfast.jobs
 LEFT JOIN LATERAL (
     SELECT * FROM holdfast.attempts
-    WHERE attempts.job = $1 AND outcome IS NOT NULL
+    WHERE attempts.job = :id AND outcome IS NOT NULL
     ORDER BY claim_number DESC
-    LIMIT $2
+    LIMIT :most
 ) AS attempts ON true
-WHERE jobs.id = $1
+WHERE jobs.id = :id
 ORDER BY attempts.claim_number

@@ -1,7 +1,7 @@
 -- What this lease owns, longest held first.
--- $1 lease, $2 how many, NULL: all
+-- :lease; :limit, NULL: all.
 SELECT id, claim_id, claim_number, lease, task, queue, state, attempt, failures, crashes, policy, cancel_requested
 FROM holdfast.active
-WHERE lease = $1
+WHERE lease = :lease
 ORDER BY claim_number
-LIMIT $2::bigint
+LIMIT :limit::bigint

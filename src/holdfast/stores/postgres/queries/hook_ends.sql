@@ -1,18 +1,19 @@
 -- The hook has run: clear it with this transaction, which ends next, if the job still has this token and this hook is due.
--- $1 job, $2 claim, $3 number, $4 since when it is due. Answers also what distinguishes this transaction from another one.
+-- Answers also what distinguishes this transaction from another one.
+-- :job, :claim, :number; :hook_due_at, since when the hook is due.
 WITH active AS (
     UPDATE holdfast.active SET hook_due_at = NULL
-    WHERE id = $1 AND claim_id IS NOT DISTINCT FROM $2 AND claim_number = $3 AND hook_due_at = $4
+    WHERE id = :job AND claim_id IS NOT DISTINCT FROM :claim AND claim_number = :number AND hook_due_at = :hook_due_at
     RETURNING id
 ),
 pending AS (
     UPDATE holdfast.pending SET hook_due_at = NULL
-    WHERE id = $1 AND $2::uuid IS NULL AND claim_number = $3 AND hook_due_at = $4
+    WHERE id = :job AND :claim::uuid IS NULL AND claim_number = :number AND hook_due_at = :hook_due_at
     RETURNING id
 ),
 finished AS (
     UPDATE holdfast.finished SET hook_due_at = NULL
-    WHERE id = $1 AND claim_id IS NOT DISTINCT FROM $2 AND claim_number = $3 AND hook_due_at = $4
+    WHERE id = :job AND claim_id IS NOT DISTINCT FROM :claim AND claim_number = :number AND hook_due_at = :hook_due_at
     RETURNING id
 )
 SELECT

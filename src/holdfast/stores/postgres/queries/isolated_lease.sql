@@ -1,2 +1,3 @@
 -- Locks a lease that runs one job alone, so that of two claims the later one sees what the earlier one took.
-SELECT lease.id FROM holdfast.leases AS lease WHERE lease.id = $1 AND lease.is_isolated FOR NO KEY UPDATE;
+-- :lease.
+SELECT lease.id FROM holdfast.leases AS lease WHERE lease.id = :lease AND lease.is_isolated FOR NO KEY UPDATE;

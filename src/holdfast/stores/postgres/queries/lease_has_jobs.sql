@@ -1,2 +1,3 @@
 -- Whether a lease holds any job.
-SELECT FROM holdfast.active AS job WHERE job.lease = $1 LIMIT 1;
+-- :lease.
+SELECT FROM holdfast.active AS job WHERE job.lease = :lease LIMIT 1;

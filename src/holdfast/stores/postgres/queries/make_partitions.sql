@@ -1,3 +1,3 @@
 -- Partitions for the days to come.
--- $1 today
-SELECT holdfast.make_partitions($1)
+-- :today.
+SELECT holdfast.make_partitions(:today)

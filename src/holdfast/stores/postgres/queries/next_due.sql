@@ -1,15 +1,15 @@
 -- Microseconds until the first waiting job of these tasks that a claim would take is due: negative if one is.
--- $1 tasks, $2 queues or NULL, $3 whether normal jobs, $4 whether isolated ones
+-- :tasks; :queues, NULL: all; :normal and :isolated, which kinds of jobs.
 -- Of each range the first such, by the walk of due.sql.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
--- include task_ranges($1)
+-- include task_ranges()
 SELECT (extract(epoch FROM min(first.available_at) - min(now)) * 1000000)::bigint AS wait
 FROM clock CROSS JOIN ranges
 CROSS JOIN LATERAL (
     SELECT available_at FROM holdfast.pending
     WHERE state = 'available' AND task = ranges.task AND queue = ranges.queue AND priority = ranges.priority
-        AND -- include claimable(pending, $3, $4, now)
+        AND -- include claimable(pending, now)
     ORDER BY available_at
     LIMIT 1
 ) AS first
-WHERE ($2::text[] IS NULL OR queue = ANY ($2)) AND queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)
+WHERE (:queues::text[] IS NULL OR queue = ANY (:queues)) AND queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)

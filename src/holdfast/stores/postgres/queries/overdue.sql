@@ -1,5 +1,5 @@
 -- Running jobs of living leases that are ttl + grace of that lease past a limit of their task, longest first.
--- $1 how many
+-- :limit.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 late AS (
     SELECT
@@ -16,7 +16,7 @@ worst AS MATERIALIZED (
     SELECT * FROM late
     WHERE of_timeout > '0' OR of_progress > '0'
     ORDER BY greatest(of_timeout, of_progress) DESC, claim_number
-    LIMIT $1
+    LIMIT :limit
 )
 SELECT
     id, claim_id, active.claim_number, lease, worker, task, queue, state, attempt, failures, crashes, policy, cancel_requested,

@@ -1,20 +1,21 @@
--- Jobs of the tasks $1 that ended and whose hook is due, those first that have waited longest, at most $2.
--- Each is due again after $3 seconds or its age, at most $4. Those whose hook another session runs just now are left out.
+-- Jobs of these tasks that ended and whose hook is due, those first that have waited longest.
+-- :tasks; :limit; :pause and :longest in seconds: each is due again after :pause or its age, at most after :longest.
+-- Those whose hook another session runs just now are left out.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
 
 over AS MATERIALIZED (
     SELECT id, hook_due_at FROM holdfast.finished
-    WHERE task = ANY($1::text[]) AND hook_due_at <= (SELECT now FROM clock)
-    ORDER BY hook_due_at, id LIMIT $2
+    WHERE task = ANY(:tasks::text[]) AND hook_due_at <= (SELECT now FROM clock)
+    ORDER BY hook_due_at, id LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 
 held AS MATERIALIZED (
     SELECT id, hook_due_at FROM holdfast.pending
-    WHERE task = ANY($1::text[]) AND hook_due_at <= (SELECT now FROM clock) AND state = 'held'
-    ORDER BY hook_due_at, id LIMIT $2
+    WHERE task = ANY(:tasks::text[]) AND hook_due_at <= (SELECT now FROM clock) AND state = 'held'
+    ORDER BY hook_due_at, id LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 
@@ -22,21 +23,21 @@ owed AS MATERIALIZED (
     SELECT id, hook_due_at FROM over
     UNION ALL
     SELECT id, hook_due_at FROM held
-    ORDER BY hook_due_at, id LIMIT $2
+    ORDER BY hook_due_at, id LIMIT :limit
 ),
 
 delayed AS (
     UPDATE holdfast.finished SET hook_due_at = (SELECT now FROM clock) + least(greatest(
-        $3::double precision * interval '1 second', (SELECT now FROM clock) - finished_at
-    ), $4::double precision * interval '1 second')
+        :pause::double precision * interval '1 second', (SELECT now FROM clock) - finished_at
+    ), :longest::double precision * interval '1 second')
     WHERE id = ANY(ARRAY(SELECT id FROM owed))
     RETURNING id, hook_due_at
 ),
 
 delayed_held AS (
     UPDATE holdfast.pending SET hook_due_at = (SELECT now FROM clock) + least(greatest(
-        $3::double precision * interval '1 second', (SELECT now FROM clock) - available_at
-    ), $4::double precision * interval '1 second')
+        :pause::double precision * interval '1 second', (SELECT now FROM clock) - available_at
+    ), :longest::double precision * interval '1 second')
     WHERE id = ANY(ARRAY(SELECT id FROM owed))
     RETURNING id, hook_due_at
 )

@@ -1,5 +1,5 @@
 -- Partitions of days that have passed, oldest first: whether each is still one, or half detached, and whether we may drop it.
--- $1 schema, $2 the first day that has not passed
+-- :schema; :today, the first day that has not passed.
 SELECT
     tables.relname::text AS name,
     to_date(right(tables.relname, 8), 'YYYYMMDD') AS day,
@@ -10,8 +10,8 @@ SELECT
 FROM pg_class AS tables
 JOIN pg_namespace AS schemas ON schemas.oid = tables.relnamespace
 LEFT JOIN pg_inherits AS parts ON parts.inhrelid = tables.oid
-WHERE schemas.nspname = $1
+WHERE schemas.nspname = :schema
     AND tables.relkind = 'r'
     AND tables.relname ~ '^(finished|attempts)_[0-9]{8}$'
-    AND right(tables.relname, 8) < to_char($2::date, 'YYYYMMDD')
+    AND right(tables.relname, 8) < to_char(:today::date, 'YYYYMMDD')
 ORDER BY right(tables.relname, 8), tables.relname DESC

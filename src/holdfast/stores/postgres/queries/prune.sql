@@ -1,16 +1,16 @@
 -- Finished jobs that are forgotten one by one, with all that is remembered of them, and old receipts, leases and snoozes; how
 -- many of each, what day it is, and up to which day no partition is needed any more.
--- $1 how many of each, $2 microseconds for which everything is remembered at least
+-- :limit of each; :floor in microseconds, for which everything is remembered at least.
 -- A job whose retention is shorter than that comes by twice: its row is reduced to a stub first. A job that another session
 -- has locked, or a row of it, is left for the next pass: this statement waits for no lock.
 WITH clock AS MATERIALIZED (
-    SELECT now, now - $2::bigint * interval '1 microsecond' AS floor FROM clock_timestamp() AS now
+    SELECT now, now - :floor::bigint * interval '1 microsecond' AS floor FROM clock_timestamp() AS now
 ),
 over AS MATERIALIZED (
     SELECT id, ctid AS place FROM holdfast.finished_other
     WHERE delete_after <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock)
     ORDER BY delete_after, id
-    LIMIT $1
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 brief_retention AS MATERIALIZED (
@@ -18,7 +18,7 @@ brief_retention AS MATERIALIZED (
     WHERE delete_after <= (SELECT now FROM clock) AND delete_after > (SELECT floor FROM clock)
         AND finished_at > (SELECT floor FROM clock)
     ORDER BY delete_after, id
-    LIMIT $1
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 chosen AS MATERIALIZED (
@@ -57,21 +57,21 @@ brief AS MATERIALIZED (
         AND ended_at <= (SELECT floor FROM clock)
         AND job <> ALL (ARRAY(SELECT id FROM gone))
     ORDER BY ended_at, job, claim_number
-    LIMIT $1
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 old AS MATERIALIZED (
     SELECT ctid AS place FROM holdfast.receipts
     WHERE received_at <= (SELECT floor FROM clock)
     ORDER BY received_at
-    LIMIT $1
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 idle AS MATERIALIZED (
     SELECT ctid AS place FROM holdfast.leases
     WHERE ended_at <= (SELECT floor FROM clock)
         AND NOT EXISTS (SELECT FROM holdfast.active WHERE active.lease = leases.id)
-    LIMIT $1
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
 jobs AS (
@@ -80,7 +80,7 @@ jobs AS (
 stubs AS (
     UPDATE holdfast.finished_other SET
         payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = true,
-        delete_after = finished_at + $2::bigint * interval '1 microsecond'
+        delete_after = finished_at + :floor::bigint * interval '1 microsecond'
     WHERE ctid = ANY (ARRAY(SELECT place FROM worn))
     RETURNING id
 ),

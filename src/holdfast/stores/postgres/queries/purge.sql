@@ -1,6 +1,6 @@
--- At most $2 jobs that wait in the queue $1, and were enqueued by $3 or else by now, are gone without a trace; a job that another
--- session has locked, or a row of it, is left.
-WITH RECURSIVE bound AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS until),
+-- Jobs that wait in a queue are gone without a trace; a job that another session has locked, or a row of it, is left.
+-- :queue; :limit; :until when they were enqueued, NULL: by now.
+WITH RECURSIVE bound AS MATERIALIZED (SELECT coalesce(:until, clock_timestamp()) AS until),
 
 tasks (name) AS (
     -- A loose index scan: from one task straight to the next.
@@ -15,11 +15,11 @@ chosen AS MATERIALIZED (
             SELECT candidate.place
             FROM tasks CROSS JOIN LATERAL (
                 SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
-                WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = $1
+                WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = :queue
                     AND waiting.created_at <= (SELECT until FROM bound)
-                LIMIT $2
+                LIMIT :limit
             ) AS candidate
-            LIMIT $2
+            LIMIT :limit
         ))
         -- Again, for a job that another session changes just now; said so that no index is used for it.
         AND (job.state = 'available') IS TRUE

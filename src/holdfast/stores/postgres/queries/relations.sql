@@ -1,6 +1,6 @@
 -- Each relation of the schema: its kind and parent; whether its rows can be identified to a replica, and which publications would
 -- have to; whether an index is valid, and whether an upgrade of the C library leaves its order alone; and what this user may do.
--- $1 schema
+-- :schema.
 SELECT
     relations.relname::text AS name,
     relations.relkind::text AS kind,
@@ -13,7 +13,7 @@ SELECT
     END AS has_identity,
     ARRAY(
         SELECT pubname::text FROM pg_publication_tables JOIN pg_publication USING (pubname)
-        WHERE schemaname = $1 AND tablename = relations.relname AND (pubupdate OR pubdelete)
+        WHERE schemaname = :schema AND tablename = relations.relname AND (pubupdate OR pubdelete)
         ORDER BY pubname
     ) AS publications,
     indexes.indisvalid AS is_valid,
@@ -31,5 +31,5 @@ SELECT
     ) AS rights
 FROM pg_class AS relations
 LEFT JOIN pg_index AS indexes ON indexes.indexrelid = relations.oid
-WHERE relations.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+WHERE relations.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :schema)
 ORDER BY relations.relname

@@ -1,15 +1,16 @@
 -- Finished, held and scheduled jobs are due at once with fresh budgets; attempts and claim numbers go on.
 -- Each known one with its state, NULL: it moved meanwhile, ask again; and, if it stays finished for that, who has its key.
 -- Of several finished jobs with one key the first asked for gets it back, unless an unfinished one has it.
+-- :ids of jobs.
 -- Lock order: jobs by id, unique keys in their order.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
 
 over AS MATERIALIZED (
-    SELECT *, array_position($1::uuid[], id) AS place
+    SELECT *, array_position(:ids::uuid[], id) AS place
     FROM holdfast.finished
-    WHERE id = ANY($1::uuid[]) AND NOT is_stub
+    WHERE id = ANY(:ids::uuid[]) AND NOT is_stub
     ORDER BY id
     FOR UPDATE
 ),
@@ -69,7 +70,7 @@ fresh AS (
         state = 'available', available_at = (SELECT now FROM clock), failures = 0, crashes = 0, claimable_until = NULL,
         expires_at = NULL,
         error = NULL
-    WHERE id = ANY($1::uuid[]) AND (state = 'held' OR available_at > (SELECT now FROM clock))
+    WHERE id = ANY(:ids::uuid[]) AND (state = 'held' OR available_at > (SELECT now FROM clock))
     RETURNING id
 )
 
@@ -78,11 +79,11 @@ SELECT seen.id, coalesce(
 ) AS state, CASE WHEN won.job <> over.id THEN won.job END AS holder
 FROM (
     SELECT id, CASE WHEN state = 'available' AND available_at <= (SELECT now FROM clock) THEN state END AS state
-    FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.active WHERE id = ANY($1::uuid[])
+    SELECT id, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, CASE WHEN is_stub THEN state END FROM holdfast.finished WHERE id = ANY($1::uuid[])
+    SELECT id, CASE WHEN is_stub THEN state END FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 LEFT JOIN over ON over.id = seen.id
 LEFT JOIN won ON won.task = over.task AND won.key = over.unique_key

@@ -1,17 +1,18 @@
 -- Progress and checkpoints of active jobs under their tokens; NULL leaves a field as it is, and what arrives after something
 -- that was said later changes nothing. Answers those that are active so, and whether each was written: what another session has
 -- locked delays no other, and is asked for again.
--- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
+-- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes;
+-- :stages, :fractions, :messages, :checkpoints, :orders of each.
 WITH ours AS MATERIALIZED (
     SELECT job.id, job.claim_id, job.claim_number
     FROM holdfast.active AS job
-    WHERE -- include token(job, id, width_bucket(job.claim_number, $3::bigint[]))
+    WHERE -- include token(job, id, width_bucket(job.claim_number, :numbers::bigint[]))
 ),
 
 free AS MATERIALIZED (
     SELECT job.claim_number
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ANY(ARRAY(SELECT ours.claim_number FROM ours))
+    WHERE job.id = ANY(:jobs::uuid[]) AND job.claim_number = ANY(ARRAY(SELECT ours.claim_number FROM ours))
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 
@@ -19,18 +20,18 @@ written AS (
     UPDATE holdfast.active AS job SET
         (stage, fraction, message, checkpoint, report_order, progress_at, last_moved_at) = (
             SELECT
-                coalesce(CASE WHEN is_news THEN ($4::text[])[place] END, job.stage),
-                coalesce(CASE WHEN is_news THEN ($5::double precision[])[place] END, job.fraction),
-                coalesce(CASE WHEN is_news THEN ($6::text[])[place] END, job.message),
-                coalesce(CASE WHEN is_news THEN ($7::bytea[])[place] END, job.checkpoint),
-                coalesce(CASE WHEN is_news THEN ($8::bigint[])[place] END, job.report_order),
+                coalesce(CASE WHEN is_news THEN (:stages::text[])[place] END, job.stage),
+                coalesce(CASE WHEN is_news THEN (:fractions::double precision[])[place] END, job.fraction),
+                coalesce(CASE WHEN is_news THEN (:messages::text[])[place] END, job.message),
+                coalesce(CASE WHEN is_news THEN (:checkpoints::bytea[])[place] END, job.checkpoint),
+                coalesce(CASE WHEN is_news THEN (:orders::bigint[])[place] END, job.report_order),
                 CASE WHEN is_news THEN clock_timestamp() ELSE job.progress_at END,
                 CASE WHEN is_news THEN clock_timestamp() ELSE job.last_moved_at END
             FROM
-                width_bucket(job.claim_number, $3::bigint[]) AS place,
-                LATERAL (SELECT coalesce(($8::bigint[])[place], job.report_order) >= job.report_order AS is_news) AS judged
+                width_bucket(job.claim_number, :numbers::bigint[]) AS place,
+                LATERAL (SELECT coalesce((:orders::bigint[])[place], job.report_order) >= job.report_order AS is_news) AS judged
         )
-    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
+    WHERE job.id = ANY(:jobs::uuid[]) AND job.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
     RETURNING job.claim_number
 )
 

@@ -1,11 +1,12 @@
 -- Waiting jobs end, active ones are marked, finished ones stay; each known one with its state, NULL: it moved meanwhile, ask again.
--- What still owes a hook is kept for HOOK_PATIENCE at least.
+-- :ids of jobs.
+-- What still owes a hook is kept for HOOK_RETENTION at least.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
 
 stopped AS (
-    DELETE FROM holdfast.pending WHERE id = ANY($1::uuid[]) RETURNING *
+    DELETE FROM holdfast.pending WHERE id = ANY(:ids::uuid[]) RETURNING *
 ),
 
 ended AS MATERIALIZED (
@@ -50,16 +51,16 @@ freed AS (
 ),
 
 marked AS (
-    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY($1::uuid[]) RETURNING id, state
+    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY(:ids::uuid[]) RETURNING id, state
 )
 
 SELECT seen.id, coalesce(seen.state, marked.state, CASE WHEN stopped.id IS NOT NULL THEN 'cancelled' END) AS state
 FROM (
-    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, NULL FROM holdfast.active WHERE id = ANY($1::uuid[])
+    SELECT id, NULL FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.finished WHERE id = ANY($1::uuid[])
+    SELECT id, state FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 LEFT JOIN stopped ON stopped.id = seen.id
 LEFT JOIN marked ON marked.id = seen.id;

@@ -1,16 +1,18 @@
 -- Waiting jobs are due then; each known one with its state, NULL: it moved meanwhile, ask again.
+-- :ids of jobs; :delay in seconds; :run_at, NULL: after the delay.
 WITH moved AS (
-    UPDATE holdfast.pending SET available_at = coalesce($3::timestamptz, (SELECT clock_timestamp()) + $2::double precision * interval '1 second')
-    WHERE id = ANY($1::uuid[]) AND state = 'available'
+    UPDATE holdfast.pending
+    SET available_at = coalesce(:run_at::timestamptz, (SELECT clock_timestamp()) + :delay::double precision * interval '1 second')
+    WHERE id = ANY(:ids::uuid[]) AND state = 'available'
     RETURNING id, CASE WHEN available_at > (SELECT clock_timestamp()) THEN 'scheduled' ELSE 'available' END AS state
 )
 
 SELECT seen.id, coalesce(seen.state, moved.state) AS state
 FROM (
-    SELECT id, nullif(state, 'available') AS state FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    SELECT id, nullif(state, 'available') AS state FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.active WHERE id = ANY($1::uuid[])
+    SELECT id, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.finished WHERE id = ANY($1::uuid[])
+    SELECT id, state FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 LEFT JOIN moved ON moved.id = seen.id;

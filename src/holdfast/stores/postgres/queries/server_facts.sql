@@ -1,5 +1,5 @@
 -- What a check judges of the server, whether or not it has our schema. The server's own time, not the one jobs go by.
--- $1 schema
+-- :schema.
 SELECT
     current_setting('server_version') AS version,
     pg_is_in_recovery() AS is_standby,
@@ -21,12 +21,12 @@ SELECT
     (
         SELECT string_agg(relname, ', ' ORDER BY relname)
         FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-        WHERE nspname = $1 AND 'autovacuum_enabled=false' = ANY (reloptions)
+        WHERE nspname = :schema AND 'autovacuum_enabled=false' = ANY (reloptions)
     ) AS unvacuumed,
     (
         SELECT string_agg(format('%s %s', relname, n_dead_tup), ', ' ORDER BY n_dead_tup DESC)
         FROM pg_stat_user_tables
-        WHERE schemaname = $1
+        WHERE schemaname = :schema
             AND relname IN ('pending', 'active', 'leases', 'unique_keys')
             AND n_dead_tup > 100000 + n_live_tup
     ) AS dead

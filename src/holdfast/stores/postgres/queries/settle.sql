@@ -1,7 +1,7 @@
 -- Settle each transition under its token.
 --
--- $1–$6: jobs, claims, numbers (ascending, each once), results, retentions, and what else is said of those that are no
--- first-try success, as JSON; one claim, result or retention alone is that of all.
+-- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
+-- :kinds as JSON, what a job that is not a first-try success settles with.
 -- Nothing that may be large is joined: see exchange.sql.
 -- What another session has locked delays no other: its job stays as it is, and is asked for again.
 -- Answers how many were settled, and the numbers of those that their judge refused.
@@ -12,7 +12,7 @@ WITH clock AS MATERIALIZED (
 
 judged AS MATERIALIZED (
     SELECT
-        job.ctid AS place, job.claim_number, CASE ($6::json[])[width_bucket(job.claim_number, $3::bigint[])] ->> 'judge'
+        job.ctid AS place, job.claim_number, CASE (:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'judge'
             WHEN 'owner' THEN true
             WHEN 'lease_ended' THEN NOT EXISTS (
                 SELECT FROM holdfast.leases AS lease WHERE lease.id = job.lease AND lease.ended_at IS NULL OFFSET 0
@@ -29,7 +29,7 @@ judged AS MATERIALIZED (
             )
         END AS may_move
     FROM holdfast.active AS job
-    WHERE -- include token(job, id, least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[])))
+    WHERE -- include token(job, id, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:claims::uuid[])))
 ),
 
 -- Whoever changes one of them now has it elsewhere afterwards, where this statement does not see it: it is left, and judged anew.
@@ -38,7 +38,7 @@ mine AS MATERIALIZED (
         job.ctid AS place, job.id, job.unique_key IS NOT NULL AND asked.is_end AS is_keyed,
         job.attempt > (job.started_at IS NOT NULL)::integer AND asked.is_end AS is_remembered
     FROM holdfast.active AS job CROSS JOIN LATERAL (
-        SELECT job.cancel_requested OR (($6::json[])[width_bucket(job.claim_number, $3::bigint[])] ->> 'is_end')::boolean AS is_end
+        SELECT job.cancel_requested OR ((:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'is_end')::boolean AS is_end
     ) AS asked
     WHERE job.ctid = ANY(ARRAY(SELECT judged.place FROM judged WHERE judged.may_move))
     FOR UPDATE OF job SKIP LOCKED
@@ -64,7 +64,7 @@ gone AS (
                 AND attempts.ctid <> ALL(ARRAY(SELECT place FROM remembered))
         ))
     ))
-    RETURNING job.*, width_bucket(job.claim_number, $3::bigint[]) AS place
+    RETURNING job.*, width_bucket(job.claim_number, :numbers::bigint[]) AS place
 ),
 
 settled AS MATERIALIZED (
@@ -72,7 +72,7 @@ settled AS MATERIALIZED (
         gone.*, asked.requested_state, asked.is_kept, asked.new_failures, asked.new_crashes, asked.delay, asked.reason,
         asked.new_error,
         asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer AS starts,
-        ($4::bytea[])[least(gone.place, cardinality($4::bytea[]))] AS result,
+        (:results::bytea[])[least(gone.place, cardinality(:results::bytea[]))] AS result,
         -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
         gone.cancel_requested AND asked.requested_state NOT IN ('completed', 'cancelled') AS is_stopped,
         asked.is_end OR gone.cancel_requested AS is_end,
@@ -88,7 +88,7 @@ settled AS MATERIALIZED (
                 'at', (extract(epoch FROM (SELECT now FROM clock)) * 1000000)::bigint
             )::text
         END AS new_rescue
-    FROM gone CROSS JOIN json_to_record(($6::json[])[gone.place]) AS asked (
+    FROM gone CROSS JOIN json_to_record((:kinds::json[])[gone.place]) AS asked (
         requested_state text, is_end boolean, is_kept boolean, new_failures integer, new_crashes integer, never_ran boolean,
         delay double precision, reason text, new_error text, outcome text, signal text, stacks text, rescued text,
         owes_hook boolean
@@ -106,9 +106,9 @@ ended AS MATERIALIZED (
         END AS delete_day
     FROM (
         SELECT
-            settled.*, CASE -- what still owes a hook is kept for HOOK_PATIENCE at least
-                WHEN owed_from IS NULL THEN ($5::double precision[])[least(place, cardinality($5::double precision[]))]
-                ELSE greatest(($5::double precision[])[least(place, cardinality($5::double precision[]))], 604800)
+            settled.*, CASE -- what still owes a hook is kept for HOOK_RETENTION at least
+                WHEN owed_from IS NULL THEN (:retentions::double precision[])[least(place, cardinality(:retentions::double precision[]))]
+                ELSE greatest((:retentions::double precision[])[least(place, cardinality(:retentions::double precision[]))], 604800)
             END AS life
         FROM settled
         WHERE is_end

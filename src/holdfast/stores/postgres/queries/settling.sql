@@ -3,7 +3,7 @@
 mine AS MATERIALIZED (
     SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
     FROM holdfast.active AS job
-    WHERE -- include token(job, id, least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[])))
+    WHERE -- include token(job, id, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:claims::uuid[])))
     FOR UPDATE SKIP LOCKED
 ),
 
@@ -18,8 +18,10 @@ gone AS (
         ))
     ))
     RETURNING
-        job.id, job.unique_key, least(width_bucket(job.claim_number, $3::bigint[]), cardinality($4::bytea[])) AS place,
-        ($5::double precision[])[least(width_bucket(job.claim_number, $3::bigint[]), cardinality($5::double precision[]))] AS life,
+        job.id, job.unique_key, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:results::bytea[])) AS place,
+        (:retentions::double precision[])[
+            least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:retentions::double precision[]))
+        ] AS life,
         job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.priority, job.cancel_requested, job.attempt,
         job.failures,
         job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.policy,
@@ -44,7 +46,7 @@ finished AS (
         END, (SELECT now FROM clock) + life * interval '1 second',
         'completed', claim_id, claim_number, worker, task, queue, priority, cancel_requested, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
-        fraction, message, progress_at, rescue, checkpoint, payload, ($4::bytea[])[place]
+        fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place]
     FROM gone
 ),
 

@@ -1,11 +1,11 @@
 -- Claimed to running under the token, unless the lease has ended; a job that runs already stays as it is. Answers all that run.
--- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
+-- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes.
 -- Every one of them is written, so that of two copies sent at once the later one sees what the earlier one did.
 -- Lock order: leases, then jobs.
 WITH alive AS MATERIALIZED (
     SELECT lease.id
     FROM holdfast.leases AS lease
-    WHERE lease.ended_at IS NULL AND lease.id = ANY(ARRAY(SELECT job.lease FROM holdfast.active AS job WHERE job.id = ANY($1::uuid[])))
+    WHERE lease.ended_at IS NULL AND lease.id = ANY(ARRAY(SELECT job.lease FROM holdfast.active AS job WHERE job.id = ANY(:jobs::uuid[])))
     ORDER BY lease.id
     FOR KEY SHARE
 )
@@ -15,6 +15,6 @@ UPDATE holdfast.active AS job SET
     attempt = job.attempt + (job.state = 'claimed')::integer,
     started_at = CASE WHEN job.state = 'claimed' THEN (SELECT clock_timestamp()) ELSE job.started_at END,
     last_moved_at = CASE WHEN job.state = 'claimed' THEN NULL ELSE job.last_moved_at END
-WHERE -- include token(job, id, width_bucket(job.claim_number, $3::bigint[]))
+WHERE -- include token(job, id, width_bucket(job.claim_number, :numbers::bigint[]))
     AND (job.lease = ANY(ARRAY(SELECT alive.id FROM alive))) IS TRUE -- said so that no index of leases is used for it
 RETURNING job.id, job.claim_id, job.claim_number;

@@ -1,5 +1,6 @@
 -- What a check judges of our tables, cheaply: the newest instant there is, what waits to be forgotten, and partitions.
--- $1 microseconds for which everything is remembered, $2 by how many it may be forgotten later, $3 how many jobs are counted
+-- :floor in microseconds, for which everything is remembered; :slack, by how many it may be forgotten later;
+-- :most, how many jobs are counted.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
     extract(epoch FROM (
@@ -11,10 +12,10 @@ SELECT
     ) - now)::double precision AS ahead,
     (
         SELECT count(*) FROM (
-            SELECT FROM holdfast.finished_other WHERE delete_after <= now - $2::bigint * interval '1 microsecond' LIMIT $3
+            SELECT FROM holdfast.finished_other WHERE delete_after <= now - :slack::bigint * interval '1 microsecond' LIMIT :most
         ) AS late
     ) AS forgettable,
-    EXISTS (SELECT FROM holdfast.receipts WHERE received_at <= now - ($1::bigint + $2) * interval '1 microsecond') AS has_old_receipts,
+    EXISTS (SELECT FROM holdfast.receipts WHERE received_at <= now - (:floor::bigint + :slack) * interval '1 microsecond') AS has_old_receipts,
     (SELECT last FROM holdfast.partition_days) - (now AT TIME ZONE 'UTC')::date AS days_ahead,
     (
         SELECT count(*) FROM pg_inherits

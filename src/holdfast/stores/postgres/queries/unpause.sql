@@ -1,3 +1,3 @@
 -- Claims take from these queues again.
--- $1 queues
-DELETE FROM holdfast.paused_queues WHERE queue = ANY ($1::text[])
+-- :queues.
+DELETE FROM holdfast.paused_queues WHERE queue = ANY (:queues::text[])

@@ -2,9 +2,9 @@
 --
 -- A temporary trigger, because it writes three tables in one step: between the steps of a transaction Python would have
 -- to get its interpreter lock back while it holds the lock of the file, and one busy thread would stop every process.
--- Inside a caller's own transaction its statements run one by one: see within.py.
+-- Inside a caller's own transaction its statements run one by one: see caller_transactions.py.
 -- :kinds are what jobs have in common, each with the places of its jobs in :items; the bytes of :items are laid out
--- in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON. A job with a unique key is a kind
+-- in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON. A job with a unique key is a kind
 -- of its own, and knows the place of the first of this call that has its key.
 
 CREATE TEMP VIEW holdfast_enqueue (

@@ -4,7 +4,7 @@
 -- to get its interpreter lock back while it holds the lock of the file, and one busy thread would stop every process.
 -- Nothing is RETURNED for the same reason: the answers are read afterwards, without any lock.
 -- :kinds are what transitions have in common, each with the places of its jobs in :items; the bytes of :items are laid
--- out in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
+-- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
     items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
@@ -73,7 +73,7 @@ BEGIN
         claimed_at = iif(settle.is_end OR cancel_requested, claimed_at, NULL),
         started_at = iif(settle.is_end OR cancel_requested, started_at, NULL),
         finished_at = iif(settle.is_end OR cancel_requested, NEW.wall, NULL),
-        -- What still owes a hook is kept for HOOK_PATIENCE at least.
+        -- What still owes a hook is kept for HOOK_RETENTION at least.
         delete_after = iif(settle.is_end OR cancel_requested, NEW.wall + iif(
             settle.requested_state <> 'completed' AND (settle.owes_hook OR hook_due_at IS NOT NULL),
             max(settle.retention, 604800000000), settle.retention

@@ -1,4 +1,4 @@
--- Waiting jobs end, active ones are marked, finished ones stay. What still owes a hook is kept for HOOK_PATIENCE at least.
+-- Waiting jobs end, active ones are marked, finished ones stay. What still owes a hook is kept for HOOK_RETENTION at least.
 UPDATE holdfast_jobs SET
     cancel_requested = state IN ('claimed', 'running'),
     reason = iif(state IN ('claimed', 'running'), reason, 'BY_OPERATOR'),

@@ -1,19 +1,19 @@
--- ranges(tasks, queues, normal, isolated, most): ranges, (task, queue, priority), in which jobs are due, and the first job of each.
+-- ranges(): ranges, (task, queue, priority), in which jobs are due, and the first job of each.
 -- A loose index scan: from one range straight to the next, without reading the jobs in between. A queue's walk ends once that many
 -- of its more urgent ranges have jobs that are due.
 walk (task, queue, priority, is_only, passed, due_at, due) AS (
     SELECT first.task, first.queue, first.priority, first.is_only, 0, head.available_at, head.id
     FROM (
         SELECT known.task, range.queue, range.priority, false AS is_only
-        FROM unnest(tasks::text[]) AS known (task) CROSS JOIN LATERAL (
+        FROM unnest(:tasks::text[]) AS known (task) CROSS JOIN LATERAL (
             SELECT job.queue, job.priority FROM holdfast.pending AS job
             WHERE job.state = 'available' AND job.task = known.task
             ORDER BY job.queue, job.priority LIMIT 1
         ) AS range
-        WHERE queues::text[] IS NULL
+        WHERE :queues::text[] IS NULL
         UNION ALL
         SELECT known.task, wanted.queue, range.priority, true
-        FROM unnest(tasks::text[]) AS known (task) CROSS JOIN unnest(queues::text[]) AS wanted (queue) CROSS JOIN LATERAL (
+        FROM unnest(:tasks::text[]) AS known (task) CROSS JOIN unnest(:queues::text[]) AS wanted (queue) CROSS JOIN LATERAL (
             SELECT job.priority FROM holdfast.pending AS job
             WHERE job.state = 'available' AND job.task = known.task AND job.queue = wanted.queue
             ORDER BY job.priority LIMIT 1
@@ -22,7 +22,7 @@ walk (task, queue, priority, is_only, passed, due_at, due) AS (
     LEFT JOIN LATERAL (
         SELECT job.available_at, job.id FROM holdfast.pending AS job
         WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue AND job.priority = first.priority
-            AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, normal, isolated, (SELECT now FROM clock))
+            AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, (SELECT now FROM clock))
         ORDER BY job.available_at, job.id LIMIT 1
     ) AS head ON true
     UNION ALL
@@ -33,7 +33,7 @@ walk (task, queue, priority, is_only, passed, due_at, due) AS (
             SELECT job.queue, job.priority, walk.passed + (walk.due IS NOT NULL)::integer AS passed
             FROM holdfast.pending AS job
             WHERE job.state = 'available' AND job.task = walk.task AND job.queue = walk.queue AND job.priority > walk.priority
-                AND walk.passed + (walk.due IS NOT NULL)::integer < most
+                AND walk.passed + (walk.due IS NOT NULL)::integer < :most
             ORDER BY job.priority LIMIT 1
         )
         UNION ALL
@@ -48,7 +48,7 @@ walk (task, queue, priority, is_only, passed, due_at, due) AS (
     LEFT JOIN LATERAL (
         SELECT job.available_at, job.id FROM holdfast.pending AS job
         WHERE job.state = 'available' AND job.task = walk.task AND job.queue = next.queue AND job.priority = next.priority
-            AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, normal, isolated, (SELECT now FROM clock))
+            AND job.available_at <= (SELECT now FROM clock) AND -- include claimable(job, (SELECT now FROM clock))
         ORDER BY job.available_at, job.id LIMIT 1
     ) AS head ON true
 )

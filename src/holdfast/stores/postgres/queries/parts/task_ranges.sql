@@ -1,8 +1,8 @@
--- task_ranges(tasks): all ranges of these tasks, by a loose index scan: from one straight to the next.
+-- task_ranges(): all ranges of these tasks, by a loose index scan: from one straight to the next.
 -- Ranges of tasks that are not asked for, and jobs due later, cost nothing.
 ranges AS (
     SELECT first.task, first.queue, first.priority
-    FROM (SELECT DISTINCT unnest(tasks::text[]) AS task) AS known
+    FROM (SELECT DISTINCT unnest(:tasks::text[]) AS task) AS known
     CROSS JOIN LATERAL (
         SELECT task, queue, priority FROM holdfast.pending
         WHERE state = 'available' AND task = known.task
