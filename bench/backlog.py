@@ -67,7 +67,7 @@ class Reports:
                 self.ends.add((job, int(attempt)))
 
     def running(self) -> list[Start]:
-        """The attempts that have begun and not ended."""
+        """Return the attempts that have begun and not ended."""
         self.read()
         return [start for start in self.starts.values() if (start.job, start.attempt) not in self.ends]
 

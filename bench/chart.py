@@ -26,7 +26,7 @@ OUR_COLOR, QUEUE_COLORS, PEER_COLORS = "#2a6f97", ("#e07a5f", "#e9b872", "#90a95
 
 
 def draw(race: Race, book: Book, path: Path, about: dict[str, str]) -> Path:
-    """The chart as SVG."""
+    """Draw the chart as SVG."""
     others = [queue.name for queue in race.queues if queue is not race.ours]
     colors = {OURS: OUR_COLOR, **dict(zip(others, QUEUE_COLORS, strict=False))}
     colors |= dict(zip((peer.name for peer in race.peers), PEER_COLORS, strict=False))

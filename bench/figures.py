@@ -32,7 +32,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     pings: int = 50
 
     def part(self, share: float) -> Sizes:
-        """For one that would take too long over all of it, or for a quick look."""
+        """Reduce the size for a figure that would take too long over all of it, or for a quick look."""
         return Sizes(
             one_by_one=max(1, round(self.one_by_one * share)),
             together=max(self.callers, round(self.together * share)),
@@ -52,7 +52,7 @@ async def rate_of(count: int, act: Awaitable[None]) -> float:
 
 
 async def enqueues(peer: Peer, sizes: Sizes) -> Figures:
-    """One by one; what comes after it is for whole queues."""
+    """Measure enqueues one by one; what comes after it is for whole queues."""
     return {"one by one": await rate_of(sizes.one_by_one, peer.enqueue_one_by_one(sizes.one_by_one))}
 
 
@@ -65,7 +65,7 @@ async def crowds(peer: Queue, sizes: Sizes) -> Figures:
 
 
 async def drain(peer: Queue) -> Figures:
-    """One worker process, from the moment its first job waits no more to the one when all have run: not its start."""
+    """Measure one worker process, from the moment its first job waits no more to the one when all have run: not its start."""
     first, count = peer.first(), peer.waiting()
     async with running(peer):
         await until(lambda: peer.has_begun(first))
@@ -75,7 +75,7 @@ async def drain(peer: Queue) -> Figures:
 
 
 async def latencies(peer: Queue, sizes: Sizes) -> Figures:
-    """From the call of enqueue to the first line of the handler in an idle worker; milliseconds."""
+    """Measure from the call of enqueue to the first line of the handler in an idle worker; in milliseconds."""
     reports = peer.place.file(".reports")
     await peer.ping()
     async with running(peer, reports):
@@ -95,7 +95,7 @@ def _lines(reports: Path) -> list[str]:
 
 @asynccontextmanager
 async def running(peer: Queue, reports: Path | None = None) -> AsyncIterator[None]:
-    """One worker process of the peer; what it prints is shown if something goes wrong."""
+    """Run one worker process of the peer; its output is shown if something goes wrong."""
     command, output = peer.worker(reports), peer.place.file(".log")
     with output.open("wb") as log:
         worker = _start(command, log)

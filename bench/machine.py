@@ -13,7 +13,7 @@ PAGE, PROBES = 8192, 400
 
 
 def machine(folder: Path) -> dict[str, str]:
-    """What it is, how busy, and how long its disk takes."""
+    """Describe the machine, how busy it is, and how long its disk takes."""
     mounts = Path("/proc/self/mountinfo")
     disk = file_system_of(folder.resolve(), mounts.read_text(encoding="utf-8")) if mounts.exists() else "unknown"
     usual, slow = _waits_for_disk(folder / "probe")

@@ -50,7 +50,7 @@ class Ground(Protocol):
         ...
 
     def clear(self, place: Place) -> None:
-        """Nothing of it is left."""
+        """Remove all of it."""
         ...
 
 

@@ -24,7 +24,7 @@ FIGURES = {
 
 
 def show(race: Race, book: Book, console: Console, scale: int) -> None:
-    """The table and the targets."""
+    """Print the table and the targets."""
     columns = [column for column in race.columns if any((figure, column) in book.entries for figure in FIGURES)]
     table = Table(f"{race.title}, median over the rounds", *columns)
     for figure, text in FIGURES.items():
@@ -51,7 +51,7 @@ def judged(race: Race, book: Book) -> Iterator[tuple[Target, float]]:
 
 
 def write(race: Race, book: Book, folder: Path, about: dict[str, str]) -> list[Path]:
-    """The numbers as JSON, the chart as SVG; both have the race's name."""
+    """Write the numbers as JSON, the chart as SVG; both have the race's name."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {f"{figure} | {peer}": values for (figure, peer), values in book.entries.items()}
     ratios = {target.text.strip(): round(ratio, 3) for target, ratio in judged(race, book)}

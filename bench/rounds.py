@@ -37,7 +37,7 @@ class Book:
         self.entries: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
 
     def add(self, peer: str, found: Figures) -> None:
-        """Of one peer in one round."""
+        """Add a figure of one peer in one round."""
         for figure, value in found.items():
             self.entries[figure, peer].append(value)
 
@@ -47,7 +47,7 @@ class Book:
         return statistics.median(values) if values else None
 
     def ratio(self, above: tuple[str, str], below: tuple[str, str]) -> float | None:
-        """The median of the rounds' own ratios: two numbers of one round share the machine's mood, medians need not."""
+        """Return the median of the rounds' ratios: two numbers of one round share the machine's mood, medians need not."""
         pairs = zip(self.entries.get(above, ()), self.entries.get(below, ()), strict=False)
         ratios = [one / other for one, other in pairs if not math.isnan(one / other)]
         return statistics.median(ratios) if ratios else None
@@ -110,7 +110,7 @@ class Play:
         return {**found, **await self._unless_it_stands(figures.drain(peer), "drain")}
 
     async def _unless_it_stands(self, act: Coroutine[Any, Any, Figures], *names: str) -> Figures:
-        """A worker that does nothing any more has no figure in this round, and the others go on."""
+        """Run a figure. A worker that does nothing any more has none in this round, and the others go on."""
         try:
             return await act
         except TimeoutError as error:

@@ -63,7 +63,7 @@ class Found:
 
 
 def searches(table: Path, only: Sequence[str] = ()) -> list[Search]:
-    """Those that the table names, in its order."""
+    """Read the searches that the table names, in its order."""
     found = []
     for name, model in tomllib.loads(table.read_text(encoding="utf-8")).items():
         file = table.parent / f"{model.get('file', name)}.pml"
@@ -158,7 +158,7 @@ def check(search: Search) -> tuple[bool, str, Found]:
 
 
 def missing_tools() -> list[str]:
-    """Those that are not there and cannot be installed here."""
+    """List the tools that are not there and cannot be installed here."""
     for program in TOOLS:
         if shutil.which(program) is None:
             subprocess.run(["/bin/sh", ROOT / "scripts/install_debian.sh", program], check=True)

@@ -52,7 +52,7 @@ def _length(node: Function) -> int:
 
 
 def _head(node: Function, lines: list[str]) -> list[str]:
-    """From the `def` to the line of the first statement that is not the docstring."""
+    """Return the lines from the `def` to the first statement that is not the docstring."""
     has_docstring = ast.get_docstring(node, clean=False) is not None
     first = node.body[1] if has_docstring and len(node.body) > 1 else node.body[0]
     return lines[node.lineno - 1 : first.lineno]

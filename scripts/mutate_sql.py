@@ -55,7 +55,7 @@ Place = tuple[str, Guard]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the command, and return its exit code."""
     given = _parser().parse_args(arguments)
     found = [
         (file, guard) for file, guard in _guards(given.store) if file in (given.file or [file]) and given.match in guard.name
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def queries(store: str, source: Path = ROOT / "src") -> Path:
-    """The folder of its statements."""
+    """Return the folder of the store's statements."""
     kind = store.removeprefix("rows-")
     return source / "holdfast" / ("stores" if kind == store else "rows") / kind / "queries"
 
@@ -162,7 +162,7 @@ def _remember(store: str, killers: Killers, verdicts: Sequence[Verdict]) -> None
 
 
 def _try_known(given: argparse.Namespace, chosen: Sequence[Place], killers: Killers) -> list[str]:
-    """Each by its killer; those that it does not kill any more, or that have none, by all tests that may."""
+    """Try each mutant by its killer, and by all tests that may kill it those whose killer is unknown or kills no more."""
     before = {(file, guard.name): _killer(killers, file, guard) for file, guard in chosen}
     liars = _try(given, [each for each in chosen if _killer(killers, *each)], killers, is_known=True)
     left = [each for each in chosen if not _killer(killers, *each)]
@@ -228,7 +228,7 @@ def _mutant(store: str, file: str, guard: Guard, killers: Killers, *, is_known: 
 def _start(
     store: str, mutants: Sequence[Mutant], folder: Path, *, depth: dict[str, object]
 ) -> tuple[subprocess.Popen[bytes], Path]:
-    """A lane: a copy of the package, and a pytest that collects once."""
+    """Start a lane: a copy of the package, and a pytest that collects once."""
     shutil.copytree(ROOT / "src", folder / "src")  # with what was compiled
     work, answers = folder / "work.json", folder / "answers.jsonl"
     places = {"queries": str(queries(store, folder / "src")), "answers": str(answers), "uses": str(_uses(store))}

@@ -75,7 +75,7 @@ class Moment(NamedTuple):
 
 @contextmanager
 def loops(folder: Path) -> Iterator[Pids]:
-    """Processes with the loop, each started again when it was killed."""
+    """Run processes with the loop, each started again when it was killed."""
     running: list[subprocess.Popen[bytes]] = []
 
     def pids() -> list[int]:
@@ -95,7 +95,7 @@ def loops(folder: Path) -> Iterator[Pids]:
 
 @contextmanager
 def workers(folder: Path) -> Iterator[Pids]:
-    """A supervisor with as many workers."""
+    """Start a supervisor with as many workers."""
     (folder / "cleanup.py").write_text(HANDLER)
     words = ["-m", "holdfast.cli", "worker", "cleanup", "--processes", str(PROCESSES), "--concurrency", "1"]
     with (folder / "log").open("wb") as log:
@@ -109,7 +109,7 @@ def workers(folder: Path) -> Iterator[Pids]:
 
 
 def measured(side: str, pids: Pids, folder: Path) -> Iterator[Moment]:
-    """From the first change until nothing changes any more."""
+    """Measure from the first change until nothing changes any more."""
     chance, began, changed, last_kill = random.Random(SEED), None, time.monotonic(), 0.0
     before: dict[str, int] = {"LIVE": ROWS}
     with closing(sqlite3.connect(folder / "pastes.db", timeout=30)) as connection:
@@ -151,7 +151,7 @@ TAIL = 1.5
 
 
 def drawn(moments: Sequence[Moment]) -> str:
-    """As SVG: a panel for each side, on one scale of time."""
+    """Draw as SVG: a panel for each side, on one scale of time."""
     end = TAIL + max(moment.time for before, moment in pairwise(moments) if moment[2:5] != before[2:5])
     moments = [moment for moment in moments if moment.time <= end]
     parts = [

@@ -79,7 +79,7 @@ class Guard:
     instead: str
 
     def removed_from(self, text: str) -> str:
-        """The file without it."""
+        """Return the file without this guard."""
         return text[: self.start] + self.instead + text[self.end :]
 
 
@@ -95,7 +95,7 @@ class _Node:
 
 
 def guards(text: str) -> list[Guard]:
-    """All guards of a file, in the order in which they end."""
+    """Find all guards of a file, in the order in which they end."""
     found = sorted(_guards_of(_tree(text), text), key=lambda each: (each.end, each.start))
     times: Counter[str] = Counter()
     named = []
@@ -190,7 +190,7 @@ def _split(segment: Sequence[_Node], word: str) -> list[Sequence[_Node]]:
 
 
 def _places(segment: Sequence[_Node], word: str) -> list[int]:
-    """Where it stands as an operator: the AND of a BETWEEN is none."""
+    """Find where a word is an operator: the AND of a BETWEEN is not one."""
     found, is_between = [], False
     for place, node in enumerate(segment):
         if node.is_group:

@@ -19,11 +19,11 @@ class Place(Struct, frozen=True):
     url: str = ""
 
     def file(self, suffix: str) -> Path:
-        """One of its files."""
+        """Return the path of one of its files."""
         return self.folder / f"{self.name}{suffix}"
 
     def clear(self) -> None:
-        """None of its files is left."""
+        """Delete all of its files."""
         for each in self.folder.glob(f"{self.name}.*"):
             each.unlink()
 
@@ -55,7 +55,7 @@ class Peer(Protocol):
         ...
 
     async def enqueue_one_by_one(self, count: int) -> None:
-        """One caller; each call returns before the next begins."""
+        """Enqueue from one caller; each call returns before the next begins."""
         ...
 
     async def close(self) -> None:
@@ -73,11 +73,11 @@ class Queue(Peer, Protocol):
         ...
 
     async def enqueue_in_bulk(self, count: int) -> None:
-        """As fast as the library takes many jobs of one caller."""
+        """Enqueue as fast as the library takes many jobs of one caller."""
         ...
 
     def worker(self, reports: Path | None = None) -> Command:
-        """One worker process; ``ping`` handlers append their latencies, in seconds, to the lines of ``reports``."""
+        """Start one worker process; ``ping`` handlers append their latencies, in seconds, to the lines of ``reports``."""
         ...
 
     async def ping(self) -> None:
@@ -85,17 +85,17 @@ class Queue(Peer, Protocol):
         ...
 
     def waiting(self) -> int:
-        """How many jobs a worker will run."""
+        """Return how many jobs a worker will run."""
         ...
 
     def first(self) -> object:
-        """Which job a worker will run first."""
+        """Return which job a worker will run first."""
         ...
 
     def has_begun(self, first: object) -> bool:
-        """Whether that job waits no more."""
+        """Return whether that job waits no more."""
         ...
 
     def is_drained(self) -> bool:
-        """Whether all jobs have run, and the store knows."""
+        """Return whether all jobs have run, and the store knows."""
         ...

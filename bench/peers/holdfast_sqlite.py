@@ -103,5 +103,5 @@ class HoldfastOnSqlite(Holdfast):
 
 
 def _key_of(microseconds: int) -> bytes:
-    """A UUIDv7 made then: new jobs sort behind it."""
+    """Make the key of a UUIDv7 made then: new jobs sort behind it."""
     return compose_uuid7(microseconds // 1000, microseconds % 1000 << 62).bytes

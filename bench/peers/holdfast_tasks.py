@@ -13,7 +13,7 @@ Jobs = tuple[Task[[int], Coroutine[Any, Any, None], [int]], Task[[float], Corout
 
 
 def jobs_of(app: App) -> Jobs:
-    """The same two tasks on any App: ``noop`` and ``ping``."""
+    """Register the same two tasks on any App: ``noop`` and ``ping``."""
 
     @app.task
     async def noop(n: int) -> None:

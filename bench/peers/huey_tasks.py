@@ -15,7 +15,7 @@ def huey_on(database: str) -> SqliteHuey:
 
 
 def jobs_of(queue: SqliteHuey) -> tuple[Callable[[int], object], Callable[[float], object]]:
-    """The same two tasks on any file: ``noop`` and ``ping``."""
+    """Register the same two tasks on any file: ``noop`` and ``ping``."""
 
     def noop(n: int) -> None:
         """Do nothing and return."""

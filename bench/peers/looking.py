@@ -14,12 +14,12 @@ class Looking:
         self._connection = psycopg.connect(url, autocommit=True)
 
     def ask(self, query: str, *arguments: object) -> Any:
-        """The first value of the first row, ``None`` if there is none."""
+        """Return the first value of the first row, ``None`` if there is none."""
         row = self._connection.execute(query, arguments or None).fetchone()
         return row[0] if row else None
 
     def do(self, statement: str, *arguments: object) -> None:
-        """A statement that answers no rows."""
+        """Run a statement that answers no rows."""
         self._connection.execute(statement, arguments or None)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ CONNECTIONS = 4
 
 
 def payload_of(n: int) -> bytes:
-    """As every peer has it."""
+    """Decode the payload that every peer has."""
     return json.dumps({"n": n}, separators=(",", ":")).encode()
 
 
@@ -30,7 +30,7 @@ async def main() -> None:
 
     @worker.entrypoint("noop")
     async def noop(job: Job) -> None:
-        """Nothing, but know what with."""
+        """Decode the payload, and do nothing with it."""
         json.loads(job.payload or b"")
 
     @worker.entrypoint("ping")

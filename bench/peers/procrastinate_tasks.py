@@ -13,7 +13,7 @@ CONNECTIONS = 10
 
 
 def app_on(url: str) -> App:
-    """The same two tasks on any database: ``noop`` and ``ping``."""
+    """Register the same two tasks on any database: ``noop`` and ``ping``."""
     app = App(connector=PsycopgConnector(conninfo=url, min_size=CONNECTIONS, max_size=CONNECTIONS))
 
     @app.task(name="noop")

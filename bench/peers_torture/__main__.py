@@ -60,7 +60,7 @@ class Ground:
         return Trial(setting, fault, Place(folder, url), pace, look)
 
     def can_hold(self, setting: Setting) -> bool:
-        """Whether what it needs is installed."""
+        """Return whether what it needs is installed."""
         return setting.versions() is not None and bool(setting.completed or self._redis)
 
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _hold(trials: Sequence[Trial], log_line: Console) -> list[Finding]:
-    """All at once, but for their starts, which would starve each other; a word about each that is over."""
+    """Hold all at once, but for their starts, which would starve each other; print a line about each that is over."""
     starts = asyncio.Semaphore(STARTS)
 
     async def hold(trial: Trial) -> Finding:

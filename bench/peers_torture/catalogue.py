@@ -29,7 +29,7 @@ class Setting(Struct, frozen=True, kw_only=True):
         return f"{self.peer}, {self.name}"
 
     def versions(self) -> str | None:
-        """Of its packages; ``None`` if one is missing."""
+        """Return the versions of its packages; ``None`` if one is missing."""
         try:
             return ", ".join(f"{package} {version(package)}" for package in self.packages)
         except PackageNotFoundError:

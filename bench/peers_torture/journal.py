@@ -39,7 +39,7 @@ async def work(job: int) -> None:
 
 
 def work_blocking(job: int) -> None:
-    """The same for handlers that are functions."""
+    """Do the same work in handlers that are functions."""
     with _written(job) as step:
         for _ in range(_steps()):
             time.sleep(_seconds())
@@ -47,7 +47,7 @@ def work_blocking(job: int) -> None:
 
 
 def say_up() -> None:
-    """This worker has loaded its code."""
+    """Write that this worker has loaded its code."""
     _write("up", 0, "-")
 
 
@@ -79,12 +79,12 @@ def _seconds() -> float:
 
 
 def workers_up(file: Path) -> set[str]:
-    """Which workers have loaded their code."""
+    """Return which workers have loaded their code."""
     return {words[4] for words in _lines(file) if words[1] == "up"}
 
 
 def runs_in(file: Path) -> list[Run]:
-    """Every run, in the order in which they began."""
+    """Return every run, in the order in which they began."""
     runs: dict[str, Run] = {}
     for at, event, job, name, worker, pid in _lines(file):
         if event == "start":

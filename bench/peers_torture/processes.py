@@ -12,7 +12,7 @@ from bench.peers_torture import journal
 
 
 def of_worker(file: Path, worker: str | None = None) -> set[int]:
-    """Those of one worker of a trial, or of all its workers."""
+    """Find the processes of one worker of a trial, or of all its workers."""
     marks = {f"{journal.FILE}={file}".encode()}
     if worker is not None:
         marks.add(f"{journal.WORKER}={worker}".encode())
@@ -38,12 +38,12 @@ def thaw(pids: Iterable[int]) -> None:
 
 
 def kill(file: Path, worker: str | None = None) -> None:
-    """``kill -9`` of all at the same instant: frozen first, none of them sees another die."""
+    """Kill all with ``kill -9`` at the same instant: frozen first, none of them sees another die."""
     _send(signal.SIGKILL, freeze(file, worker))
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it can still run."""
+    """Return whether it can still run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:

@@ -25,7 +25,7 @@ class RedisServer(Server):
         super().__init__()
 
     def create_database(self) -> str:
-        """The address of a fresh one."""
+        """Return the address of a fresh database."""
         self._count += 1
         return f"redis://127.0.0.1:{self.port}/{self._count}"
 

@@ -39,7 +39,7 @@ def table(found: Sequence[tuple[str, ...]]) -> Table:
 
 
 def markdown(settings: Sequence[Setting], found: Sequence[tuple[str, ...]]) -> str:
-    """The table and what the settings are, for a document."""
+    """Write the table and the settings, for a document."""
     lines = [COLUMNS, tuple("---" for _ in COLUMNS), *found]
     figures = [
         f"* **{each.title}** ({each.versions() or 'not installed'}): {each.text}. Source: {each.source}." for each in settings

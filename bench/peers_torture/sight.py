@@ -13,7 +13,7 @@ class Sight(Protocol):
     """Of one trial's store."""
 
     def completed(self) -> set[int]:
-        """The jobs that its rows call completed."""
+        """Return the jobs that its rows call completed."""
         ...
 
     def close(self) -> None:

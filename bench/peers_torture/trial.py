@@ -186,7 +186,7 @@ class Trial:
         return len(self._completed) == JOBS and not self._is_running()
 
     def _is_running_late(self, fault: float) -> bool:
-        """What began within the window may end after it."""
+        """Return whether a run that began within the window may still end after it."""
         return self._is_running() and self._since(fault) < self._pace.window + self._pace.after_thaw
 
     def _is_running(self) -> bool:

@@ -81,7 +81,7 @@ def _is_new(run: Run, seen: Seen) -> bool:
 
 
 def _together(one: Run, other: Run, seen: Seen) -> tuple[int, float]:
-    """For how long both were at work; a frozen run is not."""
+    """Return for how long both were at work; a frozen run is not."""
     shared = [_overlap(span, other_span) for span in _spans(one, seen) for other_span in _spans(other, seen)]
     return one.job, sum(shared)
 

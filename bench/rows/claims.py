@@ -22,7 +22,7 @@ Figures = dict[str, list[float]]
 
 
 async def measure(site: Site, table: Table, count: int, log_line: LogLine) -> Figures:
-    """``count``: rows of the table. Each phase claims and finishes a hundredth of it."""
+    """Measure claims in a table of ``count`` rows. Each phase claims and finishes a hundredth of it."""
     part, found = max(2, count // 100 // crowd.BATCH), Figures()
     phases = ("at first", "behind 1 % of dead rows", "behind 2 %", "behind 3 %")
     for phase in phases:

@@ -47,7 +47,7 @@ _FILL = {
 
 
 def open_on(site: Site, *, owner: str | None = None) -> Table:
-    """The table as a worker has it, with everything for which there is an index."""
+    """Open the table as a worker does, with everything for which there is an index."""
     watch = TableSpec.of("pastes", **WATCH, owner=owner, batch=BATCH, stale_after="2h", resets="resets", retention="30d")
     return open_table(site.url, watch, clock=SystemClock(), chance=SystemRandomness(), process=SystemHost().process())
 

@@ -28,7 +28,7 @@ SQLITE_DONE = "UPDATE pastes SET status = 'DELETED' WHERE id IN ({})"
 
 
 async def on_postgres(url: str, *, is_counted: bool) -> None:
-    """One connection; claim, finish, and so on until nothing is due."""
+    """Work on one connection: claim, finish, and so on until nothing is due."""
     connection = await asyncpg.connect(url, server_settings=POSTGRES_SETTINGS)
     while rows := [dict(row) for row in await connection.fetch(POSTGRES_CLAIM)]:
         keys = [row["id"] for row in rows]
@@ -42,7 +42,7 @@ async def on_postgres(url: str, *, is_counted: bool) -> None:
 
 
 def on_sqlite(path: str, *, is_counted: bool) -> None:
-    """The same, without an event loop that must not stand still."""
+    """Work on a file: the same, without an event loop that must not stand still."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=30)
     connection.execute("PRAGMA synchronous = FULL")
     connection.row_factory = sqlite3.Row

@@ -35,7 +35,7 @@ class Plan(Struct, frozen=True):
 
 
 async def plans_of(table: Table) -> list[Plan]:
-    """Of every statement that is asked again and again; nothing it does stays."""
+    """Explain every statement that is asked repeatedly; nothing it does stays."""
     if isinstance(table, PostgresTable):
         return [plan async for plan in _of_postgres(table)]
     assert isinstance(table, SqliteTable)
@@ -44,7 +44,7 @@ async def plans_of(table: Table) -> list[Plan]:
 
 
 def _questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int | None, str]]:
-    """Each with how many rows it may look at, and its index."""
+    """Yield each statement with how many rows it may read, and its index."""
     stamp, keys = RowFence("2024-01-02T03:04:05.000006", "somebody"), [(n,) for n in range(1003, 1000 * BATCH, 1000)]
     return {
         "claim": (statements.claim("somebody", BATCH), 4 * BATCH, DUE),
@@ -73,7 +73,7 @@ async def _of_postgres(table: PostgresTable) -> Any:
 
 
 async def _explained(table: PostgresTable, question: tuple[Any, ...], *, is_search: bool) -> dict[str, Any]:
-    """The plan by which it ran, in a session as the table's own."""
+    """Return the plan by which it ran, in a session as the table's own."""
     sql, *values = question
     found: list[str] = []
     try:
@@ -95,7 +95,7 @@ def _along(text: str) -> str:
 
 
 def _looked_at(node: dict[str, Any]) -> int:
-    """Rows that the scans of a plan have passed, those they left out included."""
+    """Count the rows that the scans of a plan have passed, those they left out included."""
     own = 0
     if "Relation Name" in node and node["Node Type"] != "ModifyTable":
         gone = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))

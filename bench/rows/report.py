@@ -21,7 +21,7 @@ LEAST, MOST = 0.7, 50.0
 
 
 def show_plans(title: str, plans: Sequence[Plan], console: Console) -> None:
-    """Which indexes they use."""
+    """Print which indexes the statements use."""
     table = Table(title, "along", "rows looked at", "")
     for plan in plans:
         table.add_row(plan.statement, plan.along, "" if plan.looked_at is None else f"{plan.looked_at:,}", _word(plan.is_sound))
@@ -29,7 +29,7 @@ def show_plans(title: str, plans: Sequence[Plan], console: Console) -> None:
 
 
 def show_claims(title: str, found: Figures, console: Console) -> None:
-    """How long they take."""
+    """Print how long claims take."""
     table = Table(title, "calls", "p50 ms", "p99 ms", "most ms", f"≤ {MOST:g} ms")
     for name, values in found.items():
         figures = (f"{value:.1f}" for value in (statistics.median(values), _p99(values), max(values)))
@@ -49,7 +49,7 @@ def show_contest(title: str, book: Book, console: Console) -> None:
 
 
 def write(path: Path, about: dict[str, str], **found: object) -> Path:
-    """Every number, over those of another measurement that was not made this time."""
+    """Write every number, over those of another measurement that was not made this time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     older = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
     older |= {name: value for name, value in found.items() if value}

@@ -45,11 +45,11 @@ class Site:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """What was written before has reached the disk."""
+        """Return once what was written before has reached the disk."""
         self.say("CHECKPOINT" if self.kind == "postgres" else "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def server(self) -> int | None:
-        """The process of which all others of the server are children; a file has none."""
+        """Return the process of which all others of the server are children; a file has none."""
         if self.kind != "postgres":
             return None
         ((data,),) = self.say("SHOW data_directory")

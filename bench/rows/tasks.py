@@ -26,7 +26,7 @@ if os.environ.get("HOLDFAST_URL"):
 
     @pastes.handler
     async def delete(batch: Batch) -> None:
-        """Nothing but the end of its rows, alone or together with a count."""
+        """Finish the rows of a batch, by itself or together with a count."""
         if not IS_COUNTED:
             await batch.done(batch.keys)
             return

@@ -16,7 +16,7 @@ register(app)  # the analysis as it is: app.enqueue("analyze", repo=..., out=...
 
 @app.task(fail_for=(BadRepository,), progress_within="5m")
 async def report(job: Job, repo: str, out: str) -> dict[str, object]:
-    """The analysis as a part of something larger: its result becomes a page beside the chart.
+    """Make the analysis a part of something larger: its result becomes a page beside the chart.
 
     The job is handed on, so progress, checkpoints and cancellation are this job's. An attempt that comes after the analysis was
     finished gets its result at once, so only the last lines run again – and they give the same page.

@@ -43,7 +43,7 @@ class Bucket:
         return {found["path"] for page in obstore.list(self._store) for found in page}
 
     def delete(self, names: Sequence[str]) -> list[str]:
-        """Those that are gone now, or were before: one call for each thousand, unless some of them fail."""
+        """Return those that are gone now, or were before: one call for each thousand, unless some of them fail."""
         return [name for first in range(0, len(names), AT_ONCE) for name in self._deleted(names[first : first + AT_ONCE])]
 
     def _deleted(self, names: Sequence[str]) -> Iterator[str]:

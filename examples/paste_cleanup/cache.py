@@ -12,18 +12,18 @@ class Cache:
         self.folder = Path(os.environ.get("PASTES_CACHE", "cache"))
 
     def keep(self, paste: int, text: bytes) -> None:
-        """From now on it is served from here."""
+        """Serve it from here from now on."""
         path = self._path(paste)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
 
     def forget(self, pastes: Iterable[int]) -> None:
-        """Those that are there are not any more."""
+        """Remove those that are there."""
         for paste in pastes:
             self._path(paste).unlink(missing_ok=True)
 
     def pastes(self) -> set[int]:
-        """All that it has."""
+        """Return all that it has."""
         return {int(path.name) for path in self.folder.glob("*/*")}
 
     def _path(self, paste: int) -> Path:

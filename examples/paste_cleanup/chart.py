@@ -24,7 +24,7 @@ class Moment(NamedTuple):
     killed: bool
 
     def tops(self) -> list[tuple[str, float]]:
-        """Where each area ends, as a part of the whole."""
+        """Return where each area ends, as a part of the whole."""
         total, below, found = max(self.kept + self.due + self.deleting + self.deleted, 1), 0, []
         for state in COLOURS:
             below += getattr(self, state)

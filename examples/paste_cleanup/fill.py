@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def contents_of(pastes: int, contents: int) -> list[int]:
-    """Whose content each paste has: each content that of one, the others by chance, the same at each call."""
+    """Choose the content of each paste: each content has one, the others by chance, the same at each call."""
     chance = Random(pastes)
     return [*range(contents), *(chance.randrange(contents) for _ in range(pastes - contents))]
 

@@ -35,7 +35,7 @@ def digest(text: bytes) -> str:
 
 
 def _taken(connection: Any, digest: str, mark: str) -> int | None:
-    """A live content with one paste more. One whose count was zero once is not live: its object may be deleted any time."""
+    """Take a live content for one paste more. One whose count was zero once is not live: its object may be deleted any time."""
     sql = f"UPDATE contents SET uses = uses + 1 WHERE digest = {mark} AND status = 'LIVE' RETURNING id"  # noqa: S608
     found = connection.execute(sql, (digest,)).fetchone()
     return found and int(found[0])

@@ -41,7 +41,7 @@ def main() -> None:
 
 @contextmanager
 def supervisor(processes: int) -> Iterator[subprocess.Popen[bytes]]:
-    """As in production: it starts another worker for each that dies."""
+    """Run a supervisor as in production: it starts another worker for each that dies."""
     command = [sys.executable, "-m", "holdfast.cli", "worker", "app:app", "--processes", str(processes), "--concurrency", "2"]
     with Path("workers.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
@@ -51,7 +51,7 @@ def supervisor(processes: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def watched(process: subprocess.Popen[bytes], kill_every: float) -> Iterator[Moment]:
-    """What it looks like, until nothing is left to be done."""
+    """Watch what it looks like, until nothing is left to be done."""
     began, last_kill, is_over = time.monotonic(), 0.0, False
     while not is_over:
         if process.poll() is not None:

@@ -36,7 +36,7 @@ COLUMNS = {"contents": ("id", "digest", "object", "uses", "status"), "pastes": (
 
 @contextmanager
 def connected() -> Iterator[Any]:
-    """A connection of psycopg or sqlite3; what was done commits at the end."""
+    """Open a connection of psycopg or sqlite3; what was done commits at the end."""
     if IS_SQLITE:
         with closing(sqlite3.connect(URL.removeprefix("sqlite:///"), timeout=30)) as connection, connection:
             yield connection

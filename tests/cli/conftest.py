@@ -22,7 +22,7 @@ async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder with `shop.py` in it."""
+    """Make a user's folder with `shop.py` in it."""
     (tmp_path / "shop.py").write_text(TASKS.format(url=url(tmp_path)))
     for name in ("HOLDFAST_APP", "HOLDFAST_URL"):
         monkeypatch.delenv(name, raising=False)

@@ -26,7 +26,7 @@ def run(*words: str, input: str | None = None) -> Result:
 
 
 def answer(*words: str) -> Any:
-    """The document a command answers with."""
+    """Return the document a command answers with."""
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)

@@ -68,7 +68,7 @@ TASKS = ("keeps", "breaks", "groups", "fails", "cancels", "answers_nonsense", "w
 
 @pytest.fixture
 def vault(folder: Path) -> App:
-    """An App whose every job has the secret."""
+    """Make an App whose every job has the secret."""
     (folder / "vault.py").write_text(VAULT.format(url=url(folder)))
     sys.path.insert(0, str(folder))
     return importlib.import_module("vault").app
@@ -118,7 +118,7 @@ def test_a_secret_is_on_no_page_but_that_of_its_job(vault: App, monkeypatch: pyt
 
 
 def run_all(vault: App, listen: Callable[[Event], object] = lambda event: None) -> dict[str, str]:
-    """A job of every task, each run to its end; their ids."""
+    """Run a job of every task to its end, and return their ids."""
     producer = App(vault.settings.url)  # without the code, so no signature checks what it sends
     for app in (vault, producer):
         app.on("*")(listen)

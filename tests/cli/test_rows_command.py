@@ -33,7 +33,7 @@ app.rows("mails", key="id", status="status", pending="new", in_progress="busy", 
 
 @pytest.fixture
 def tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryTable]:
-    """By their names; of pastes two rows of five are stuck, of orders none."""
+    """Make tables by their names; of pastes two rows of five are stuck, of orders none."""
     found: dict[str, MemoryTable] = {}
 
     def open_table(url: str, watch: TableSpec) -> MemoryTable:
@@ -105,7 +105,7 @@ def test_a_table_that_cannot_be_looked_at_does_not_pass_for_one_that_lacks_no_in
 
 @pytest.fixture
 def place(folder: Path) -> Path:
-    """A file with a row in progress that has no stamp, and an App in ``post.py`` that watches over it without a handler."""
+    """Make a file with a row in progress that has no stamp, and an App in ``post.py`` that watches it without a handler."""
     place = folder / "loop.db"
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("CREATE TABLE mails (id INTEGER PRIMARY KEY, status TEXT, since TEXT)")

@@ -59,7 +59,7 @@ def analyze(job: FakeJob, request: Request) -> dict[str, object]:
 
 
 def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Runs git on a bare repository."""
+    """Run git on a bare repository."""
     command = git_command(f"--git-dir={repository}", *arguments)
     return subprocess.run(command, env=git_environment(), input=stdin, check=True, capture_output=True).stdout
 

@@ -33,7 +33,7 @@ def result_of(*rows: dict[str, Any], name: str = "tool", shallow: bool = False) 
 
 
 def drawn(result: dict[str, object], folder: Path) -> str:
-    """Draws and checks both files; the SVG's words."""
+    """Draw and check both files; return the SVG's words."""
     draw(result, folder / "a.svg", folder / "a.png")
     png = (folder / "a.png").read_bytes()
     assert png[:8] == b"\x89PNG\r\n\x1a\n"

@@ -21,7 +21,7 @@ TIMEOUT = 60.0
 
 
 def typed(number: int) -> list[str]:
-    """The words of the page's n-th command, for these tests' interpreter and with other ports."""
+    """Return the words of the page's n-th command, for these tests' interpreter and with other ports."""
     commands = [command.text for block in blocks_of(PAGE) if block.language == "console" for command in commands_of(block)]
     text = re.sub(r"\d{5}", lambda found: PORTS[found[0]], commands[number])
     program, *words = text.split()
@@ -30,7 +30,7 @@ def typed(number: int) -> list[str]:
 
 @contextmanager
 def served(number: int, port: str) -> Iterator[str]:
-    """The server of the page's n-th command, as long as it is needed; its address."""
+    """Run the server of the page's n-th command, as long as it is needed; yield its address."""
     with subprocess.Popen([*typed(number), "--port", port], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:

@@ -16,7 +16,7 @@ def forget(written: list[str]) -> None:
 
 
 def main() -> None:
-    """One JSON object per line of stdin; afterwards a line with the exit code."""
+    """Run one JSON object per line of stdin; print a line with the exit code after each."""
     sys.path[0] = os.getcwd()
     sys.dont_write_bytecode = True
     namespace: dict[str, object] = {"__name__": "__main__"}

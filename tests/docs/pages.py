@@ -65,7 +65,7 @@ class Command(NamedTuple):
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """In the order of the page."""
+    """Return the blocks in the order of the page."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(page, text.count("\n", 0, each.start()) + 1, each["language"], each["text"], each["excuse"])
@@ -74,7 +74,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def commands_of(block: Block) -> list[Command]:
-    """Of a console block. A command goes on in the next line after a backslash."""
+    """Return the commands of a console block. A command goes on in the next line after a backslash."""
     found: list[Command] = []
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         typed, answer = re.match(r"((?:[^\n]*\\\n)*[^\n]*\n?)(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -83,7 +83,7 @@ def commands_of(block: Block) -> list[Command]:
 
 
 def is_like(output: str, shown: str) -> bool:
-    """Whether an answer is the one shown; how wide columns are does not matter."""
+    """Return whether an answer is the one shown; how wide columns are does not matter."""
     words = shown.split()
     pattern = "".join(r"(?:\S+ )*?" if word == "…" else re.escape(word).replace("…", ".*?") + " " for word in words)
     return re.fullmatch(pattern, "".join(f"{word} " for word in output.split())) is not None

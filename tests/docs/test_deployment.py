@@ -22,7 +22,7 @@ def block(language: str) -> Block:
 
 
 def grace_of(arguments: list[str]) -> float:
-    """What the worker is given, once click has taken its options."""
+    """Return what the worker is given, once click has taken its options."""
     command = root.commands[arguments[0]]
     return float(command.make_context(arguments[0], list(arguments[1:])).params["grace"])
 
@@ -55,7 +55,7 @@ def test_the_container_takes_its_signal_itself_and_ends_before_docker_kills_it()
 
 
 def read_yaml(text: str) -> Any:
-    """The plain half of YAML: mappings, lists, scalars and flow lists, by indentation."""
+    """Read the plain half of YAML: mappings, lists, scalars and flow lists, by indentation."""
     lines = [(len(line) - len(line.lstrip()), line.strip()) for line in text.splitlines() if line.strip()]
     value, rest = _node(lines)
     assert rest == []

@@ -75,21 +75,21 @@ def page(name: str) -> str:
 
 
 def section(name: str, heading: str) -> str:
-    """What stands below a heading, until the next one of any level."""
+    """Return what stands below a heading, until the next one of any level."""
     found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", page(name), re.MULTILINE | re.DOTALL)
     assert found is not None, f"docs/reference/{name} has no heading {heading!r}"
     return found[1]
 
 
 def cells(text: str) -> list[list[str]]:
-    """Rows of its tables, without their heads."""
+    """Return the rows of its tables, without their heads."""
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines() if line.startswith("| `")]
     assert rows
     return rows
 
 
 def names(text: str) -> list[str]:
-    """The names in the first column of its tables."""
+    """Return the names in the first column of its tables."""
     return [name for row in cells(text) for name in re.findall(r"`([^`]+)`", row[0])]
 
 
@@ -224,7 +224,7 @@ def test_no_command_is_described_that_is_not_there() -> None:
 
 
 def declared() -> dict[str, list[str]]:
-    """The fields that the comments of the list of events name."""
+    """Return the fields that the comments of the list of events name."""
     return {text: fields.split() for text, fields in re.findall(r' = "([\w.]+)"  # ([^:\n]+)', EVENTS)}
 
 

@@ -9,7 +9,7 @@ from tests.rows.databases import Ground, file_in
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    """A database without any table."""
+    """Make a database without any table."""
     return file_in(tmp_path) if request.param == "sqlite" else Ground("postgres", request.getfixturevalue("postgres_dsn"))
 
 

@@ -59,7 +59,7 @@ class Ground:
             return cursor.fetchall() if cursor.description else []
 
     def make(self, count: int = 0, *, key: str = "id int PRIMARY KEY", stamp: str = "{stamp}", more: str = "") -> None:
-        """The table of ``PLAIN``, with rows that are due, numbered from 1."""
+        """Make the table of ``PLAIN``, with rows that are due, numbered from 1."""
         self.say(
             f"CREATE TABLE pastes ({key}, status text NOT NULL, claimed_at {stamp}, owner text, resets int, reason text, "
             f"is_due bool NOT NULL DEFAULT true{more})"
@@ -75,15 +75,15 @@ class Ground:
             )
 
     def statuses(self) -> dict[Any, str]:
-        """Of each row, by its first column."""
+        """Return the status of each row, by its first column."""
         return dict(self.say("SELECT id, status FROM pastes ORDER BY id"))
 
     def age(self, *, where: str = "true") -> None:
-        """Rows in progress have been so for three hours."""
+        """Make rows in progress three hours old."""
         self.say(f"UPDATE pastes SET claimed_at = {{long_ago}} WHERE status = 'BUSY' AND {where}")
 
     def age_of(self, status: object) -> None:
-        """The same for another word."""
+        """Make rows of that status three hours old."""
         self.say("UPDATE pastes SET claimed_at = {long_ago} WHERE status = %s", status)
 
     def open(self, watch: TableSpec) -> Table:
@@ -93,11 +93,11 @@ class Ground:
         return table
 
     def play(self, story: Story, **options: Any) -> None:
-        """With a table that is watched with these options besides ``PLAIN``."""
+        """Play a story with a table that is watched with these options besides ``PLAIN``."""
         self.run(lambda: story(self.open(watch(**options))))
 
     def run(self, act: Callable[[], Awaitable[None]]) -> None:
-        """In an event loop."""
+        """Run it in an event loop."""
 
         async def acting() -> None:
             async with self._closing:
@@ -107,12 +107,12 @@ class Ground:
 
 
 def watch(table: str = "pastes", /, **options: Any) -> TableSpec:
-    """Of ``PLAIN`` and these options."""
+    """Make the spec of ``PLAIN`` and these options."""
     return TableSpec.of(options.pop("table", table), **{**PLAIN, **options})
 
 
 def keys(claimed: ClaimedRows | Sequence[dict[str, Any]], name: str = "id") -> list[tuple[Any, ...]]:
-    """Of rows of one key column."""
+    """Return the keys of rows of one key column."""
     rows = claimed.rows if isinstance(claimed, ClaimedRows) else claimed
     return [(row[name],) for row in rows]
 

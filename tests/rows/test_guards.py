@@ -16,7 +16,7 @@ PARTS = (
 
 
 def parted(postgres: Ground) -> None:
-    """A table of two years."""
+    """Make a table of two years."""
     postgres.say(PARTS)
     for year in (2024, 2025):
         postgres.say(f"CREATE TABLE pastes_{year} PARTITION OF pastes FOR VALUES FROM ('{year}-01-01') TO ('{year + 1}-01-01')")

@@ -69,7 +69,7 @@ def test_an_owner_too_short_for_a_name(postgres: Ground) -> None:
 
 
 def as_another(postgres: Ground, *grants: str) -> Ground:
-    """The same database for a user who may do only this."""
+    """Return the same database for a user who may do only this."""
     postgres.say("DROP ROLE IF EXISTS watcher")
     postgres.say("CREATE ROLE watcher LOGIN")
     for grant in grants:
@@ -78,7 +78,7 @@ def as_another(postgres: Ground, *grants: str) -> Ground:
 
 
 def without(postgres: Ground) -> None:
-    """That user is gone again."""
+    """Remove that user again."""
     postgres.say("DROP OWNED BY watcher")
     postgres.say("DROP ROLE watcher")
 

@@ -40,7 +40,7 @@ _FILL = {
 
 
 def filled(ground: Ground, *, before: Callable[[], None] = lambda: None) -> Ground:
-    """With the indexes that are suggested."""
+    """Fill a table with the indexes that are suggested."""
     ground.say(f"CREATE TABLE pastes ({COLUMNS})")
     before()
     ground.say(_FILL[ground.kind])
@@ -53,7 +53,7 @@ def filled(ground: Ground, *, before: Callable[[], None] = lambda: None) -> Grou
 
 
 def watching(**options: Any) -> Any:
-    """As the tables here are watched."""
+    """Make the spec by which the tables here are watched."""
     return watch(where=WHERE, stale_after="2h", resets="resets", retention="1h", **options)
 
 
@@ -67,7 +67,7 @@ def full(postgres_server: PostgresServer) -> Iterator[Ground]:
 
 
 def questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int, str]]:
-    """Each with how many rows it may look at, and which index it has to use."""
+    """List each statement with how many rows it may read, and which index it has to use."""
     keys = [(n,) for n in range(1009, MILLION, 1000)]
     stamp = RowFence("2024-01-02T03:04:05.000006", "")
     return {
@@ -86,7 +86,7 @@ class Undone(Exception):
 
 
 async def explained(table: PostgresTable, question: tuple[Any, ...]) -> dict[str, Any]:
-    """The plan by which it ran, in a session as the table's own."""
+    """Return the plan by which it ran, in a session as the table's own."""
     sql, *values = question
     found: list[str] = []
     try:
@@ -150,7 +150,7 @@ def test_every_statement_of_sqlite_goes_along_an_index(heap: Ground, statistics:
 
 
 def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, str]]:
-    """Each with the index it has to use."""
+    """List each statement with the index it has to use."""
     mark, named = (
         RowFence("2024-01-02 03:04:05.000006", ""),
         {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},

@@ -14,7 +14,7 @@ from tests.rows.test_types import through_everything, through_threads
 
 @pytest.fixture(params=["serializable", *["pooled"] * has_pgbouncer()])
 def other(request: pytest.FixtureRequest, postgres: Ground, postgres_server: PostgresServer) -> Iterator[Ground]:
-    """Also behind PgBouncer where it is installed."""
+    """Return the same database behind PgBouncer, where it is installed."""
     name = postgres.place.rpartition("/")[2]
     postgres.say(f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
     postgres.say(f"ALTER DATABASE {name} SET timezone = 'America/St_Johns'")

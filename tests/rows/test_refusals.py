@@ -30,7 +30,7 @@ def output(ground: Ground, **options: Any) -> str:
 
 
 def contents(ground: Ground) -> list[Any]:
-    """Of all tables that a story may have."""
+    """Read the contents of all tables that a story may have."""
     query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
     if ground.kind == "postgres":
         query = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE tablename = 'pastes'"
@@ -131,7 +131,7 @@ def test_a_right_that_is_missing(watcher: Ground, grants: list[str], options: di
 
 @pytest.fixture
 def watcher(postgres: Ground) -> Iterator[Ground]:
-    """Where there is a user who may do nothing yet."""
+    """Make a database with a user who may do nothing yet."""
     postgres.say(f"CREATE ROLE {WATCHER} LOGIN")
     yield postgres
     postgres.say(f"DROP OWNED BY {WATCHER}")

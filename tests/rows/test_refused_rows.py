@@ -35,7 +35,7 @@ def frozen(ground: Ground, when: str, event: str = "BEFORE UPDATE", raised: str 
 
 
 def names(table: Table) -> list[tuple[str, tuple[Any, ...]]]:
-    """What was refused since the last look."""
+    """Return the keys that were refused since the last look."""
     return [(each.verb, each.key) for each in table.refused()]
 
 

@@ -26,7 +26,7 @@ class Shop:
         return self.app.rows("pastes", **{**PLAIN, **ENDING, "batch": 4, "url": self.ground.url, **options})
 
     def run(self) -> JobView:
-        """The job of one run."""
+        """Make the job of one run."""
         assert self.app.run_due() == 1
         return self.app.jobs.list()[0]
 

@@ -20,7 +20,7 @@ NOW, STALE = "strftime('%s', 'now')", "strftime('%s', 'now') - 99999"
 
 
 def text(moment: datetime, form: str) -> str:
-    """As other programs write it."""
+    """Write a time as other programs do."""
     return {
         "javascript": moment.strftime("%Y-%m-%dT%H:%M:%S.250Z"),
         "python": moment.isoformat(),

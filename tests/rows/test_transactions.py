@@ -38,7 +38,7 @@ class Tx:
 
 
 async def transact(ground: Ground, table: Table, mark: RowFence, use: Any, *, is_blocking: bool) -> None:
-    """In a thread, or here."""
+    """Use a transaction in a thread, or here."""
     if not is_blocking:
         async with table.transaction(mark) as moves:
             await use(Tx(ground, moves, is_blocking=False))
@@ -52,7 +52,7 @@ async def transact(ground: Ground, table: Table, mark: RowFence, use: Any, *, is
 
 
 def prepared(ground: Ground) -> None:
-    """Rows, and what counts them."""
+    """Make rows, and what counts them."""
     ground.make(3)
     ground.say("CREATE TABLE contents (number int)")
     ground.say("INSERT INTO contents VALUES (10)")
@@ -271,7 +271,7 @@ TRACE = """
 
 
 async def session(ground: Ground, table: Table, *, is_blocking: bool, say: tuple[str, ...] = (), fails: bool = False) -> Any:
-    """Which one a transaction had."""
+    """Return which session a transaction had."""
     found = []
 
     async def use(tx: Tx) -> None:

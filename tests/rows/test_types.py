@@ -28,7 +28,7 @@ async def through_everything(table: Table, columns: tuple[str, ...], *, count: i
 
 
 async def through_threads(table: Table, columns: tuple[str, ...]) -> None:
-    """As psycopg and the blocking side send them."""
+    """Send values as psycopg and the blocking side do."""
     claimed = await table.claim("three", 9)
     keys = [tuple(row[name] for name in columns) for row in claimed.rows]
 

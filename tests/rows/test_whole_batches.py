@@ -17,7 +17,7 @@ WAYS = pytest.mark.parametrize("way", ["alone", "in a transaction", "in a thread
 
 
 def indexed(ground: Ground, **options: Any) -> Table:
-    """The table as it is watched once it has its indexes."""
+    """Make the table as it is watched once it has its indexes."""
 
     async def create() -> None:
         assert len(await ground.open(watch(**options)).create_indexes()) == 2
@@ -27,7 +27,7 @@ def indexed(ground: Ground, **options: Any) -> Table:
 
 
 async def move(table: Table, mark: RowFence, names: list[Key], end: RowOutcome, way: str) -> list[Key]:
-    """All of a batch."""
+    """Move all rows of a batch."""
     if way == "alone":
         return list(await table.move(mark, names, end, is_all=True))
     if way == "in a transaction":

@@ -7,7 +7,7 @@ from holdfast.testing.servers.postgres import postgres_versions
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for the optional servers that are not installed; their tests are not collected."""
+    """Print one line for the optional servers that are not installed; their tests are not collected."""
     absent = [] if "15" in postgres_versions() else ["PostgreSQL 15"]
     absent += [] if has_pgbouncer() else ["PgBouncer"]
     if absent:

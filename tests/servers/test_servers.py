@@ -40,7 +40,7 @@ def is_running(pid: int) -> bool:
 
 
 def segments() -> set[str]:
-    """Of the kernel's shared memory."""
+    """List the segments of the kernel's shared memory."""
     return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()}
 
 

@@ -59,7 +59,7 @@ async def operator(url: str) -> AsyncIterator[Client]:
 
 
 async def api(client: Client, verb: str, **wish: Any) -> dict[str, Any]:
-    """What the server answers, word by word as it is on the wire."""
+    """Return what the server answers, word by word as it is on the wire."""
     answer = await client.request(f"$JS.API.{verb}", json.dumps(wish).encode() if wish else b"", timeout=AT_ONCE)
     found: dict[str, Any] = json.loads(answer.data)
     return found

@@ -43,14 +43,14 @@ def end(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> PostgresT
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[PostgresServer]:
-    """One that tests may restart: others of this process keep connections to theirs."""
+    """Start a server that tests may restart: others of this process keep connections to theirs."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture
 def own_database(own_server: PostgresServer) -> Iterator[str]:
-    """On the server that this test may restart."""
+    """Make a database on the server that this test may restart."""
     dsn = own_server.create_database()
     yield dsn
     own_server.drop_database(dsn)

@@ -147,19 +147,19 @@ async def send(job: Job, to: str) -> str:
     return job.state.send(to)  # type: ignore[no-any-return]
 
 
-async def heal(connection: Any, job: RescuedJob) -> None:
+async def repair(connection: Any, job: RescuedJob) -> None:
     assert_type(job.reason, RescueReason)
     assert_type(job.state, State)
     assert_type(job.id, UUID)
 
 
-@app.task(on_rescue=heal)
-async def healed(job: Job, number: int) -> int:
+@app.task(on_rescue=repair)
+async def repaired(job: Job, number: int) -> int:
     assert_type(job.rescued, RescueReason | None)
     return number
 
 
-@app.task(on_rescue="heal")  # type: ignore[call-overload, untyped-decorator]
+@app.task(on_rescue="repair")  # type: ignore[call-overload, untyped-decorator]
 async def hurt(number: int) -> int:
     return number
 

@@ -19,7 +19,7 @@ _GAP = 0.3
 
 
 def numbers(count: int) -> Iterator[int]:
-    """Of the jobs to enqueue, one after the other: of a heap, the worker that looks first would take everything."""
+    """Yield the jobs to enqueue, one after the other: of a heap, the worker that looks first would take everything."""
     for job in range(1, count + 1):
         yield job
         time.sleep(_GAP)
@@ -42,7 +42,7 @@ class Contestant(Protocol):
         ...
 
     def enqueue(self, order: Order, count: int) -> None:
-        """Jobs with these ``numbers``, each of which does ``journal.work``."""
+        """Enqueue jobs with these ``numbers``, each of which does ``journal.work``."""
         ...
 
     def work(self, order: Order) -> None:

@@ -11,7 +11,7 @@ from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 
 async def torture(*, job: int) -> None:
-    """The work of all contestants."""
+    """Do the work of all contestants."""
     await journal.work(job)
 
 

@@ -21,13 +21,13 @@ OTHER = {"a": "b", "b": "a"}
 
 @DBOS.workflow()  # type: ignore[untyped-decorator, unused-ignore]
 async def torture(job: int) -> None:
-    """The work of all contestants."""
+    """Do the work of all contestants."""
     await labour(job)
 
 
 @DBOS.step()  # type: ignore[untyped-decorator, unused-ignore]
 async def labour(job: int) -> None:
-    """What must not be done again once it is done."""
+    """Do what must not be done again once it is done."""
     await journal.work(job)
 
 
@@ -37,7 +37,7 @@ def prepare(order: Order) -> None:
 
 
 def enqueue(order: Order, count: int) -> None:
-    """By a process that runs none."""
+    """Enqueue from a process that runs none."""
     _launch(order, listens=False)
     for job in numbers(count):
         with SetWorkflowID(f"job-{job}"):

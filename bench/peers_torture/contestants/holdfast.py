@@ -17,7 +17,7 @@ app = App(os.environ.get("HOLDFAST_URL", "memory://"), reconcile="off" if _IS_IS
 
 @app.task
 async def torture(job: int) -> None:
-    """The work of all contestants."""
+    """Do the work of all contestants."""
     await journal.work(job)
 
 

@@ -18,7 +18,7 @@ class Torture:
     """The work of all contestants."""
 
     async def process(self, job: Any) -> None:
-        """As Oban calls it."""
+        """Do the work, as Oban calls it."""
         await journal.work(job.args["job"])
 
 

@@ -31,7 +31,7 @@ def _app_of(order: Order) -> App:
 
 
 def _retry_stalled(app: App) -> None:
-    """The task of its documentation, but every minute instead of every tenth, so that it comes within the window."""
+    """Retry as the task of its documentation does, but every minute instead of every tenth, so that it comes within the window."""
 
     @app.periodic(cron="* * * * *")
     @app.task(name="retry_stalled_jobs", queueing_lock="retry_stalled_jobs", pass_context=True)

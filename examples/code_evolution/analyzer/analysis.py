@@ -83,7 +83,7 @@ class Request:
         return parent / re.sub(r"[^\w-]", "-", str(job))
 
     def file(self, kind: str) -> Path:
-        """Where a result goes."""
+        """Return where a result goes."""
         return folder_of(self.out, "out") / f"evolution.{kind}"
 
 
@@ -159,7 +159,7 @@ class _Analysis:
         return mark
 
     def _is_intact(self, mark: Bookmark) -> bool:
-        """Is what the checkpoint vouches for still there? On another machine, or after a clean-up, it is not."""
+        """Return whether what the checkpoint covers is still there; on another machine, or after a clean-up, it is not."""
         try:
             self._git(mark).ask("cat-file", "-e", mark.tip)
             commits = CommitFile(self._folder / mark.commit_file)
@@ -206,7 +206,7 @@ class _Analysis:
         prepare(self._workshop.children, self._folder, self._request.file("json").parent)
 
     def _cloning(self, target: Path) -> Iterator[Step]:
-        """From the cache what comes from afar; a path's clone is made of links and would gain nothing."""
+        """Clone URLs through the cache; a path's clone is made of links and would gain nothing."""
         children, repository = self._workshop.children, self._request.repository
         if is_url(locate(repository)):
             yield from CloneCache(cache_root(self._folder.parent), children).clone(repository, target, self._open_files)

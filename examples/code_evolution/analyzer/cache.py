@@ -29,7 +29,7 @@ _GLANCE = 0.2  # seconds between two looks at a lock
 
 
 def cache_root(work: Path) -> Path:
-    """Where clones are kept: $XDG_CACHE_HOME/holdfast/clones, or `work`/clones where this user has no such place.
+    """Return where clones are kept: $XDG_CACHE_HOME/holdfast/clones, or `work`/clones where this user has no such folder.
 
     >>> cache_root(Path("evolution/.work"))   # doctest: +SKIP
     PosixPath('/home/me/.cache/holdfast/clones')

@@ -27,7 +27,7 @@ _LABEL_STEP = 0.044  # height of a label, as a part of the axis
 
 
 def draw(result: Mapping[str, object], svg: Path, png: Path) -> None:
-    """Draws an analysis' result (the content of evolution.json) to both files, each replaced only when complete.
+    """Draw an analysis' result (the content of evolution.json) to both files, each replaced only when complete.
 
     Raises MissingExtra without matplotlib.
 
@@ -142,7 +142,7 @@ def _labels(axes: "Axes", bands: Sequence[Band]) -> None:
 
 
 def spread(middles: Sequence[float], *, step: float) -> list[float]:
-    """Heights near the ascending `middles`, at least a step apart and inside 0–1 as far as they fit.
+    """Place labels near the ascending `middles`, at least a step apart and inside 0–1 as far as they fit.
 
     >>> [round(height, 3) for height in spread([0.5, 0.5], step=0.1)]
     [0.45, 0.55]

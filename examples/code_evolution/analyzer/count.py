@@ -132,7 +132,7 @@ class Change:
 
     @property
     def is_counted(self) -> bool:
-        """Is this a file of people's own text, whose blob has to be read?"""
+        """Return whether this is a file of people's own text, whose blob has to be read."""
         return self.mode not in (_SYMLINK, _SUBMODULE) and language_of(self.path) is not None
 
 

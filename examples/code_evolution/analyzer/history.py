@@ -62,7 +62,7 @@ class CommitFile:
 
 
 def even_positions(total: int, limit: int | None) -> Iterator[int]:
-    """At most `limit` positions of `total`, evenly spread, first and last included; a limit of one keeps the last.
+    """Choose at most `limit` positions of `total`, evenly spread, first and last included; a limit of one keeps the last.
 
     >>> list(even_positions(10, 4)), list(even_positions(3, None)), list(even_positions(9, 1))
     ([0, 3, 6, 9], [0, 1, 2], [8])

@@ -30,7 +30,7 @@ class Crew:
         return self._process.pid
 
     def has(self, pid: int) -> bool:
-        """Whether that process is one of them."""
+        """Return whether that process is one of them."""
         return pid in self._pids()
 
     def kill(self) -> int:

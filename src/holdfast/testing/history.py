@@ -201,7 +201,7 @@ EMBEDDED = "app"  # the role of a process that runs a worker in its own event lo
 
 
 def label(process: ProcessIdentity) -> str:
-    """One name for one process incarnation, in all kinds of event."""
+    """Return one name for one process incarnation, in all kinds of event."""
     return f"{process.host}-{process.pid}-{process.start}"
 
 
