@@ -1,10 +1,10 @@
-"""Workers in users' own processes: nobody kills these, so code that cannot be cancelled runs on there, fenced."""
+"""Workers in users' own processes: no supervisor kills these, so code that cannot be cancelled runs on there, fenced."""
 
 from collections import defaultdict
 from uuid import UUID
 
 from holdfast.testing.history import EMBEDDED, ROWS, Event, JobRow
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 from proof.simulator.threads import PROCESSES, THREADED
 
 BLOCKING = ("blocking", "stuck")
@@ -13,23 +13,23 @@ STUBBORN = frozenset((*BLOCKING, "deaf", "numb", *THREADED, *PROCESSES))
 
 
 class Apps:
-    """No property of its own: it knows of which code there S8 says nothing. All else holds for these workers too."""
+    """The code to which S8 does not apply. This class checks no property: all others hold for these workers too."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._tasks: defaultdict[UUID | None, str] = defaultdict(str)
-        ledger.runs_on = self._runs_on
+        context.runs_on = self._runs_on
 
     def seers(self) -> Seers:
-        """Which events it looks at."""
+        """Return the events that these rules read."""
         return {"process.start": self._see_birth, "job": self._see_row, "handler.start": self._see_start}
 
     def finish(self) -> None:
-        """Nothing is left to be said."""
+        """Do nothing: these rules need no check at the end."""
 
     def _see_birth(self, event: Event) -> None:
         if event.note == EMBEDDED:
-            self._ledger.apps.add(event.process)
+            self._context.apps.add(event.process)
 
     def _see_row(self, event: Event) -> None:
         if isinstance(event.after, JobRow):
@@ -37,9 +37,9 @@ class Apps:
 
     def _see_start(self, event: Event) -> None:
         task = self._tasks[event.job]
-        if event.process in self._ledger.apps and (task in BLOCKING or task.startswith(ROWS)):
-            self._ledger.blocked.add(event.process)
+        if event.process in self._context.apps and (task in BLOCKING or task.startswith(ROWS)):
+            self._context.blocked.add(event.process)
 
     def _runs_on(self, process: str, job: UUID | None) -> bool:
-        is_code = job is not None and process in self._ledger.apps
-        return is_code and (process in self._ledger.blocked or self._tasks[job] in STUBBORN)
+        is_code = job is not None and process in self._context.apps
+        return is_code and (process in self._context.blocked or self._tasks[job] in STUBBORN)

@@ -1,29 +1,29 @@
-"""What attempts cost: each failure is counted once, and code that was cut short runs again only if its task says so."""
+"""What attempts cost: each failure is counted once, and interrupted code runs again only if its task allows it."""
 
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State, Token
 from holdfast._core.policy import CrashPolicy
 from holdfast.testing.history import Event, JobRow
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 
 FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.STALLED, AttemptOutcome.TIMED_OUT)
-CUT_SHORT = (None, AttemptOutcome.RELEASED, AttemptOutcome.CRASHED)  # attempts that their code did not end itself
+INTERRUPTED = (None, AttemptOutcome.RELEASED, AttemptOutcome.CRASHED)  # attempts that their code did not end itself
 
 
 class Budgets:
-    """S9 as far as it speaks of failures and of ``on_crash``."""
+    """The part of S9 that concerns failures and ``on_crash``."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
         self._started: set[tuple[UUID, Token]] = set()
 
     def seers(self) -> Seers:
-        """Which events it looks at."""
+        """Return the events that these rules read."""
         return {"handler.start": self._see_start, "job": self._see_row}
 
     def finish(self) -> None:
-        """Nothing is left to be said."""
+        """Do nothing: these rules need no check at the end."""
 
     def _see_start(self, event: Event) -> None:
         if event.job is not None and event.token is not None:
@@ -40,9 +40,9 @@ class Budgets:
     def _see_attempt(self, job: UUID, before: JobRow, after: JobRow, record: AttemptOutcome | None) -> None:
         failures = before.failures + (record in FAILURES)
         self._expect("S9", after.failures == failures, job, "its failures were {}, now {}", before.failures, after.failures)
-        # A store that has forgotten an outcome finds a job that runs, and nobody who knows of its code.
-        was_cut = record in CUT_SHORT and (job, before.token) in self._started and not self._ledger.has_forgotten
-        if was_cut and before.policy.on_crash is not CrashPolicy.RETRY:
+        # A store that lost an outcome in a fail-over still records the job as running, and no process knows its code.
+        was_interrupted = record in INTERRUPTED and (job, before.token) in self._started and not self._context.has_forgotten
+        if was_interrupted and before.policy.on_crash is not CrashPolicy.RETRY:
             is_heeded = after.state is not State.AVAILABLE
             self._expect(
                 "S9", is_heeded, job, "its code was cut short, its task says '{}', and it runs again", before.policy.on_crash

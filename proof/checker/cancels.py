@@ -1,26 +1,26 @@
-"""Cancelling: whoever was told that a job is or will be cancelled is right, whoever has it then and whoever settles it."""
+"""Cancelling: a job whose cancellation was confirmed ends cancelled, under any owner and by any process that settles it."""
 
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast.testing.history import FAIL_OVER, Event, JobRow, Phase
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 
 
 class Cancels:
-    """S10 as far as it speaks of cancelling."""
+    """The part of S10 that concerns cancelling."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._expect = ledger.expect
+    def __init__(self, context: CheckContext) -> None:
+        self._expect = context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._asked: dict[UUID, dict[str, bool]] = {}  # by job and caller: whether it was heeded since
 
     def seers(self) -> Seers:
-        """Which events it looks at."""
+        """Return the events that these rules read."""
         return {"job": self._see_row, "request_cancel": self._see_call}
 
     def finish(self) -> None:
-        """Nothing is left to be said."""
+        """Do nothing: these rules need no check at the end."""
 
     def _see_call(self, event: Event) -> None:
         if event.job is None:
@@ -29,7 +29,7 @@ class Cancels:
         if event.phase is Phase.INVOKE:
             asked[event.process] = _is_heeded(self._rows.get(event.job))
         elif event.phase is Phase.OK:
-            # Where the asking itself was not recorded, as by who works at real stores, the row must say it by now.
+            # Real stores do not record the request itself: there the row must show the cancellation by now.
             is_heeded = asked.pop(event.process, False) or _is_heeded(self._rows.get(event.job))
             self._expect("S10", is_heeded, event.job, "a cancellation was confirmed, and the job goes on unmarked")
 
@@ -55,5 +55,5 @@ class Cancels:
 
 
 def _is_heeded(row: JobRow | None) -> bool:
-    """There is nothing left to cancel, or its owner will hear of it."""
+    """Return whether nothing is left to cancel, or the row carries the request to its owner."""
     return row is None or row.is_finished or row.is_cancel_requested

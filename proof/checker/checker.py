@@ -1,7 +1,7 @@
-"""Folds a history in one pass into a verdict for each property of ownership (semantics §10).
+"""Fold a history in one pass into a verdict for each property of ownership (semantics §10).
 
-What a history does not say is not judged: the same checker reads simulated runs, where every write carries its
-right, and the logs of real processes, where only rows and handlers are known.
+The checker judges only what a history records. It reads simulated runs, in which every write carries its token, and the logs of
+real processes, in which only rows and handlers are known.
 """
 
 from collections import defaultdict
@@ -17,17 +17,17 @@ from proof.checker.app_rules import Apps
 from proof.checker.budgets import Budgets
 from proof.checker.cancels import Cancels
 from proof.checker.charges import Charges
-from proof.checker.hooks import Debts
+from proof.checker.claims import Claims
+from proof.checker.hooks import Hooks
 from proof.checker.inserts import Inserts
 from proof.checker.locks import Locks
 from proof.checker.order import Order
 from proof.checker.restarts import Restarts
 from proof.checker.row_turns import RowTurns
-from proof.checker.turns import Turns
-from proof.checker.verdicts import RATE, Ledger, Report, Rules, Seers
+from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
 from proof.checker.zombies import Zombies
 
-_JUDGES = (Apps, Inserts, Cancels, Charges, Zombies, Debts, Budgets, Locks, Order, Restarts, RowTurns)
+_JUDGES = (Apps, Inserts, Cancels, Charges, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns)
 _TOO_LATE = "it was back in line only {:.1f} s after its owner's death"
 
 
@@ -38,7 +38,7 @@ class _Job(Struct):
     born_at: float = -1e9
     asked_at: dict[tuple[str, Token], float] = field(default_factory=dict)
     tokens: dict[Token, UUID | None] = field(default_factory=dict)
-    told: dict[Token, str] = field(default_factory=dict)
+    claimed_by: dict[Token, str] = field(default_factory=dict)
     moved: dict[Token, By] = field(default_factory=dict)
     running: dict[Token, str] = field(default_factory=dict)
     started: set[Token] = field(default_factory=set)
@@ -59,7 +59,7 @@ class _Process(Struct):
 
 
 def check(history: History, rules: Rules | None = None) -> Report:
-    """Judge a history."""
+    """Return the report on a whole history; the default is what ``Rules()`` promises."""
     checker = Checker(Rules() if rules is None else rules)
     for event in history:
         checker.see(event)
@@ -70,19 +70,19 @@ class Checker:
     """One pass; ``see`` each event, then ``finish``."""
 
     def __init__(self, rules: Rules) -> None:
-        self._ledger = Ledger(rules)
-        self.report, self._rules, self._expect = self._ledger.report, rules, self._ledger.expect
-        self._turns, self._others = Turns(self._ledger), tuple(kind(self._ledger) for kind in _JUDGES)
+        self._context = CheckContext(rules)
+        self.report, self._rules, self._expect = self._context.report, rules, self._context.expect
+        self._claims, self._others = Claims(self._context), tuple(kind(self._context) for kind in _JUDGES)
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
-        self._holds: defaultdict[str, set[UUID]] = defaultdict(set)
+        self._owned: defaultdict[str, set[UUID]] = defaultdict(set)
         self._runs: defaultdict[str, set[tuple[UUID, Token]]] = defaultdict(set)
         self._calm_since = 0.0 if rules.is_always_calm else float("inf")
         self._now, self._is_done = 0.0, False
         own: Seers = {
             "job": self._see_row,
-            "claim": self._see_told,
+            "claim": self._see_claim_answer,
             "settle": self._see_answer,
             "reopen": self._see_reopening,
             "lease": self._see_lease,
@@ -96,24 +96,24 @@ class Checker:
             "done": self._see_done,
         }
         self._seers: defaultdict[str, list[Callable[[Event], None]]] = defaultdict(list)
-        # What the others know of a row is as it was before the event, so that of all they come last.
-        for seers in (own, self._turns.seers(), *(each.seers() for each in self._others)):
+        # The other rules read rows as they were before the event, so they run last.
+        for seers in (own, self._claims.seers(), *(each.seers() for each in self._others)):
             for what, seer in seers.items():
                 self._seers[what].append(seer)
 
     def see(self, event: Event) -> None:
-        """The next event."""
-        self._ledger.index += 1
-        self._now = self._ledger.now = event.time
+        """Pass the next event to all rules that read events of its kind."""
+        self._context.index += 1
+        self._now = self._context.now = event.time
         if event.phase is Phase.UNKNOWN:
-            self._ledger.doubt(event.what, event.job)
+            self._context.doubt(event.what, event.job)
             return
         for seer in self._seers.get(event.what, ()):
             seer(event)
 
     def finish(self) -> Report:
-        """What can be said at the end only; the report."""
-        for each in (self._turns, *self._others):
+        """Make the checks that need the whole history, and return the report."""
+        for each in (self._claims, *self._others):
             each.finish()
         if self._rules.is_complete and not self._is_done:
             self._expect_nothing_stuck()
@@ -123,7 +123,7 @@ class Checker:
         for job, track in self._jobs.items():
             if track.row is not None:
                 is_settled = track.row.is_finished or track.row.state is State.HELD
-                is_paused = track.row.state is State.AVAILABLE and track.row.queue in self._turns.paused
+                is_paused = track.row.state is State.AVAILABLE and track.row.queue in self._claims.paused
                 is_settled = is_settled or not track.row.is_known or is_paused
                 self._expect("L2", is_settled, job, "at the end the job is still {}", track.row.state)
 
@@ -131,10 +131,10 @@ class Checker:
         assert event.job is not None
         before, after = event.before, event.after
         job, track = event.job, self._jobs[event.job]
-        self._ledger.learn(job)
+        self._context.learn(job)
         if event.by is not None and event.by.verb == FAIL_OVER:
             track.row = after if isinstance(after, JobRow) else None
-            track.is_forgotten, track.orphaned_at, self._ledger.has_forgotten = True, None, True
+            track.is_forgotten, track.orphaned_at, self._context.has_forgotten = True, None, True
             return
         if not isinstance(after, JobRow) or not isinstance(before, JobRow):
             track.row, track.born_at = after if isinstance(after, JobRow) else None, event.time
@@ -152,14 +152,14 @@ class Checker:
                 )
                 is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
-            case _:  # nobody owns it
+            case _:  # the job has no owner
                 self._expect_right(event, job, before)
         self._expect("S2", after.token.number >= before.token.number, job, "the claim number of the job went down")
         track.row = after
 
     def _see_claim(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         track = self._jobs[job]
-        # A store that forgot a claim may make it again, of the same call, for the same lease: nobody else was given that token.
+        # A store that lost a claim in a fail-over may make it again, for the same call and lease: no other owner got that token.
         is_unmade = after.token not in track.tokens or (track.is_forgotten and track.tokens[after.token] == after.lease)
         is_new = is_unmade and after.token.number > before.token.number
         self._expect("S2", is_new, job, "{} was made a second time", after.token)
@@ -184,7 +184,7 @@ class Checker:
         track.tokens[after.token] = after.lease
         track.orphaned_at = None
         if lease is not None:
-            self._holds[lease.row.process].add(job)
+            self._owned[lease.row.process].add(job)
             died_at = self._processes[lease.row.process].died_at
             track.orphaned_at, track.was_in_care = None if died_at is None else self._now, False
 
@@ -216,12 +216,12 @@ class Checker:
         if not self._rules.has_crashes:
             self._expect("L8", after.crashes == 0, job, "the job was charged for a crash, and no process has crashed")
         if event.by is not None:
-            is_charged = self._is_charged(job, before, lease) if is_rescue else self._ledger.is_crash_of_runner(event)
+            is_charged = self._is_charged(job, before, lease) if is_rescue else self._context.is_crash_of_runner(event)
             self._expect_charge(job, before, after, is_charged=is_charged)
             track.moved[before.token] = event.by
         self._expect_bound(job, track, lease)
         if lease is not None:
-            self._holds[lease.row.process].discard(job)
+            self._owned[lease.row.process].discard(job)
 
     def _expect_right(self, event: Event, job: UUID, before: JobRow) -> None:
         if event.by is not None and event.by.token is not None:
@@ -230,12 +230,12 @@ class Checker:
 
     def _expect_charge(self, job: UUID, before: JobRow, after: JobRow, *, is_charged: bool) -> None:
         crashes = before.crashes + 1 if is_charged else before.crashes
-        said = "a crash was not counted" if is_charged else "a crash was charged and there was none"
-        self._expect("S9", after.crashes == crashes, job, "{}: {} crashes became {}", said, before.crashes, after.crashes)
+        problem = "a crash was not counted" if is_charged else "a crash was charged and there was none"
+        self._expect("S9", after.crashes == crashes, job, "{}: {} crashes became {}", problem, before.crashes, after.crashes)
 
     def _expect_budget(self, job: UUID, before: JobRow, after: JobRow) -> None:
         is_waiting = PLACE_OF[after.state] is Place.PENDING and after.state is not State.HELD
-        # What it had spent before was within its budget, perhaps by the policy of another release.
+        # The job may have spent more under the policy of another release: what it had spent before counts as within its budget.
         for was, is_now, most in (
             (before.failures, after.failures, after.policy.max_attempts),
             (before.crashes, after.crashes, after.policy.max_crashes),
@@ -246,10 +246,10 @@ class Checker:
     def _expect_bound(self, job: UUID, track: _Job, lease: _Lease | None) -> None:
         if track.orphaned_at is not None and self._rules.bound is not None and self._now >= self._calm_since:
             renewed_at = 0.0 if lease is None else lease.renewed_at  # also by a beat that was on its way when its sender died
-            took = self._now - max(track.orphaned_at, self._calm_since, renewed_at, self._ledger.unlocked_at[job])
+            took = self._now - max(track.orphaned_at, self._calm_since, renewed_at, self._context.unlocked_at[job])
             self.report.recoveries.append(took)
             # A row that was locked is asked for again in the next round of recovery.
-            is_local = track.was_in_care and self._ledger.unlocked_at[job] <= track.orphaned_at
+            is_local = track.was_in_care and self._context.unlocked_at[job] <= track.orphaned_at
             bound = self._rules.local_bound if is_local else self._rules.bound_of(None if lease is None else lease.row)
             self._expect("L1", bound is None or took <= bound, job, _TOO_LATE, took)
         track.orphaned_at = None
@@ -261,7 +261,7 @@ class Checker:
         after, known = event.after, self._leases.get(event.lease)
         if event.by is not None and event.by.verb == FAIL_OVER:
             self._leases.pop(event.lease, None)
-            known, self._ledger.has_forgotten = None, True
+            known, self._context.has_forgotten = None, True
         if not isinstance(after, LeaseRow):
             return
         if known is not None and known.is_ended:
@@ -277,21 +277,21 @@ class Checker:
         holder = self._processes[after.process]
         if event.by is not None and event.by.is_judged:
             early = 0.0 if self._rules.has_lease_clock else after.ttl * self._rules.rate_error
-            said = "{} was ended {:.3f} s before it ran out"
-            self._expect("S5", after.overdue >= -early, None, said, event.lease, -after.overdue)
+            problem = "{} was ended {:.3f} s before it ran out"
+            self._expect("S5", after.overdue >= -early, None, problem, event.lease, -after.overdue)
         elif event.by is not None:
             is_own = event.process == after.process
             self._expect("S5", is_own or holder.died_at is not None, None, "{} was ended, and its worker lived", event.lease)
 
     # what callers saw
 
-    def _see_told(self, event: Event) -> None:
+    def _see_claim_answer(self, event: Event) -> None:
         if event.job is None or event.token is None or event.phase is not Phase.OK:
             return
         track = self._jobs[event.job]
-        told = track.told.setdefault(event.token, event.process)
-        self._expect("S1", told == event.process, event.job, "{} was given to {} as well", event.token, told)
-        self._expect("S1", event.token in track.tokens, event.job, "{} was given to somebody and never made", event.token)
+        owner = track.claimed_by.setdefault(event.token, event.process)
+        self._expect("S1", owner == event.process, event.job, "{} was given to {} as well", event.token, owner)
+        self._expect("S1", event.token in track.tokens, event.job, "{} was given to a worker and never made", event.token)
 
     def _see_reopening(self, event: Event) -> None:
         if event.job is not None and event.phase is Phase.INVOKE:
@@ -299,7 +299,7 @@ class Checker:
 
     def _see_answer(self, event: Event) -> None:
         job, token, by = event.job, event.token, event.by
-        if job is None or token is None or by is None or self._ledger.has_forgotten:
+        if job is None or token is None or by is None or self._context.has_forgotten:
             return
         track = self._jobs[job]
         if event.phase is Phase.INVOKE:
@@ -308,13 +308,13 @@ class Checker:
         moved = track.moved.get(token)
         is_same = moved is not None and moved.outcome == by.outcome
         if event.phase is Phase.OK:
-            # Marked for cancellation it ends cancelled, whoever settles it and whatever the outcome was.
+            # A job whose cancellation was requested ends cancelled, with any outcome that its owner settles.
             is_same = is_same or (moved is not None and track.row is not None and track.row.state is State.CANCELLED)
             done = moved and moved.outcome
             self._expect("S10", is_same, job, "'{}' was confirmed to {}, '{}' was done", by.outcome, token, done)
         elif event.note == "missing":
             was_missing = track.row is None or track.born_at >= track.asked_at.get((event.process, token), event.time)
-            self._expect("S10", was_missing, job, "the store said that there is no such job")
+            self._expect("S10", was_missing, job, "the store reported that there is no such job")
         elif event.note != "busy":  # which denies nothing
             is_right = not is_same or moved is None or moved.judge is not by.judge
             self._expect("S10", is_right, job, "'{}' of {} was done and denied", by.outcome.split()[0], token)
@@ -346,11 +346,11 @@ class Checker:
             self._see_overlap(event, event.job, event.token)
 
     def _see_overlap(self, event: Event, job: UUID, token: Token) -> None:
-        if not (others := [who for each, who in self._jobs[job].running.items() if each != token]):
+        if not (others := [process for each, process in self._jobs[job].running.items() if each != token]):
             return
         own = None if event.what == "handler.start" else job  # what starts is not what should have stopped
         is_excused = self._is_excused(event.process, own) or all(self._is_excused(other, job) for other in others)
-        if (event.process not in others or self._ledger.runs_on(event.process, job)) and is_excused:
+        if (event.process not in others or self._context.runs_on(event.process, job)) and is_excused:
             self.report.overlaps_outside += 1
         else:
             self.report.overlaps_inside += 1
@@ -367,7 +367,7 @@ class Checker:
             if self._jobs[job].running.get(token) == event.process:
                 del self._jobs[job].running[token]
         is_in_care = event.note.endswith(IN_CARE)
-        for job in self._holds.pop(event.process, ()):
+        for job in self._owned.pop(event.process, ()):
             self._jobs[job].orphaned_at, self._jobs[job].was_in_care = event.time, is_in_care
         if is_in_care:
             was_killed = event.note.startswith("SIGKILL")
@@ -383,17 +383,17 @@ class Checker:
         self._calm_since = min(self._calm_since, event.time)
 
     def _see_done(self, event: Event) -> None:
-        """What comes after it is only watched for safety: an operator's late retry may wake a job once more."""
+        """Check liveness now. Later events count for safety only: an operator's late retry may start a job again."""
         self._expect_nothing_stuck()
         self._is_done = True
 
     def _is_excused(self, process: str, job: UUID | None = None) -> bool:
         is_awake = self._now - self._processes[process].thawed_at > self._rules.waking
-        return not (self._rules.is_timed and is_awake) or self._ledger.runs_on(process, job)
+        return not (self._rules.is_timed and is_awake) or self._context.runs_on(process, job)
 
     def _is_charged(self, job: UUID, before: JobRow, lease: _Lease | None) -> bool:
-        """As ``LeaseEnd.charges``, from what the rows say; code past a limit pays with an attempt, not with a crash."""
-        if before.state is not State.RUNNING or lease is None:  # one that a fail-over has forgotten counts as expired
-            return before.state is State.RUNNING and self._ledger.has_forgotten
+        """Return what ``LeaseEnd.charges_crash_of`` returns, from the rows; code past a limit pays an attempt, not a crash."""
+        if before.state is not State.RUNNING or lease is None:  # a lease lost in a fail-over counts as expired
+            return before.state is State.RUNNING and self._context.has_forgotten
         charge = lease.row.culprits.get(job)
         return charge is Charge.DEAF or (charge is None and not lease.row.is_free)

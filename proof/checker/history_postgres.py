@@ -1,7 +1,7 @@
-"""The history of real processes on one PostgreSQL database: triggers write down what really happened to each row.
+"""The history of real processes on one PostgreSQL database: triggers record each change of a row.
 
-They write in the transaction that they witness, so what is rolled back was never told. Their order is that of the server's
-clock, which on one machine is also the clock of deeds: those come from outside, because during an outage no row can be written.
+They write in the transaction that makes the change, so changes that are rolled back leave no record. Their order is that of the
+server's clock. On one machine that is also the clock of the process log, which is a file: during an outage no row can be written.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
 from holdfast.testing.process_log import ProcessEvent
 
-# By its owner's right, so that what a role does that may not write here is told all the same.
-_TELL = """
+# SECURITY DEFINER: changes by a role that may not write to this schema are recorded as well.
+_TRIGGER = """
 CREATE SCHEMA history;
 CREATE TABLE history.rows (
     place bigserial PRIMARY KEY, time double precision, move text, what text, id uuid, before jsonb, after jsonb
 );
-CREATE FUNCTION history.tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION history.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     INSERT INTO history.rows (time, move, what, id, before, after) VALUES (
         extract(epoch FROM pg_catalog.clock_timestamp()), pg_current_xact_id()::text, TG_ARGV[0], coalesce(NEW.id, OLD.id),
@@ -37,7 +37,7 @@ BEGIN
 END
 $$;
 """
-_PLACES = ("pending", "active", "finished")
+_JOB_TABLES = ("pending", "active", "finished")
 
 
 def watch(url: str, *, schema: str = "holdfast") -> None:
@@ -46,11 +46,11 @@ def watch(url: str, *, schema: str = "holdfast") -> None:
 
 
 async def install(url: str, *, schema: str = "holdfast") -> None:
-    """The same in an event loop that runs already."""
-    statements = [_TELL]
-    for table, what in (*((place, "job") for place in _PLACES), ("leases", "lease")):
+    """Install the log and its triggers from within a running event loop."""
+    statements = [_TRIGGER]
+    for table, what in (*((table, "job") for table in _JOB_TABLES), ("leases", "lease")):
         trigger = f"CREATE TRIGGER history AFTER INSERT OR UPDATE OR DELETE ON {schema}.{table}"
-        statements.append(f"{trigger} FOR EACH ROW EXECUTE FUNCTION history.tell('{what}')")
+        statements.append(f"{trigger} FOR EACH ROW EXECUTE FUNCTION history.record('{what}')")
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(";".join(statements))
@@ -58,8 +58,8 @@ async def install(url: str, *, schema: str = "holdfast") -> None:
         await connection.close()
 
 
-def read(url: str, deeds: Iterable[ProcessEvent] = ()) -> History:
-    """The history so far, the deeds put where they belong."""
+def read(url: str, process_log: Iterable[ProcessEvent] = ()) -> History:
+    """Return the history so far, with the events of the process log, in the order of time."""
 
     async def fetch() -> Sequence[asyncpg.Record]:
         connection = await asyncpg.connect(url)
@@ -71,12 +71,12 @@ def read(url: str, deeds: Iterable[ProcessEvent] = ()) -> History:
 
     rows = asyncio.run(fetch())
     began = rows[0]["time"] if rows else 0.0
-    events = [*_job_events(rows, began), *_lease_events(rows, began), *(deed.event(began) for deed in deeds)]
+    events = [*_job_events(rows, began), *_lease_events(rows, began), *(each.event(began) for each in process_log)]
     return History(sorted(events, key=lambda event: event.time))
 
 
 def _job_events(rows: Sequence[asyncpg.Record], began: float) -> Iterable[Event]:
-    """A row that leaves one place and comes to another in the same transaction, in whatever order, has moved."""
+    """Yield changes of jobs: a row that one transaction deletes from one table and inserts into another has moved."""
     jobs = [row for row in rows if row["what"] == "job"]
     left = {(row["move"], row["id"]): row for row in jobs if row["after"] is None}
     for row in jobs:
@@ -111,12 +111,12 @@ def _lease_event(time: float, began: float, key: UUID, before: "_Lease | None", 
 
 
 def job_row(text: str | None, now: datetime) -> JobRow | None:
-    """What a trigger wrote of a job, at a time of the server's clock."""
+    """Return the row of a job that a trigger recorded, at a time of the server's clock."""
     return None if text is None else msgspec.json.decode(text, type=_Job).row(now)
 
 
 def lease_row(text: str | None, now: datetime) -> LeaseRow | None:
-    """What a trigger wrote of a lease, at a time of the server's clock."""
+    """Return the row of a lease that a trigger recorded, at a time of the server's clock."""
     return None if text is None else msgspec.json.decode(text, type=_Lease).row(now.timestamp())
 
 
@@ -211,6 +211,6 @@ def _lease(text: str | None) -> _Lease | None:
 
 
 def _text(result: str | None) -> str:
-    """A result that is a text is the token that its handler returned; bytes are told as ``\\x`` and their digits."""
+    """Return a result that is a string: the token that its handler returned. PostgreSQL prints bytes as ``\\x`` and hex digits."""
     value = None if result is None else msgspec.json.decode(bytes.fromhex(result.removeprefix("\\x")))
     return value if isinstance(value, str) else ""

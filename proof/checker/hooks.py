@@ -1,4 +1,4 @@
-"""Hooks of simulated users: the rows that they heal, and the judge of whether each was healed in time, once, and at last."""
+"""Rescue hooks of simulated users: the rows that they write, and the check that each hook runs in time, once, and in the end."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from holdfast._core.lifecycle import Precondition
 from holdfast._core.record import JobRecord
 from holdfast.errors import JobLost
 from holdfast.testing.history import FAIL_OVER, Event, JobRow
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 
 Rows = list[str]
 
@@ -28,39 +28,42 @@ class HookedBook(Book):
 
     @contextmanager
     def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[Rows]:
-        """Only for hooks: what is written lands with the mark, or not at all."""
-        self._require_mark(job, token, hook_due_at)
+        """Run a hook in a transaction: its writes commit together with the end of the hook, or not at all."""
+        self._require_due(job, token, hook_due_at)
         written: Rows = []
         yield written
-        self._heal(self._require_mark(job, token, hook_due_at), token, written)
+        self._complete_hook(self._require_due(job, token, hook_due_at), token, written)
 
-    def _require_mark(self, job: UUID, token: Token, hook_due_at: datetime | None) -> JobRecord:
+    def _require_due(self, job: UUID, token: Token, hook_due_at: datetime | None) -> JobRecord:
         row = self._all.jobs.get(job)
         if row is None or row.token != token or row.hook_due_at is None or row.hook_due_at != hook_due_at:
-            raise JobLost(f"job {job} owes no hook under token {token}")
+            raise JobLost(f"job {job} has no hook due under token {token}")
         return row
 
-    def _heal(self, row: JobRecord, token: Token, written: Rows) -> None:
+    def _complete_hook(self, row: JobRecord, token: Token, written: Rows) -> None:
         self.rows[row.id] += written
         self._put(structs.replace(row, hook_due_at=None))
 
 
-class Debts:
-    """S3, S7 and L2 as far as they speak of hooks: a rescued job's rows are healed before code of it runs again, with the mark of that
-    debt, under its token; and at last also where none runs again."""
+class Hooks:
+    """The parts of S3, S7 and L2 that concern hooks.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
+    The hook of a rescued job commits before code of the job runs again, in one transaction with the end of its due time, under the
+    token of the job. It also commits in the end where no code runs again.
+    """
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._is_done = False
 
     def seers(self) -> Seers:
-        """Which events it looks at."""
+        """Return the events that these rules read."""
         return {"job": self._see_row, "handler.start": self._see_start, "done": self._see_done}
 
     def finish(self) -> None:
-        """Nothing may be owed for ever."""
-        if self._ledger.rules.is_complete and not self._is_done:
+        """Report the hooks of ended jobs that are still due."""
+        if self._context.rules.is_complete and not self._is_done:
             for job, row in self._rows.items():
                 is_left = row.is_owed and row.is_known and (row.is_finished or row.state is State.HELD)
                 self._expect("L2", not is_left, job, "at the end the hook of the job is still owed")
@@ -89,12 +92,12 @@ class Debts:
     def _judge(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         if event.by is not None and event.by.verb == "prune":
             self._expect("S7", not before.is_owed, job, "the payload of the job was forgotten, and its hook was owed")
-        healed = after.healed - before.healed
+        commits = after.healed - before.healed
         is_paid = before.is_owed and not after.is_owed
-        if healed:
+        if commits:
             is_own = event.by is not None and event.by.token == before.token
             self._expect("S3", is_own, job, "the hook of a former owner has committed")
-            self._expect("S7", healed == 1 and is_paid, job, "a hook of the job has committed, and none was owed")
+            self._expect("S7", commits == 1 and is_paid, job, "a hook of the job has committed, and none was owed")
         elif is_paid:
             is_completed = after.state is State.COMPLETED and PLACE_OF[before.state] is Place.ACTIVE
             self._expect("S7", is_completed, job, "the hook of the job is owed no more, and has not committed")

@@ -1,4 +1,4 @@
-"""Which jobs exist: acknowledged ones, whole batches, children of owners, one for each unique key – and no job goes unasked."""
+"""Which jobs exist: acknowledged ones, whole batches, children of owners, one for each unique key. No other row is removed."""
 
 from collections import defaultdict
 from uuid import UUID
@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast.testing.history import FAIL_OVER, By, Event, JobRow, Phase
-from proof.checker.verdicts import RATE, Ledger, Seers
+from proof.checker.verdicts import RATE, CheckContext, Seers
 
 
 class _Known(Struct):
-    """``freed_at``: when its key was last given back, ``None`` while it has it."""
+    """One job. ``freed_at`` is when its key last became free, or ``None`` while the job has it."""
 
     row: JobRow | None = None
     was_inserted: bool = False
@@ -27,7 +27,7 @@ class _Known(Struct):
 
 
 class _Write(Struct):
-    """The jobs that one call has just inserted; ``index`` of the last event of it."""
+    """The jobs that one call has just inserted; ``index`` is that of its last event."""
 
     call: UUID
     jobs: set[UUID]
@@ -35,21 +35,21 @@ class _Write(Struct):
 
 
 class Inserts:
-    """S6, S7, S11, and S10 as far as enqueuing goes."""
+    """S6, S7, S11, and the part of S10 that concerns enqueuing."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
         self._jobs: defaultdict[UUID, _Known] = defaultdict(_Known)
         self._holders: defaultdict[str, set[UUID]] = defaultdict(set)
         self._calls: defaultdict[UUID, set[UUID]] = defaultdict(set)
         self._write: _Write | None = None
 
     def seers(self) -> Seers:
-        """Which events it looks at."""
+        """Return the events that these rules read."""
         return {"job": self._see_row, "enqueue": self._see_call}
 
     def finish(self) -> None:
-        """S6 and S7 at the end."""
+        """Check S6 and S7 for the last write and for every acknowledged job."""
         self._close_write()
         for job, known in self._jobs.items():
             is_kept = known.row is not None or known.is_forgotten or known.is_gone or not known.is_acknowledged
@@ -74,7 +74,7 @@ class Inserts:
                 self._expect("S6", is_there, job, "the job was acknowledged and does not exist")
             case Phase.FAIL:
                 known.is_refused = True
-                is_absent = not known.was_inserted or self._ledger.has_forgotten
+                is_absent = not known.was_inserted or self._context.has_forgotten
                 self._expect("S7", is_absent, job, "the job was refused and exists")
                 if by is not None and by.holder is not None:
                     self._see_duplicate(job, known, by.holder)
@@ -86,7 +86,7 @@ class Inserts:
         is_held = other.had_key and (other.freed_at is None or known.asked_at is None or other.freed_at >= known.asked_at)
         is_held = is_held or (known.call is not None and other.call == known.call)
         self._expect(
-            "S11", is_held or self._ledger.has_forgotten, job, "the job was refused for {}, which has no such key", holder
+            "S11", is_held or self._context.has_forgotten, job, "the job was refused for {}, which has no such key", holder
         )
 
     # truth
@@ -97,7 +97,7 @@ class Inserts:
         job, known, by = event.job, self._jobs[event.job], event.by
         row = after if isinstance(after, JobRow) else None
         if by is not None and by.verb == FAIL_OVER:
-            known.is_forgotten = self._ledger.has_forgotten = True
+            known.is_forgotten = self._context.has_forgotten = True
         elif row is None:
             self._see_removal(job, known, by)
         elif before is None:
@@ -108,11 +108,11 @@ class Inserts:
         known.row = row
 
     def _see_insert(self, job: UUID, known: _Known, by: By | None) -> None:
-        self._expect("S10", self._ledger.has_forgotten or not known.was_inserted, job, "the job was inserted again")
+        self._expect("S10", self._context.has_forgotten or not known.was_inserted, job, "the job was inserted again")
         known.was_inserted = True
         if by is None:
             return
-        self._expect("S7", not known.is_refused or self._ledger.has_forgotten, job, "it was inserted after it had been refused")
+        self._expect("S7", not known.is_refused or self._context.has_forgotten, job, "it was inserted after it had been refused")
         if by.parent is not None:
             parent = self._jobs[by.parent].row
             is_owner = parent is not None and PLACE_OF[parent.state] is Place.ACTIVE and parent.token == by.token
@@ -121,7 +121,7 @@ class Inserts:
             self._see_written(by.call, job)
 
     def _see_written(self, call: UUID, job: UUID) -> None:
-        write, index = self._write, self._ledger.index
+        write, index = self._write, self._context.index
         if write is not None and write.call == call and write.index == index - 1:
             write.jobs.add(job)
             write.index = index
@@ -136,7 +136,7 @@ class Inserts:
             self._write = None
 
     def _see_removal(self, job: UUID, known: _Known, by: By | None) -> None:
-        row, rules = known.row, self._ledger.rules
+        row, rules = known.row, self._context.rules
         known.is_gone = True
         match None if by is None or row is None else by.verb:
             case "delete":
@@ -144,7 +144,7 @@ class Inserts:
             case "purge":
                 is_allowed = row is not None and row.state is State.AVAILABLE
             case "prune" if row is not None:
-                kept = (self._ledger.now - known.finished_at) * RATE + rules.step + 0.01
+                kept = (self._context.now - known.finished_at) * RATE + rules.step + 0.01
                 is_old = not rules.is_timed or kept >= max(rules.floor, row.policy.retention)
                 is_allowed = row.is_finished and is_old
             case _:
@@ -163,4 +163,4 @@ class Inserts:
             self._expect("S11", not others or is_forgetting, job, "the job has the key {} of {}", key, next(iter(others), None))
         elif job in holders:
             holders.remove(job)
-            known.freed_at = self._ledger.now
+            known.freed_at = self._context.now

@@ -1,29 +1,29 @@
-"""Places in line: a job that came back without a wait that is meant is claimed before all that stand behind it."""
+"""The order of claims: a job that returned to its queue at once is claimed before all that are due after it."""
 
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State
 from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 
 
 class Order:
-    """L10 as far as it speaks of who is claimed next. A job that never left the line is not judged: it only waits longer."""
+    """The part of L10 that concerns which job is claimed next. A job that was never claimed is not judged: it only waits longer."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
-        self._back: dict[UUID, JobRow] = {}
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
+        self._returned: dict[UUID, JobRow] = {}
         self._leases: dict[UUID, LeaseRow] = {}
         self._paused: set[str] = set()
 
     def seers(self) -> Seers:
-        """Which events it looks at, where the order of claims is promised."""
-        if not self._ledger.rules.keeps_order:
+        """Return the events that these rules read; none where the order of claims is not promised."""
+        if not self._context.rules.keeps_order:
             return {}
         return {"job": self._see_row, "lease": self._see_lease, "queue": self._see_queue}
 
     def finish(self) -> None:
-        """Nothing is left to be said."""
+        """Do nothing: these rules need no check at the end."""
 
     def _see_lease(self, event: Event) -> None:
         if event.lease is not None and isinstance(event.after, LeaseRow):
@@ -36,7 +36,7 @@ class Order:
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
         before, after = event.before, event.after
-        self._back.pop(event.job, None)
+        self._returned.pop(event.job, None)
         if not isinstance(before, JobRow) or not isinstance(after, JobRow) or event.by is None or event.by.verb == FAIL_OVER:
             return
         was_owned, is_owned = (PLACE_OF[row.state] is Place.ACTIVE for row in (before, after))
@@ -45,15 +45,15 @@ class Order:
         elif was_owned and after.state is State.AVAILABLE and not after.is_last_try and after.expires_in is None:
             is_first = event.by.record is AttemptOutcome.CRASHED and after.crashes == 1
             if is_first or event.by.record in (None, AttemptOutcome.RELEASED):
-                self._back[event.job] = after
+                self._returned[event.job] = after
 
     def _expect_next(self, taken: UUID, row: JobRow, lease: LeaseRow | None) -> None:
-        """No job that is back stood before the one that is taken, if the same worker could have taken it."""
+        """Check that no returned job was due before the taken one, if the same worker could have taken it."""
         if lease is None or lease.is_isolated:
             return
-        for job, waiting in self._back.items():
+        for job, waiting in self._returned.items():
             could_take = (not lease.tasks or waiting.task in lease.tasks) and waiting.queue not in self._paused
-            could_take = could_take and not self._ledger.locked[job]
+            could_take = could_take and not self._context.locked[job]
             is_before = (waiting.available_at, job) < (row.available_at, taken)
             is_passed = could_take and is_before and waiting.priority == row.priority
             self._expect("L10", not is_passed, job, "it was back in line, and {} took one that stood behind it", lease.process)

@@ -1,6 +1,6 @@
-"""How soon code runs again: a job that came back without a wait that is meant starts as soon as a healthy worker has a free slot.
+"""How soon code runs again: a job that returned to its queue at once starts as soon as a healthy worker has a free slot.
 
-Places in line are judged by claims. A claim is only a row: what people wait for is the start of code.
+`order.py` judges the order of claims. A claim is only a row: users wait for the start of code.
 """
 
 from uuid import UUID
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State
 from holdfast.testing.history import FAIL_OVER, IN_CARE, Event, JobRow, LeaseRow
-from proof.checker.verdicts import RATE, Ledger, Seers
+from proof.checker.verdicts import RATE, CheckContext, Seers
 
 NEVER = float("inf")
 
@@ -19,8 +19,8 @@ class _Worker(Struct):
     running: set[UUID] = field(default_factory=set)
 
     @property
-    def has_room(self) -> bool:
-        """Whether less code runs in it than it has slots for. A worker for last tries takes no others."""
+    def has_free_slot(self) -> bool:
+        """Whether fewer handlers run than the worker has slots. A worker for isolated attempts takes no other jobs."""
         lease = self.lease
         return lease is not None and not (lease.is_ended or lease.is_isolated) and len(self.running) < lease.slots
 
@@ -28,12 +28,12 @@ class _Worker(Struct):
 class Restarts:
     """L10 by the start of code, in worlds with a healthy core.
 
-    Only the core's workers count, and only the time in which one of them has had a free slot without a break: how long the
-    handlers in front take is theirs to say. All slots are taken again and again while other jobs stand before the one that is back.
+    Only the core's workers count, and only the time in which at least one of them has a free slot without a break: the checker does
+    not know how long the handlers of earlier jobs take. Earlier jobs fill all slots again and again.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
         self._back: dict[UUID, tuple[float, JobRow]] = {}
         self._leases: dict[UUID, LeaseRow] = {}
         self._workers: dict[str, _Worker] = {}
@@ -42,8 +42,8 @@ class Restarts:
         self._resumed: dict[str, float] = {}
 
     def seers(self) -> Seers:
-        """Which events it looks at, where such starts are promised."""
-        if self._ledger.rules.restart is None:
+        """Return the events that these rules read; none where no such start is promised."""
+        if self._context.rules.restart is None:
             return {}
         return {
             "job": self._see_row,
@@ -56,7 +56,7 @@ class Restarts:
         }
 
     def finish(self) -> None:
-        """None may be left waiting beside a free slot."""
+        """Report the jobs that still wait beside a free slot."""
         for job in list(self._back):
             self._expect_soon(job)
 
@@ -66,7 +66,7 @@ class Restarts:
         if event.note == IN_CARE:
             leases = [each for each in self._leases.values() if each.process == event.process]
             self._workers[event.process] = _Worker(leases[-1] if leases else None)
-            self._judge_room()
+            self._judge_free()
 
     def _see_lease(self, event: Event) -> None:
         if event.lease is None or not isinstance(event.after, LeaseRow):
@@ -74,22 +74,22 @@ class Restarts:
         self._leases[event.lease] = event.after
         if worker := self._workers.get(event.after.process):
             worker.lease = event.after
-            self._judge_room()
+            self._judge_free()
 
     def _see_death(self, event: Event) -> None:
         if self._workers.pop(event.process, None) is not None:
-            self._judge_room()
+            self._judge_free()
 
     def _see_end(self, event: Event) -> None:
         if event.job is not None and (worker := self._workers.get(event.process)):
             worker.running.discard(event.job)
-            self._judge_room()
+            self._judge_free()
 
-    def _judge_room(self) -> None:
-        if not any(each.has_room for each in self._workers.values()):
+    def _judge_free(self) -> None:
+        if not any(each.has_free_slot for each in self._workers.values()):
             self._free_since = NEVER
         elif self._free_since == NEVER:
-            self._free_since = self._ledger.now
+            self._free_since = self._context.now
 
     # jobs
 
@@ -131,12 +131,14 @@ class Restarts:
             del self._back[event.job]
         if worker := self._workers.get(event.process):
             worker.running.add(event.job)
-            self._judge_room()
+            self._judge_free()
 
     def _expect_soon(self, job: UUID) -> None:
         since, row = self._back[job]
-        if row.queue in self._paused or self._ledger.locked[job]:
+        if row.queue in self._paused or self._context.locked[job]:
             return
-        bound = (self._ledger.rules.restart or 0.0) * RATE
-        waited = self._ledger.now - max(since, self._free_since, self._resumed.get(row.queue, 0.0), self._ledger.unlocked_at[job])
+        bound = (self._context.rules.restart or 0.0) * RATE
+        waited = self._context.now - max(
+            since, self._free_since, self._resumed.get(row.queue, 0.0), self._context.unlocked_at[job]
+        )
         self._expect("L10", waited <= bound, job, "it was back in line, and its code waited {:.2f} s beside a free slot", waited)

@@ -7,17 +7,17 @@ from holdfast.testing.history import Event, History, JobRow, LeaseRow, Phase, Ta
 
 
 def shape_of(history: History) -> str:
-    """What happened in each process, to each job and to each lease, in order, whenever it was; the same in any interpreter."""
-    lanes: defaultdict[str, list[str]] = defaultdict(list)
+    """Return a digest of the order of events of each process, job and lease, without times; the same in any interpreter."""
+    sequences: defaultdict[str, list[str]] = defaultdict(list)
     for event in history:
         if event.phase is not Phase.TRUTH:
             token = event.token and event.token.number
-            lanes[event.process.rpartition("-")[0]].append(f"{event.what} {event.phase} {event.job} {token} {event.note}")
+            sequences[event.process.rpartition("-")[0]].append(f"{event.what} {event.phase} {event.job} {token} {event.note}")
         elif not _is_renewal(event):
-            lanes[str(event.job or event.lease)].append(
+            sequences[str(event.job or event.lease)].append(
                 f"{event.what} {event.by and event.by.verb} {_row(event.after)} {event.note}"
             )
-    return hashlib.blake2b(repr(sorted(lanes.items())).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(repr(sorted(sequences.items())).encode(), digest_size=8).hexdigest()
 
 
 def _is_renewal(event: Event) -> bool:

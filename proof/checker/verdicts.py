@@ -1,4 +1,4 @@
-"""The properties that are checked, what a history promises, and what the checker says about it."""
+"""The properties that are checked, what a history promises, and the report of the checker."""
 
 import math
 from collections import Counter, defaultdict
@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from holdfast._core.job import AttemptOutcome, Token
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.testing.history import Event, History, LeaseRow
-from proof.report.narrative import Teller
+from proof.report.narrative import Narrator
 
 Seers = dict[str, Callable[[Event], None]]
 
@@ -42,31 +42,34 @@ PROPERTIES = {
 }
 """What is promised, by name, each in one sentence (semantics §10).
 
-Not here yet, because what they speak of is not built: S12 (concurrency limits), S14 (schedules). S17 is about text, not about events.
+Not here yet, because their subject is not built: S12 (concurrency limits), S14 (schedules). S17 is about text, not about events.
 """
 
 RATE = 1.001
-"""By which clocks may run too fast or too slow."""
+"""The factor by which clocks may run too fast or too slow."""
 
 
 class Violation(Struct, frozen=True):
-    """A broken property: which event showed it, and what is wrong; ``values`` belong into the braces of ``said``."""
+    """A broken property: which event showed it, and what is wrong; ``values`` belong into the braces of ``template``."""
 
     name: str
     event: int
     job: UUID | None
-    said: str
+    template: str
     values: tuple[object, ...] = ()
 
     @property
     def text(self) -> str:
         """What is wrong, with full names."""
-        return self.said.format(*self.values)
+        return self.template.format(*self.values)
 
 
 class TableRules(Struct, frozen=True, kw_only=True):
-    """What is promised of a watched table. ``poison``: keys of rows whose handler always raises or dies; ``late``: seconds after
-    ``stale_after`` within which a row is taken back; ``None`` where clocks are beyond their assumptions."""
+    """What is promised of a watched table.
+
+    ``poison``: keys of rows whose handler always raises or dies. ``late``: seconds after ``stale_after`` within which a row is reset;
+    ``None`` where clocks are beyond their assumptions.
+    """
 
     stale_after: float
     late: float | None = None
@@ -75,21 +78,22 @@ class TableRules(Struct, frozen=True, kw_only=True):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What this history promises; ``None`` where something is not.
+    """What this history promises; ``None`` where something is not promised.
 
-    ``step``: how far the store's clock may step. ``has_lease_clock=False``: it has none, and whoever judges a lease goes by his own,
-    which runs too fast or too slow by ``rate_error`` at most.
+    ``step``: how far the store's clock may step. ``has_lease_clock=False``: the store has no such clock. A supervisor then judges a
+    lease by its own clock, which runs too fast or too slow by ``rate_error`` at most.
     ``waking``: seconds after a thaw in which a process had no chance to look at a clock yet.
     ``is_timed=False``: clocks were beyond their assumptions, so two handlers may
     overlap and leases may look expired early. ``is_always_calm=False``: liveness is promised from the event "calm" on.
-    ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. To the bounds come so many
-    ttls (``lease_ttls``), and so many beats with margins (``…_amnesties``), of the lease that is judged. ``calls``: L9, how many
-    calls one process makes in vain in an outage, for certain and for each second. ``floor``: of retention.
-    ``keeps_results``: none that code has returned is lost. ``returns_tokens``: that is what each result is.
-    ``isolates``: last tries run alone. ``keeps_order``: each claim takes the first in line.
-    ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker. ``table``: of a
-    watched table. ``has_…=False``: what happens in
-    other worlds does not in this one, so nobody may be harmed by it.
+    ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. The bounds grow by
+    ``lease_ttls`` times the ttl, and by ``…_amnesties`` times a beat with its margin, of the lease that is judged.
+    ``calls``: L9, how many calls one process makes without effect in an outage, in any case and for each second.
+    ``floor``: the least retention. ``keeps_results``: no result that code has returned is lost.
+    ``returns_tokens``: each result is the token of its attempt. ``isolates``: last tries are isolated.
+    ``keeps_order``: each claim takes the job that is due first.
+    ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
+    ``table``: what is promised of a watched table. ``has_…=False``: this fault of other worlds does not happen in this one, so no
+    job may be harmed by it.
     """
 
     step: float = 0.0
@@ -121,13 +125,13 @@ class Rules(Struct, frozen=True, kw_only=True):
     table: TableRules | None = None
 
     def bound_of(self, lease: LeaseRow | None) -> float | None:
-        """Seconds until a job of that lease is back in line."""
+        """Return the seconds until a job of that lease is back in its queue."""
         if self.bound is None or lease is None:
             return self.bound
         return self.bound + self.lease_ttls * lease.ttl + self.lease_amnesties * (lease.beat + lease.margin)
 
     def zombie_bound_of(self, lease: LeaseRow) -> float:
-        """Seconds from the end of that lease to the end of its worker."""
+        """Return the seconds from the end of that lease to the end of its worker."""
         return (self.zombie_bound or 0.0) + self.zombie_amnesties * (lease.beat + lease.margin)
 
 
@@ -145,26 +149,26 @@ class Report(Struct):
 
     @property
     def slowest_recovery(self) -> float:
-        """Seconds from an owner's death until its job was back in line, at worst."""
+        """The most seconds from an owner's death until its job was back in its queue."""
         return max(self.recoveries, default=0.0)
 
     def verdict(self, name: str) -> bool:
-        """Whether the property held."""
+        """Return whether the property held."""
         return not any(violation.name == name for violation in self.violations)
 
     def explain(self, history: History) -> str:
-        """The story of the first violation, and what else was found: it mostly follows from the first. Empty if nothing was."""
+        """Return the story of the first violation and the names of all others, which mostly follow from it; empty if there is none."""
         if not self.violations:
             return ""
         first, *others = self.violations
-        teller = Teller(history, first.event, first.job, first.values)
-        told = [teller.tell(first.said), f"{first.name} promises: {PROPERTIES[first.name]}."]
+        narrator = Narrator(history, first.event, first.job, first.values)
+        story = [narrator.tell(first.template), f"{first.name} promises: {PROPERTIES[first.name]}."]
         more = Counter(violation.name for violation in others)
-        return "\n".join([*told, *([f"(Broken as well, then or later: {_listed(more)}.)"] if more else [])])
+        return "\n".join([*story, *([f"(Broken as well, then or later: {_listed(more)}.)"] if more else [])])
 
 
-class Ledger:
-    """What all judges of one history share: the rules, the report, and where in the history they are."""
+class CheckContext:
+    """What all rules that judge one history share: the promises, the report, and the position in the history."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -172,43 +176,45 @@ class Ledger:
         self.index = -1
         self.now = 0.0
         self.has_forgotten = False
-        self.crashed = set[tuple[UUID | None, Token | None]]()  # attempts whose runner did
-        self.apps = set[str]()  # processes with a worker in their own event loop, which nobody kills
-        self.blocked = set[str]()  # those of them in which code has run that blocks an event loop: nothing is cancelled meanwhile
-        self.runs_on: Callable[[str, UUID | None], bool] = lambda process, job: False  # whether that code there obeys nobody
-        self.locked = Counter[UUID]()  # by how many strangers a row is locked now
-        self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that a stranger had locked
+        self.crashed = set[tuple[UUID | None, Token | None]]()  # attempts whose runner crashed
+        self.apps = set[str]()  # processes with a worker in their own event loop, which no supervisor kills
+        self.blocked = set[str]()  # those of `apps` in which code has blocked the event loop: nothing is cancelled there
+        self.runs_on: Callable[[str, UUID | None], bool] = lambda process, job: (
+            False
+        )  # whether that code does not stop when cancelled
+        self.locked = Counter[UUID]()  # how many sessions of other programs lock a row now
+        self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that another program had locked
         self._doubts: dict[UUID, int] = {}
 
     def expect(self, name: str, is_so: bool, job: UUID | None, text: str, *values: object) -> None:
-        """The text is made only when it is needed."""
+        """Count a check, and record a violation if it failed; the text is formatted only when it is needed."""
         self.report.checked[name] += 1
         if not is_so:
             self.report.violations.append(Violation(name, self.index, job, text, values))
             if name.startswith("S") and job in self._doubts:
-                said = f"after an answer about it was lost, {name} broke: {text}"
-                self.report.violations.append(Violation("S15", self.index, job, said, values))
+                template = f"after an answer about it was lost, {name} broke: {text}"
+                self.report.violations.append(Violation("S15", self.index, job, template, values))
 
     def doubt(self, what: str, job: UUID | None) -> None:
-        """Somebody does not know what has become of a call."""
+        """Count a call whose caller does not know its outcome."""
         self.report.unknown[what] += 1
         if job is not None:
             self._doubts[job] = self._doubts.get(job, 0) + 1
 
     def is_crash_of_runner(self, event: Event) -> bool:
-        """Whether its owner says that the process of its handler has crashed, and that is so."""
-        is_said = event.by is not None and event.by.record is AttemptOutcome.CRASHED
-        return is_said and (event.job, event.by and event.by.token) in self.crashed
+        """Return whether the owner reports a crash of the handler's process, and that process did crash."""
+        is_reported = event.by is not None and event.by.record is AttemptOutcome.CRASHED
+        return is_reported and (event.job, event.by and event.by.token) in self.crashed
 
     def learn(self, job: UUID) -> None:
-        """Its row shows what has become of such calls, and is judged like any other."""
+        """Count the unknown calls of a job as checked: its row shows their outcome, and is judged like any other."""
         if doubts := self._doubts.get(job):
             self.report.checked["S15"] += doubts
             self._doubts[job] = 0
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least value that so large a part of all does not exceed; 0 of none.
+    """Return the least value that this share of all values does not exceed; 0 of none.
 
     >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5)
     2.0

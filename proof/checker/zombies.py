@@ -1,17 +1,20 @@
-"""Processes that lost their right, and processes that cannot reach the store: the one ends soon, the other asks seldom."""
+"""Processes whose lease has ended, which must end soon, and processes that cannot reach the store, which must call it seldom."""
 
 from uuid import UUID
 
 from msgspec import Struct, field
 
 from holdfast.testing.history import Event, LeaseRow
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 
 NEVER = float("inf")
 
 
 class _Process(Struct):
-    """``leases``: its own that live. ``ended``: when somebody else ended the last one. ``hampered``: until when it was frozen."""
+    """One process. ``leases``: its leases that have not ended. ``ended``: when another process ended the last one.
+
+    ``hampered``: until when it was frozen.
+    """
 
     leases: set[UUID] = field(default_factory=set)
     ended: tuple[float, LeaseRow] | None = None
@@ -21,25 +24,25 @@ class _Process(Struct):
 
 
 class Zombies:
-    """L5 and L9."""
+    """The rules of L5 and L9."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
         self._processes: dict[str, _Process] = {}
         self._calm_since = NEVER
 
     def seers(self) -> Seers:
-        """Which events it looks at, where anything of it is promised."""
+        """Return the events that these rules read, where their properties are promised."""
         seers: Seers = {}
-        if self._ledger.rules.calls is not None:
+        if self._context.rules.calls is not None:
             seers |= {"process.connect": self._see_connect}
-        if self._ledger.rules.zombie_bound is not None:
+        if self._context.rules.zombie_bound is not None:
             seers |= {"lease": self._see_lease, "process.end": self._see_death, "calm": self._see_calm}
             seers |= {"process.freeze": self._see_freeze, "process.thaw": self._see_thaw}
         return seers
 
     def finish(self) -> None:
-        """Nobody may be left who should have learnt long ago."""
+        """Report the workers that still live long after their lease has ended."""
         for name, process in self._processes.items():
             if not process.is_dead and not process.is_frozen:
                 self._expect_gone(name, process)
@@ -50,9 +53,9 @@ class Zombies:
             return
         process = self._of(after.process)
         if not after.is_ended:
-            if after.process in self._ledger.apps:  # it goes on with another worker instead of dying
+            if after.process in self._context.apps:  # the process goes on with another worker instead of dying
                 self._expect_gone(after.process, process)
-            process.leases.add(event.lease)  # several, when it was not heard that the first one had been opened
+            process.leases.add(event.lease)  # several, when the answer that the first one had been opened was lost
             process.ended = None
         elif event.lease in process.leases:
             process.leases.remove(event.lease)
@@ -67,10 +70,10 @@ class Zombies:
     def _expect_gone(self, name: str, process: _Process) -> None:
         if process.ended is None or self._calm_since == NEVER:
             return
-        if name in self._ledger.blocked:  # an application with a blocked event loop learns nothing, and is not killed
+        if name in self._context.blocked:  # an application with a blocked event loop learns nothing, and is not killed
             return
-        bound = self._ledger.rules.zombie_bound_of(process.ended[1])
-        took = self._ledger.now - max(process.ended[0], process.hampered, self._calm_since)
+        bound = self._context.rules.zombie_bound_of(process.ended[1])
+        took = self._context.now - max(process.ended[0], process.hampered, self._calm_since)
         self._expect("L5", took <= bound, None, "{} lived for {:.2f} s after its lease had been ended", name, took)
 
     def _see_freeze(self, event: Event) -> None:
@@ -84,13 +87,13 @@ class Zombies:
         self._calm_since = event.time
 
     def _see_connect(self, event: Event) -> None:
-        """Its note says how many calls it made in vain, and for how long."""
-        certain, each_second = self._ledger.rules.calls or (NEVER, NEVER)
+        """Check the calls of an outage: the note of the event states how many failed, and in how many seconds."""
+        certain, each_second = self._context.rules.calls or (NEVER, NEVER)
         calls, seconds = (float(word) for word in event.note.split())
-        both = 2 if event.process in self._ledger.apps else 1  # a worker and its supervisor
+        both = 2 if event.process in self._context.apps else 1  # a worker and its supervisor
         allowed = both * (certain + each_second * seconds)
-        said = "{} asked {:.0f} times in {:.1f} s without a store, and {:.0f} are allowed"
-        self._expect("L9", calls <= allowed, None, said, event.process, calls, seconds, allowed)
+        problem = "{} asked {:.0f} times in {:.1f} s without a store, and {:.0f} are allowed"
+        self._expect("L9", calls <= allowed, None, problem, event.process, calls, seconds, allowed)
 
     def _of(self, name: str) -> _Process:
         return self._processes.setdefault(name, _Process())

@@ -47,7 +47,7 @@ class _Lease(Struct):
         return self.at - self.row.overdue
 
 
-class Teller:
+class Narrator:
     """The story that ends with the event at ``index``, of that job, or of whom that event or ``values`` speak."""
 
     def __init__(self, history: History, index: int, job: UUID | None, values: Sequence[object] = ()) -> None:

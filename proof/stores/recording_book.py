@@ -110,9 +110,9 @@ class RecordingBook(Book):
         self._by, self._tokens = By("claim"), ()
         return super()._take(row, *arguments, **keywords)
 
-    def _heal(self, row: JobRecord, token: Token, written: Json) -> None:
+    def _complete_hook(self, row: JobRecord, token: Token, written: Json) -> None:
         self._by, self._tokens = By("heal", token), ()
-        super()._heal(row, token, written)  # type: ignore[misc]  # only a book with hooks is asked
+        super()._complete_hook(row, token, written)  # type: ignore[misc]  # only a book with hooks is asked
 
     def _put(self, row: JobRecord) -> None:
         super()._put(row)

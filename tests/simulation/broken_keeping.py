@@ -249,7 +249,7 @@ class MarkGoesFirst(HookedBook):
 
     @contextmanager
     def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[list[str]]:
-        self._heal(self._require_mark(job, token, hook_due_at), token, [])
+        self._complete_hook(self._require_due(job, token, hook_due_at), token, [])
         written: list[str] = []
         yield written
         self.rows[job] += written
@@ -260,11 +260,11 @@ class HealUnfenced(HookedBook):
 
     @contextmanager
     def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[list[str]]:
-        self._require_mark(job, token, hook_due_at)
+        self._require_due(job, token, hook_due_at)
         written: list[str] = []
         yield written
         if job in self._all.jobs:
-            self._heal(self._all.jobs[job], token, written)
+            self._complete_hook(self._all.jobs[job], token, written)
 
 
 def _wall(book: Any) -> datetime:

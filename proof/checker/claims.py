@@ -1,4 +1,4 @@
-"""Whose turn it is: what a claim may take, and how soon it takes what is usable while a healthy worker has a free slot."""
+"""What a claim may take, and how soon it takes a claimable job while a healthy worker has a free slot."""
 
 from uuid import UUID
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow, Phase
-from proof.checker.verdicts import Ledger, Seers
+from proof.checker.verdicts import CheckContext, Seers
 
 NEVER = float("inf")
 ACCURACY = 1e-4
@@ -16,14 +16,14 @@ ACCURACY = 1e-4
 class _Worker(Struct):
     slots: int
     is_ready: bool = False
-    holds: int = 0
+    active: int = 0
 
 
-class Turns:
-    """S1 as far as it says what may be claimed, S6 of what expires, L4, L6, and which queues are paused."""
+class Claims:
+    """The part of S1 on what may be claimed, S6 for jobs that expire, L4, L6, and which queues are paused."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._expect = ledger, ledger.expect
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
         self.paused: set[str] = set()
         self._resumed: dict[str, float] = {}
         self._usable: dict[UUID, tuple[float, float, JobRow]] = {}
@@ -34,14 +34,14 @@ class Turns:
         self._free_since = NEVER
 
     def seers(self) -> Seers:
-        """Which events it looks at; the workers' only where promptness is promised."""
+        """Return the events that these rules read; those of workers only where promptness is promised."""
         seers: Seers = {"job": self._see_row, "queue": self._see_queue}
-        if self._ledger.rules.prompt is not None:
+        if self._context.rules.prompt is not None:
             seers |= {"lease": self._see_lease, "worker.ready": self._see_ready, "process.end": self._see_death}
         return seers
 
     def finish(self) -> None:
-        """Nobody may be left waiting beside a free worker."""
+        """Report the jobs that still wait beside a free worker."""
         for job, usable in self._usable.items():
             self._expect_prompt(job, *usable)
 
@@ -63,7 +63,7 @@ class Turns:
                 is_late = before.attempt == 0 and after.expires_in is not None and after.expires_in <= ACCURACY
                 is_late = is_late and before.state is State.AVAILABLE
                 self._expect("S6", is_late, job, "the job was failed as expired and had not expired")
-        if self._ledger.rules.prompt is not None:
+        if self._context.rules.prompt is not None:
             self._see_turn(job, before, after)
 
     def _expect_claimable(self, job: UUID, before: JobRow, after: JobRow) -> None:
@@ -82,7 +82,7 @@ class Turns:
             self._expect_prompt(job, *usable)
         if new is not None and new.state is State.AVAILABLE and new.is_known and not new.is_last_try:
             expires_in = NEVER if new.expires_in is None or new.attempt else new.expires_in
-            self._usable[job] = self._ledger.now + max(0.0, new.due_in), self._ledger.now + expires_in, new
+            self._usable[job] = self._context.now + max(0.0, new.due_in), self._context.now + expires_in, new
         self._count(old, -1)
         self._count(new, +1)
 
@@ -90,14 +90,14 @@ class Turns:
         if row is not None and row.lease is not None and PLACE_OF[row.state] is Place.ACTIVE:
             process = self._leases.get(row.lease, "")
             if process in self._workers:
-                self._workers[process].holds += number
+                self._workers[process].active += number
                 self._judge_free(process)
 
     def _expect_prompt(self, job: UUID, usable_at: float, expires_at: float, row: JobRow) -> None:
-        rules = self._ledger.rules
+        rules = self._context.rules
         if row.queue in self.paused or rules.prompt is None:
             return
-        waited = min(self._ledger.now, expires_at) - max(usable_at, self._free_since, self._resumed.get(row.queue, 0.0))
+        waited = min(self._context.now, expires_at) - max(usable_at, self._free_since, self._resumed.get(row.queue, 0.0))
         name, why = ("L4", "others were in front of it") if rules.has_hints else ("L6", "no hint came")
         self._expect(name, waited <= rules.prompt, job, "it waited {:.2f} s for a free worker, perhaps because {}", waited, why)
 
@@ -128,11 +128,11 @@ class Turns:
 
     def _judge_free(self, process: str) -> None:
         worker = self._workers.get(process)
-        if worker is not None and worker.is_ready and worker.holds < worker.slots:
+        if worker is not None and worker.is_ready and worker.active < worker.slots:
             self._free.add(process)
         else:
             self._free.discard(process)
         if not self._free:
             self._free_since = NEVER
         elif self._free_since == NEVER:
-            self._free_since = self._ledger.now
+            self._free_since = self._context.now
