@@ -18,7 +18,7 @@ from msgspec import structs
 from holdfast._core.answers import Answer, Capabilities, EnqueueAnswer
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import Store
+from holdfast._ports.store import CallerTransactions, Store
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
 from proof.simulator.call_outcomes import Fate, Fault, Faults
@@ -65,20 +65,20 @@ class Faulty:
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         """The store's: the connection is the caller's own."""
-        return self._store.enqueue_within(connection, call, jobs)
+        return cast(CallerTransactions, self._store).enqueue_within(connection, call, jobs)
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         """The store's; that of a hook meets faults of its own."""
-        transaction = self._store.transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+        transaction = cast(CallerTransactions, self._store).transaction(job, token, idle=idle, hook_due_at=hook_due_at)
         return transaction if hook_due_at is None else self._committing(transaction)
 
     def blocking_transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
         """The store's."""
-        return self._store.blocking_transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+        return cast(CallerTransactions, self._store).blocking_transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     @asynccontextmanager
     async def _committing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:

@@ -14,10 +14,21 @@ from uuid import UUID
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
-from holdfast._ports.store import Store
+from holdfast._ports.store import (
+    Administration,
+    CallerTransactions,
+    Operating,
+    Ownership,
+    QueueVerbs,
+    Reading,
+    Republishing,
+    RescueHooks,
+    Store,
+)
 from holdfast.stores.memory import MemoryStore
 
-VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))
+PROTOCOLS = (Ownership, Reading, Operating, Administration, QueueVerbs, Republishing, RescueHooks)
+VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
     ("held", "expired", "overdue", "get", "list", "counts", "workers", "next_due", "due", "queues", "waiting_tasks", "check")
 )
@@ -41,7 +52,7 @@ class Door:
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         """The store's."""
-        return self._store.transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+        return cast(CallerTransactions, self._store).transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
         """What arrives later of a call that is sent now."""

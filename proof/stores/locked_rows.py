@@ -93,8 +93,8 @@ class LockedRows(Book):
         self._name_locked("reschedule", ids)
         return states
 
-    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
-        states = super().delete(now, self._free(ids))
+    def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
+        states = super().delete(now, self._free(ids), only_waiting=only_waiting)
         self._name_locked("delete", ids)
         return states
 

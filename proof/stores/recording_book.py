@@ -75,9 +75,9 @@ class RecordingBook(Book):
         self._by, self._tokens = By("reschedule"), ()
         return super().reschedule(now, ids, delay=delay, run_at=run_at)
 
-    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+    def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         self._by, self._tokens = By("delete"), ()
-        return super().delete(now, ids)
+        return super().delete(now, ids, only_waiting=only_waiting)
 
     def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
         self._by, self._tokens = By("purge"), ()

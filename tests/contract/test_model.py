@@ -275,10 +275,10 @@ class Model(RuleBasedStateMachine):
         self.ask(lambda store: store.reschedule(ids, delay=delay, run_at=moment))
 
     @precondition(lambda self: any(jobs for _, jobs in self.calls))
-    @rule(chosen=some)
-    def delete(self, chosen: list[int]) -> None:
+    @rule(chosen=some, only_waiting=st.booleans())
+    def delete(self, chosen: list[int], only_waiting: bool) -> None:
         ids = self.ids(chosen)
-        self.ask(lambda store: store.delete(ids))
+        self.ask(lambda store: store.delete(ids, only_waiting=only_waiting))
 
     @rule(queue=st.sampled_from([*QUEUES, "none"]), limit=ALL_OR_NONE)
     def purge(self, queue: str, limit: int) -> None:

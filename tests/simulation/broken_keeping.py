@@ -107,7 +107,7 @@ class ReopenForgets(Book):
 class DeleteOwned(Book):
     """An operator deletes what runs."""
 
-    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+    def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         for row in self._rows(ids):
             self._forget(row)
         return {}

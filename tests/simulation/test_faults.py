@@ -12,7 +12,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._core.policy import Policy
 from holdfast._ports.host import Exit
-from holdfast._ports.store import Store
+from holdfast._ports.store import CallerTransactions, Store
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
@@ -20,7 +20,7 @@ from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.history import History, Phase
 from proof.simulator.call_outcomes import Fault, Faults, Mix
 from proof.simulator.faults import faulty
-from proof.stores.gateways import VERBS
+from proof.stores.gateways import PROTOCOLS, VERBS
 from tests.simulation.support import Stage, on_stage
 
 JOB, CALL = UUID(int=1), UUID(int=2)
@@ -41,7 +41,8 @@ IN_CALLERS_TRANSACTION = {"enqueue_within", "transaction", "blocking_transaction
 
 
 def test_every_verb_of_the_port_is_wrapped() -> None:
-    verbs = {name for name, member in vars(Store).items() if not name.startswith("_") and callable(member)}
+    protocols = (*PROTOCOLS, CallerTransactions)
+    verbs = {name for each in protocols for name, member in vars(each).items() if name[0] != "_" and callable(member)}
     assert set(VERBS) == verbs - IN_CALLERS_TRANSACTION
     wrapper = type(faulty(None, process="", faults=_always(Fault.NONE), clock=SystemClock(), history=History()))  # type: ignore[arg-type]
     assert all(inspect.iscoroutinefunction(getattr(wrapper, verb)) for verb in VERBS)

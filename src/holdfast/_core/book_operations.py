@@ -59,9 +59,9 @@ class BookOperations(BookState):
                 self._put(structs.replace(row, available_at=due))
         return self._states(ids, now)
 
-    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+    def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         for row in self._rows(ids):
-            if PLACE_OF[row.state] is not Place.ACTIVE:
+            if row.state is State.AVAILABLE or (PLACE_OF[row.state] is not Place.ACTIVE and not only_waiting):
                 self._forget(row)
         return self._states(ids, now)
 

@@ -4,18 +4,15 @@ Every verb runs to its end without yielding, and the lock makes it one step for 
 loop and by the thread of its blocking methods at once.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from threading import RLock
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
-from uuid import UUID
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast._core.answers import Capabilities, Check
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment, Snapshot
-from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
-from holdfast.errors import Unsupported
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION = 1
@@ -97,15 +94,6 @@ class MemoryStore:
     pause = _verb(Book.pause)
     prune = _verb(Book.prune)
 
-    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> NoReturn:
-        raise _unsupported("enqueue inside a transaction of the caller's")
-
-    def transaction(self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None) -> NoReturn:
-        raise _unsupported("commit rows together with a job")
-
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None) -> NoReturn:
-        raise _unsupported("commit rows together with a job")
-
     async def migrate(self) -> tuple[int, int]:
         return _VERSION, _VERSION
 
@@ -115,7 +103,3 @@ class MemoryStore:
 
     async def close(self) -> None:
         pass
-
-
-def _unsupported(what: str) -> Unsupported:
-    return Unsupported(f"the memory store cannot {what}: use a store that keeps jobs in a database, such as sqlite:///jobs.db")

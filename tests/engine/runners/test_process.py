@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import pytest
 
 from holdfast import App, Cancel, Fail, Retry
-from holdfast._core.answers import Duplicate, EnqueueAnswer
+from holdfast._core.answers import Capabilities, Duplicate, EnqueueAnswer
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Done, Invalid, Outcome, Raised
 from holdfast._engine.runners import messages
@@ -120,8 +120,10 @@ def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
 class Transactional:
     """A store of which only one verb matters."""
 
+    capabilities = Capabilities("transactional", "kernel", caller_transaction=True)
+
     @contextmanager
-    def blocking_transaction(self, job: object, token: object, *, idle: float) -> Any:
+    def blocking_transaction(self, job: object, token: object, *, idle: float, hook_due_at: object = None) -> Any:
         yield f"connection for {job} within {idle}"
 
     async def close(self) -> None: ...

@@ -20,6 +20,7 @@ from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
+from holdfast._engine.store_defaults import purge
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
@@ -156,7 +157,7 @@ class Client:
         """Delete what waits in the queues and was enqueued before the store's first answer, a batch at a time; how many that were."""
         purged, until = dict.fromkeys(queues, 0), None
         for queue in purged:
-            while (some := await self._retry("purge", partial(self._store.purge, queue, BATCH, until))).jobs:
+            while (some := await self._retry("purge", partial(purge, self._store, queue, BATCH, until))).jobs:
                 purged[queue] += some.jobs
                 until = some.until
             until = some.until

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import NewJob
+from holdfast._engine import store_defaults
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast.errors import Unsupported
@@ -40,7 +41,7 @@ def _write(
         name = store.capabilities.name
         raise Unsupported(f"within: the {name} store has no transactions of the caller's; enqueue after your own commit")
     call = connections.chance.uuid4()
-    return store.enqueue_within(connection, enqueue_call_id(jobs[0].id, call), jobs) if jobs else EnqueueAnswer()
+    return store_defaults.enqueue_within(store, connection, enqueue_call_id(jobs[0].id, call), jobs) if jobs else EnqueueAnswer()
 
 
 def _handles(connections: Connections, connection: object, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:

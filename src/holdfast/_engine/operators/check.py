@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 from uuid import UUID
 
-from holdfast._core.answers import Capabilities, Check, LeaseView, QueueView
+from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.service import Signal
+from holdfast._engine.store_defaults import waiting_tasks
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
 from holdfast._ports.store import Store
@@ -23,13 +24,13 @@ PAUSE: Final = 0.25
 
 async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
     """Of the settings, the tasks, the store and whoever works on it; a store that cannot be asked is one finding."""
-    own = _of_app(settings, registry, store.capabilities)
+    own = _of_app(settings, registry, store)
     try:
         found = await store.check()
         if any(each.level == "error" for each in found):
             return (*own, *found)
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
-        waiting, queues = await store.waiting_tasks(), await store.queues()
+        waiting, queues = await waiting_tasks(store), await store.queues()
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "see that the store is up and can be reached"))
     return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
@@ -86,9 +87,9 @@ async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
         yield Check("ok", "rows", f"{rows.name}: its table fits")
 
 
-def _of_app(settings: Settings, registry: Registry, capabilities: Capabilities) -> tuple[Check, ...]:
+def _of_app(settings: Settings, registry: Registry, store: Store) -> tuple[Check, ...]:
     warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
-    problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, capabilities)]
+    problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, store)]
     return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
 
 

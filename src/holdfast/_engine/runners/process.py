@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.outcome import Invalid, Outcome
+from holdfast._engine import store_defaults
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.outcomes import captured, decode, outcome_of_error, outcome_of_value
 from holdfast._engine.runners.runners import call_of, exits_in_forked_child
@@ -84,11 +85,11 @@ class PipeProgressSink:
 
     def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """Open a transaction on a connection of this process."""
-        return self._open().transaction(job.id, job.token, idle=self._idle)
+        return store_defaults.transaction(self._open(), job.id, job.token, idle=self._idle)
 
     def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
         """Open a transaction on a connection of this process."""
-        return self._open().blocking_transaction(job.id, job.token, idle=self._idle)
+        return store_defaults.blocking_transaction(self._open(), job.id, job.token, idle=self._idle)
 
     async def close(self) -> None:
         """Close the store if a transaction opened it."""

@@ -7,7 +7,7 @@ from msgspec import structs
 from holdfast._core.answers import Pruned
 from holdfast._engine.events import EventName, Events
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Store
+from holdfast._ports.store import Operating
 
 INTERVAL = 60.0
 BATCH = 1000
@@ -18,7 +18,9 @@ PAUSE = 0.05
 class Pruner:
     """Prunes a batch per step; ``step()`` answers when the next one is worth it."""
 
-    def __init__(self, store: Store, *, events: Events, chance: Randomness, is_needed: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, store: Operating, *, events: Events, chance: Randomness, is_needed: Callable[[], bool] = lambda: True
+    ) -> None:
         self._store, self._events, self._chance, self._is_needed = store, events, chance, is_needed
 
     async def step(self) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.store_defaults import due
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Deliveries
 
@@ -32,7 +33,7 @@ class Republisher:
         """Publish them again; seconds until it is worth looking again."""
         tasks, queues = self._tasks(), self._queues()
         if tasks and await self._deliveries.is_drained(queues):
-            found = await self._store.due(tasks, MOST, queues=queues, age=self._interval)
+            found = await due(self._store, tasks, MOST, queues=queues, age=self._interval)
             if found:
                 await self._deliveries.republish(found)
                 self._events.emit(EventName.TRANSPORT_REPUBLISHED, jobs=len(found))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.store_defaults import waiting_tasks
 from holdfast._ports.store import Store
 
 INTERVAL = 60.0
@@ -21,7 +22,7 @@ class UnknownTasks:
         """Report what is unknown; seconds until it is worth looking again."""
         workers = await self._store.workers()
         known = {task for worker in workers for task in worker.tasks} | set(self._known())
-        unknown = [task for task in await self._store.waiting_tasks() if task not in known]
+        unknown = [task for task in await waiting_tasks(self._store) if task not in known]
         now = self._now()
         self._due = {task: self._due.get(task, now + INTERVAL) for task in unknown}
         for task in unknown:

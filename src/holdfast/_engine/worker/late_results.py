@@ -13,7 +13,7 @@ from holdfast._engine.events import EventName, Events
 from holdfast._engine.service import is_refusal
 from holdfast._engine.worker.refused_outcomes import PAUSES
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Store
+from holdfast._ports.store import Ownership
 from holdfast.errors import StoreBusy
 
 MOST_REFUSED = 100
@@ -31,7 +31,7 @@ class LateResult(Struct):
 class LateResults:
     """Notes for the store. One that the store refuses is asked for alone, less and less often, and delays no other."""
 
-    def __init__(self, store: Store, now: Callable[[], float], chance: Randomness, events: Events) -> None:
+    def __init__(self, store: Ownership, now: Callable[[], float], chance: Randomness, events: Events) -> None:
         self._store, self._now, self._chance, self._events = store, now, chance, events
         self._waiting: list[LateResult] = []
 

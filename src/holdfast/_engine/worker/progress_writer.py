@@ -10,6 +10,7 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Token
 from holdfast._core.requests import ProgressUpdate
+from holdfast._engine import store_defaults
 from holdfast._engine.progress import report
 from holdfast._engine.service import Signal
 from holdfast._engine.worker.attempt_reports import AttemptReporter
@@ -67,11 +68,11 @@ class ProgressWriter:
 
     def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """The user's rows and the check of the job's token, together; rolled back after ``idle`` seconds."""
-        return self._store.transaction(hold.id, hold.token, idle=self._idle)
+        return store_defaults.transaction(self._store, hold.id, hold.token, idle=self._idle)
 
     def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
         """The same for code outside of an event loop."""
-        return self._store.blocking_transaction(hold.id, hold.token, idle=self._idle)
+        return store_defaults.blocking_transaction(self._store, hold.id, hold.token, idle=self._idle)
 
     def forget(self, hold: ActiveJob) -> None:
         """The handler has ended: what it said last is written before its outcome, or never."""

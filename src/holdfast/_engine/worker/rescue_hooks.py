@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.answers import Capabilities
 from holdfast._core.job import Claim, State, Token
 from holdfast._core.record import JobRecord
 from holdfast._core.view import RescuedJob
+from holdfast._engine import store_defaults
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.runners.outcomes import captured
@@ -24,6 +24,7 @@ from holdfast._engine.runners.runners import exits_in_forked_child
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._engine.worker.lease import WorkerLease
+from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, JobLost
 from holdfast.settings import Settings
 
@@ -76,7 +77,9 @@ class RescueHooks:
 
     async def step(self) -> float:
         """Hooks alone, for jobs that ended instead of being tried again; seconds until the next look."""
-        owing = await self._store.owed_hooks(tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause) if self._may_start() else ()
+        owing: tuple[JobRecord, ...] = ()
+        if self._may_start():
+            owing = await store_defaults.owed_hooks(self._store, tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause)
         for record in owing:
             if self._may_start():
                 await self._heal_alone(record)
@@ -126,7 +129,7 @@ class RescueHooks:
         self._events.emit(EventName.JOB_RESCUE_HOOK_COMPLETED, **fields, reason=job.reason)
 
     async def _in_loop(self, hook: Callable[..., Any], job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
-        async with self._store.transaction(job.id, token, idle=self._idle, hook_due_at=hook_due_at) as connection:
+        async with store_defaults.transaction(self._store, job.id, token, idle=self._idle, hook_due_at=hook_due_at) as connection:
             limit = asyncio.timeout(self._idle)
             try:
                 async with limit:
@@ -139,7 +142,9 @@ class RescueHooks:
 
     async def _in_thread(self, hook: Callable[..., Any], job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
         def run() -> None:
-            transaction = self._store.blocking_transaction(job.id, token, idle=self._idle, hook_due_at=hook_due_at)
+            transaction = store_defaults.blocking_transaction(
+                self._store, job.id, token, idle=self._idle, hook_due_at=hook_due_at
+            )
             with transaction as connection, exits_in_forked_child():
                 hook(connection, job)
 
@@ -156,12 +161,12 @@ class RescueHooks:
             raise error
 
 
-def problems_of_hooks(registry: Registry, capabilities: Capabilities) -> list[str]:
-    """What is wrong with having hooks on such a store."""
-    if capabilities.caller_transaction:
+def problems_of_hooks(registry: Registry, store: Store) -> list[str]:
+    """Return what is wrong with having hooks on such a store."""
+    if store_defaults.has_hooks(store):
         return []
     return [
-        f"task {name}: on_rescue writes your rows in a transaction of the store's database, and the {capabilities.name} store has "
+        f"task {name}: on_rescue writes your rows in a transaction of the store's database, and the {store.capabilities.name} store has "
         "none: use a store such as sqlite:///jobs.db, or leave on_rescue out"
         for name in registry.names()
         if (task := registry.get(name)) is not None and task.on_rescue is not None

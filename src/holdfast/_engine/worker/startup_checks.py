@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import Sequence
 
-from holdfast._core.answers import Capabilities
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.error_text import described
 from holdfast._engine.events import Events, failure_of_store
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
+from holdfast._ports.store import Store
 from holdfast.errors import ConfigurationError
 
 
 async def require_startup_checks(
-    registry: Registry, tables: Tables | None, capabilities: Capabilities, events: Events, *, patience: float
+    registry: Registry, tables: Tables | None, store: Store, events: Events, *, patience: float
 ) -> None:
     """Raise ``ConfigurationError`` with every problem found."""
-    problems = problems_of_hooks(registry, capabilities)
+    problems = problems_of_hooks(registry, store)
     if tables is not None:
         problems = [*problems, *await problems_of_tables(registry.rows_tasks(), tables, events, patience=patience)]
     if problems:

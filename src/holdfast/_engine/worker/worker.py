@@ -85,8 +85,8 @@ class Worker:
         self.lease.grant(granted.lease, granted.worker, granted.deadline)
         self._assemble(is_isolated=granted.is_isolated)
         try:
-            capabilities, patience = self._store.capabilities, self._settings.timing.beat
-            await require_startup_checks(self._registry, self._tables, capabilities, self._events, patience=patience)
+            patience = self._settings.timing.beat
+            await require_startup_checks(self._registry, self._tables, self._store, self._events, patience=patience)
             await self._lifespan.enter()
             await self._serve()
         except ConfigurationError as error:

@@ -99,8 +99,8 @@ class Moves(StoreDatabase):
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
         return await self._states("reschedule", ids, delay, run_at)
 
-    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        return await self._states("delete", ids)
+    async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
+        return await self._states("delete", ids, only_waiting, column="left_as" if only_waiting else "state")
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         return Purged(*(await self._fetch("purge", queue, limit, until))[0])
@@ -237,7 +237,7 @@ class Moves(StoreDatabase):
             )
 
     async def _states(
-        self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None
+        self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None, column: str = "state"
     ) -> dict[UUID, State]:
         """What each job is in after the verb; one that was just moving is asked for again, in a snapshot of its own.
 
@@ -257,10 +257,10 @@ class Moves(StoreDatabase):
                 else:  # the first asked for come first
                     parts += [some[len(some) // 2 :], some[: len(some) // 2]]
                 continue
-            states |= {row["id"]: State(row["state"]) for row in rows if row["state"] is not None}
+            states |= {row["id"]: State(row[column]) for row in rows if row[column] is not None}
             if taken is not None:
                 taken |= {row["id"]: row["holder"] for row in rows if row["state"] is not None and row["holder"] is not None}
-            if moving := [row["id"] for row in rows if row["state"] is None]:
+            if moving := [row["id"] for row in rows if row[column] is None]:
                 parts.append(moving)
         self._require_free(name, locked, states=states)
         return states

@@ -173,8 +173,8 @@ class SqliteStore:
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
         return await self._states("reschedule", ids, packing.due(delay, run_at))
 
-    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        return await self._states("delete", ids)
+    async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
+        return await self._states("delete", ids, {"only_waiting": only_waiting})
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or rows.instant(micros(self._clock.wall()))

@@ -9,6 +9,7 @@ from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import AttemptNote, ProgressUpdate
+from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -115,7 +116,7 @@ async def operated(at: Scene) -> None:
     assert await store.request_cancel([job]) == {job: State.CANCELLED}
     assert await store.delete([job]) == {}
     await at.enqueue(at.new(queue="own", payload=LONG))
-    assert (await store.purge("own", 10)).jobs == 1
+    assert (await store_defaults.purge(store, "own", 10)).jobs == 1
 
 
 async def expired(at: Scene) -> None:

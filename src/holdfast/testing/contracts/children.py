@@ -10,6 +10,7 @@ from msgspec import structs
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._engine import store_defaults
 from holdfast.errors import JobLost, Unsupported
 from holdfast.testing.contracts.reporting import wrong
 from holdfast.testing.contracts.scene import TTL, Part, Scene, done, raised, released, rescued, stale, story
@@ -21,7 +22,7 @@ LOST = EnqueueAnswer(is_lost=True)
 async def enter(at: Scene, hold: ActiveJob) -> str:
     """Enter a job's transaction, and return how that ended."""
     try:
-        async with at.store.transaction(hold.id, hold.token, idle=5.0):
+        async with store_defaults.transaction(at.store, hold.id, hold.token, idle=5.0):
             return "open"
     except (Unsupported, JobLost) as error:
         return f"{type(error).__name__} {error}"
@@ -144,7 +145,7 @@ class ChildContract(Part):
     async def test_a_blocking_transaction_does_the_same(self, at: Scene) -> None:
         hold = await at.running()
         lost = structs.replace(hold, token=stale(hold.token))
-        opens = [partial(at.store.blocking_transaction, each.id, each.token, idle=5.0) for each in (hold, lost)]
+        opens = [partial(store_defaults.blocking_transaction, at.store, each.id, each.token, idle=5.0) for each in (hold, lost)]
         answers = [await asyncio.to_thread(blocking_enter, open_) for open_ in opens]
         if at.store.capabilities.caller_transaction:
             assert [each.split()[0] for each in answers] == ["open", "JobLost"]
@@ -155,7 +156,9 @@ class ChildContract(Part):
     @story
     async def test_a_connection_of_another_kind_is_refused_and_nothing_is_inserted(self, at: Scene) -> None:
         call, job = at.chance.uuid4(), at.new()
-        answers = [refusal(partial(at.store.enqueue_within, connection, call, [job])) for connection in (object(), None)]
+        answers = [
+            refusal(partial(store_defaults.enqueue_within, at.store, connection, call, [job])) for connection in (object(), None)
+        ]
         assert all(each.startswith("Unsupported") and at.store.capabilities.name in each.lower() for each in answers)
         assert await at.store.counts() == {}
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()

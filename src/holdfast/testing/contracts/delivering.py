@@ -8,8 +8,10 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import IsolatedJobs
+from holdfast._engine import store_defaults
+from holdfast._ports.store import Republishing
 from holdfast.testing.contracts.isolating import with_last_try
-from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, rescued, story
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, needs, nothing_due, raised, rescued, story
 
 UNKNOWN_LEASE = UUID(int=7)
 
@@ -123,52 +125,57 @@ class DeliverContract(Part):
         assert sorted(each.job.queue for each in await at.store.overdue(5)) == ["mail", "post"]
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_due_lists_what_a_claim_would_take_in_its_order(self, at: Scene) -> None:
         jobs = [at.new(priority=1), at.new(queue="b"), at.new(priority=-1), at.new(delay=5.0), at.new(task="unknown")]
         late, second, first, _, _ = await at.enqueue(*jobs)
-        found = await at.store.due(["task", "other"], 10)
+        found = await store_defaults.due(at.store, ["task", "other"], 10)
         assert found == (DueJob(first, "default", 0), DueJob(second, "b", 0), DueJob(late, "default", 0))
-        assert await at.store.due(["task"], 2) == found[:2]
-        assert await at.store.due(["task"], 10, queues=("b",)) == found[1:2]
-        assert await at.store.due([], 10) == await at.store.due(["task"], 10, queues=()) == ()
+        assert await store_defaults.due(at.store, ["task"], 2) == found[:2]
+        assert await store_defaults.due(at.store, ["task"], 10, queues=("b",)) == found[1:2]
+        assert await store_defaults.due(at.store, [], 10) == await store_defaults.due(at.store, ["task"], 10, queues=()) == ()
         assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == [each.job for each in found[:2]]
-        assert await at.store.due(["task"], 10) == found[2:]
+        assert await store_defaults.due(at.store, ["task"], 10) == found[2:]
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_due_leaves_out_what_no_claim_would_take(self, at: Scene) -> None:
         await at.enqueue(at.new(queue="paused"), at.new(expires_in=1.0))
         last = await with_last_try(at)
         await at.store.pause(["paused"], is_paused=True)
         at.advance(1.0)
-        assert await at.store.due(["task", "last"], 10) == ()
-        found = await at.store.due(["task", "last"], 10, isolated=IsolatedJobs.ONLY)
+        assert await store_defaults.due(at.store, ["task", "last"], 10) == ()
+        found = await store_defaults.due(at.store, ["task", "last"], 10, isolated=IsolatedJobs.ONLY)
         assert found == (DueJob(last.id, "default", last.token.number),)
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_due_counts_its_age_from_when_a_job_became_due(self, at: Scene) -> None:
         (later,) = await at.enqueue(at.new(delay=3.0))
         (now,) = await at.enqueue(at.new())
         at.advance(5.0 - EARLY)
-        assert await at.store.due(["task"], 10, age=5.0) == ()
+        assert await store_defaults.due(at.store, ["task"], 10, age=5.0) == ()
         at.advance(EARLY)
-        assert [each.job for each in await at.store.due(["task"], 10, age=5.0)] == [now]
-        assert [each.job for each in await at.store.due(["task"], 10, age=2.0)] == [now, later]
+        assert [each.job for each in await store_defaults.due(at.store, ["task"], 10, age=5.0)] == [now]
+        assert [each.job for each in await store_defaults.due(at.store, ["task"], 10, age=2.0)] == [now, later]
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_due_returns_which_wait_of_a_job_it_is(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         (claim,) = await at.claim(await at.lease())
         await at.settle(raised(claim.job))
         at.advance(10.0)
-        assert await at.store.due(["task"], 10) == (DueJob(job, "default", claim.job.token.number),)
+        assert await store_defaults.due(at.store, ["task"], 10) == (DueJob(job, "default", claim.job.token.number),)
         (again,) = await at.claim(await at.lease())
         await at.store.end_lease(again.job.lease, LeaseEnd(End.CLOSED, is_free=True))
         await at.settle(rescued(again.job, LeaseEnd(End.CLOSED, is_free=True)))
-        assert await at.store.due(["task"], 10) == (DueJob(job, "default", again.job.token.number),)
+        assert await store_defaults.due(at.store, ["task"], 10) == (DueJob(job, "default", again.job.token.number),)
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_an_instant_given_by_the_user_counts_too(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new(run_at=at.now + timedelta(seconds=4)))
-        assert await at.store.due(["task"], 10) == ()
+        assert await store_defaults.due(at.store, ["task"], 10) == ()
         at.advance(4.0)
-        assert [each.job for each in await at.store.due(["task"], 10)] == [job]
+        assert [each.job for each in await store_defaults.due(at.store, ["task"], 10)] == [job]

@@ -9,7 +9,9 @@ from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import IsolatedJobs
-from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, rescued, story
+from holdfast._engine import store_defaults
+from holdfast._ports.store import Republishing
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, needs, nothing_due, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
 ONLY, ALSO, LEAVE = IsolatedJobs.ONLY, IsolatedJobs.INCLUDE, IsolatedJobs.EXCLUDE
@@ -81,15 +83,16 @@ class LastTryContract(Part):
         assert claim.job.id == job
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_a_job_that_may_expire_has_no_last_try_before_its_first(self, at: Scene) -> None:
         for is_by_ids in (False, True):
             (job,), lease = await at.enqueue(at.new(expires_in=60.0)), await at.lease()
             ids = [job] if is_by_ids else None
             assert await at.store.next_due(["task"], None, ONLY) is None
-            assert await at.store.due(["task"], 10, isolated=ONLY) == ()
+            assert await store_defaults.due(at.store, ["task"], 10, isolated=ONLY) == ()
             assert await at.claim(lease, isolated=ONLY, ids=ids) == ()
             assert await at.store.next_due(["task"]) == 0.0
-            assert [each.job for each in await at.store.due(["task"], 10)] == [job]
+            assert [each.job for each in await store_defaults.due(at.store, ["task"], 10)] == [job]
             assert [claim.job.id for claim in await at.claim(lease, ids=ids)] == [job]
 
     @story
@@ -100,9 +103,10 @@ class LastTryContract(Part):
         assert await at.state(last.id) is State.AVAILABLE
 
     @story
+    @needs(Republishing, nothing_due)
     async def test_due_hides_nothing_behind_what_it_leaves_out(self, at: Scene) -> None:
         async def first(isolated: IsolatedJobs, age: float = 0.0) -> list[UUID]:
-            return [due.job for due in await at.store.due(["last"], 1, isolated=isolated, age=age)]
+            return [due.job for due in await store_defaults.due(at.store, ["last"], 1, isolated=isolated, age=age)]
 
         gone, patient = await at.enqueue(at.new(task="last", expires_in=1.0), at.new(task="last", expires_in=600.0, delay=2.0))
         at.advance(2.0)

@@ -8,6 +8,7 @@ from holdfast._core.job import ActiveJob, NewJob, State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, cancelled, deadline_exceeded
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -154,7 +155,7 @@ class KeyContract(Part):
         removals: tuple[Callable[[UUID], Awaitable[object]], ...] = (
             lambda job: at.store.request_cancel([job]),
             lambda job: at.store.delete([job]),
-            lambda job: at.store.purge("default", 10),
+            lambda job: store_defaults.purge(at.store, "default", 10),
             lambda job: at.store.expire(10),
         )
         for remove in removals:

@@ -214,6 +214,25 @@ class OperateContract(Part):
         assert await at.settle(done(running)) == (Answer.APPLIED,)
 
     @story
+    async def test_a_delete_of_what_waits_leaves_all_others(self, at: Scene) -> None:
+        running, prefetched, finished = await at.running(), await at.prefetched(), await at.running()
+        held = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
+        await at.settle(done(finished))
+        await at.store.end_lease(held.lease, CRASH)
+        await at.settle(rescued(held, CRASH))
+        waiting = await at.enqueue(at.new(), at.new(delay=60.0), at.new(payload=b"x" * 5000, key="k"))
+        left = {
+            running.id: State.RUNNING,
+            prefetched.id: State.CLAIMED,
+            finished.id: State.COMPLETED,
+            held.id: State.HELD,
+        }
+        assert await at.store.delete([*waiting, *left, at.chance.uuid7()], only_waiting=True) == left
+        assert {row.id: row.state for row in await at.store.list(at.everything)} == left
+        await at.enqueue(at.new(key="k"))
+        assert await at.store.delete([finished.id, held.id]) == {}
+
+    @story
     async def test_a_copy_of_its_call_does_not_bring_a_deleted_job_back(self, at: Scene) -> None:
         call, job = at.chance.uuid4(), at.new()
         await at.store.enqueue(call, [job])

@@ -8,6 +8,7 @@ from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, runner_crashed
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASHED = LeaseEnd(End.CRASHED, "SIGKILL")
@@ -55,7 +56,7 @@ async def next_claimed(at: Scene) -> ActiveJob:
 async def clear(at: Scene, hold: ActiveJob) -> None:
     """Complete this job and delete those that wait."""
     assert await at.settle(done(hold)) == (Answer.APPLIED,)
-    await at.store.purge("default", 100)
+    await store_defaults.purge(at.store, "default", 100)
 
 
 class PlaceContract(Part):

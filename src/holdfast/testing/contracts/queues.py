@@ -4,6 +4,7 @@ from holdfast._core.answers import QueueView
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -84,20 +85,20 @@ class QueueContract(Part):
 
     @story
     async def test_waiting_tasks_are_those_of_jobs_in_line_due_or_not(self, at: Scene) -> None:
-        assert await at.store.waiting_tasks() == ()
+        assert await store_defaults.waiting_tasks(at.store) == ()
         held = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
         await at.store.end_lease(held.lease, CRASH)
         await at.settle(rescued(held, CRASH))
         await at.running()
         (gone,) = await at.enqueue(at.new(task="gone"))
         await at.store.request_cancel([gone])
-        assert await at.store.waiting_tasks() == ()
+        assert await store_defaults.waiting_tasks(at.store) == ()
         tasks = ("b", "a", "b", "ä", "B")
         await at.enqueue(*(at.new(task=task, queue=str(place), delay=place * 5.0) for place, task in enumerate(tasks)))
         await at.store.pause(["1"], is_paused=True)
-        assert await at.store.waiting_tasks() == ("B", "a", "b", "ä")
-        await at.store.purge("1", 10)
-        assert await at.store.waiting_tasks() == ("B", "b", "ä")
+        assert await store_defaults.waiting_tasks(at.store) == ("B", "a", "b", "ä")
+        await store_defaults.purge(at.store, "1", 10)
+        assert await store_defaults.waiting_tasks(at.store) == ("B", "b", "ä")
 
     @story
     async def test_a_purge_deletes_what_waits_in_the_queue_and_nothing_else(self, at: Scene) -> None:
@@ -114,11 +115,11 @@ class QueueContract(Part):
             queue = (await at.row(job)).queue
             waiting = await at.enqueue(at.new(queue=queue), at.new(queue=queue, delay=60.0, payload=b"x" * 2000))
             (other,) = await at.enqueue(at.new(queue="other"))
-            assert (await at.store.purge(queue, 10)).jobs == 2
+            assert (await store_defaults.purge(at.store, queue, 10)).jobs == 2
             assert [await at.store.get(each) for each in waiting] == [None, None]
             assert await at.state(job) is not State.AVAILABLE
             assert await at.state(other) is State.AVAILABLE
-            assert (await at.store.purge(queue, 10)).jobs == 0
+            assert (await store_defaults.purge(at.store, queue, 10)).jobs == 0
 
     @story
     async def test_a_purge_deletes_no_more_than_asked(self, at: Scene) -> None:
@@ -126,22 +127,22 @@ class QueueContract(Part):
         left = 10
         for limit, gone in ((0, 0), (4, 4), (4, 4), (4, 2), (4, 0)):
             left -= gone
-            assert (await at.store.purge("default", limit)).jobs == gone
+            assert (await store_defaults.purge(at.store, "default", limit)).jobs == gone
             assert sum((await at.store.counts()).values()) == left
-        assert (await at.store.purge("none", 10)).jobs == 0
+        assert (await store_defaults.purge(at.store, "none", 10)).jobs == 0
 
     @story
     async def test_a_purge_leaves_what_is_enqueued_after_its_first_answer(self, at: Scene) -> None:
         await at.enqueue(*(at.new(priority=1) for _ in range(5)))
         at.advance(1.0)
-        first = await at.store.purge("default", 2)
+        first = await store_defaults.purge(at.store, "default", 2)
         at.advance(1.0)
         later = await at.enqueue(at.new(), at.new(priority=2))
-        batches = [await at.store.purge("default", 2, first.until) for _ in range(3)]
+        batches = [await store_defaults.purge(at.store, "default", 2, first.until) for _ in range(3)]
         assert [first.jobs, *(each.jobs for each in batches)] == [2, 2, 1, 0]
         assert {each.until for each in batches} == {first.until}
         assert [await at.state(job) for job in later] == [State.AVAILABLE] * 2
-        assert (await at.store.purge("default", 10)).jobs == 2
+        assert (await store_defaults.purge(at.store, "default", 10)).jobs == 2
 
     @story
     async def test_jobs_that_are_held_take_no_place_in_a_purge(self, at: Scene) -> None:
@@ -150,7 +151,7 @@ class QueueContract(Part):
         await at.settle(rescued(held, CRASH))
         queue = (await at.row(held.id)).queue
         await at.enqueue(at.new(queue=queue))
-        assert [(await at.store.purge(queue, 1)).jobs for _ in range(2)] == [1, 0]
+        assert [(await store_defaults.purge(at.store, queue, 1)).jobs for _ in range(2)] == [1, 0]
         assert await at.state(held.id) is State.HELD
 
     @story
@@ -158,7 +159,7 @@ class QueueContract(Part):
         hold = await at.running()
         queue = (await at.row(hold.id)).queue
         await at.settle(raised(hold))
-        assert (await at.store.purge(queue, 10)).jobs == 1
+        assert (await store_defaults.purge(at.store, queue, 10)).jobs == 1
         assert await at.store.get(hold.id) is None
         assert (await at.settle(raised(hold)))[0].value == "missing"
         assert await at.store.queues() == ()

@@ -13,8 +13,10 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, cancelle
 from holdfast._core.outcome import Fail, Retry, Snooze
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, RETENTION_FLOOR, Backoff, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
+from holdfast._engine import store_defaults
+from holdfast._ports.store import RescueHooks
 from holdfast.errors import JobLost, Unsupported
-from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, raised, released, rescued, story
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, needs, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
 PAUSE, ALL = 20.0, 100
@@ -45,13 +47,13 @@ async def again(at: Scene, row: JobRecord, policy: Policy = HOOKED) -> ActiveJob
 
 async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[JobRecord]:
     """List the jobs whose hooks are to be tried in isolation."""
-    return list(await at.store.owed_hooks(TASKS, limit, pause=pause))
+    return list(await store_defaults.owed_hooks(at.store, TASKS, limit, pause=pause))
 
 
 @asynccontextmanager
 async def hook_transaction(at: Scene, row: JobRecord, mark: datetime | None = None) -> AsyncIterator[None]:
     """Open the transaction of its hook."""
-    async with at.store.transaction(row.id, row.token, idle=5.0, hook_due_at=mark or row.hook_due_at):
+    async with store_defaults.transaction(at.store, row.id, row.token, idle=5.0, hook_due_at=mark or row.hook_due_at):
         yield
 
 
@@ -67,7 +69,7 @@ async def run_hook(at: Scene, row: JobRecord, mark: datetime | None = None) -> s
 def blocking_run_hook(at: Scene, row: JobRecord) -> str:
     """Run its hook in a thread, and return how that ended."""
     try:
-        with at.store.blocking_transaction(row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at):
+        with store_defaults.blocking_transaction(at.store, row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at):
             return "healed"
     except JobLost:
         return "lost"
@@ -75,11 +77,18 @@ def blocking_run_hook(at: Scene, row: JobRecord) -> str:
 
 def refusal(at: Scene, row: JobRecord) -> Iterator[str]:
     """Yield the refusals of a store without transactions."""
-    for open_ in (at.store.transaction, at.store.blocking_transaction):
+    for open_ in (store_defaults.transaction, store_defaults.blocking_transaction):
         try:
-            open_(row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at)
+            open_(at.store, row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at)
         except Unsupported as error:
             yield str(error)
+
+
+async def no_hooks(at: Scene) -> None:
+    """Check that a store without the verb offers nothing, and that its workers refuse tasks with hooks."""
+    assert not store_defaults.has_hooks(at.store)
+    await crashed(at, ENDS_AT_ONCE)
+    assert await offered(at) == []
 
 
 class RescueContract(Part):
@@ -150,6 +159,7 @@ class RescueContract(Part):
         assert (left.rescue, left.hook_due_at) == (row.rescue, None)
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_an_operator_who_cancels_or_reopens_it_leaves_it_owed(self, at: Scene) -> None:
         row = await crashed(at)
         await at.store.request_cancel([row.id])
@@ -193,12 +203,13 @@ class RescueContract(Part):
         assert await at.row(hold.id) == row
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_what_ended_or_is_held_is_offered_and_nothing_else(self, at: Scene) -> None:
         failed, held = await crashed(at, ENDS_AT_ONCE), await crashed(at, HOLDS)
         waiting, running = await crashed(at), await again(at, await crashed(at))
         finished = await at.running(policy=HOOKED)
         await at.settle(raised(finished))
-        assert await at.store.owed_hooks(("other",), ALL, pause=PAUSE) == ()
+        assert await store_defaults.owed_hooks(at.store, ("other",), ALL, pause=PAUSE) == ()
         assert [(row.id, row.state, row.token, row.payload) for row in await offered(at)] == [
             (failed.id, State.FAILED, failed.token, b"{}"),
             (held.id, State.HELD, held.token, b"{}"),
@@ -206,6 +217,7 @@ class RescueContract(Part):
         assert [await at.state(job) for job in (waiting.id, running.id)] == [State.AVAILABLE, State.RUNNING]
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_never_more_than_asked_and_those_first_that_have_waited_longest(self, at: Scene) -> None:
         rows = []
         for _ in range(3):
@@ -215,6 +227,7 @@ class RescueContract(Part):
         assert found == [[rows[0].id, rows[1].id], [rows[2].id], []]
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_those_that_ended_and_those_that_are_held_wait_in_one_line(self, at: Scene) -> None:
         rows = []
         for policy in (HOLDS, HOLDS, ENDS_AT_ONCE, HOLDS, ENDS_AT_ONCE, ENDS_AT_ONCE):
@@ -225,6 +238,7 @@ class RescueContract(Part):
         assert [row.id for row in await offered(at, limit=3)] == rows[5:]
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_what_was_offered_comes_again_after_a_pause_that_grows_with_its_age(self, at: Scene) -> None:
         row = await crashed(at, ENDS_AT_ONCE)
         marks = [row.hook_due_at]
@@ -244,14 +258,16 @@ class RescueContract(Part):
         assert len(await offered(at)) == 1
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_two_who_look_at_once_are_not_offered_the_same(self, at: Scene) -> None:
         rows = {(await crashed(at, ENDS_AT_ONCE)).id for _ in range(4)}
-        found = await asyncio.gather(*(at.another().owed_hooks(TASKS, 2, pause=PAUSE) for _ in range(4)))
+        found = await asyncio.gather(*(store_defaults.owed_hooks(at.another(), TASKS, 2, pause=PAUSE) for _ in range(4)))
         ids = [row.id for each in found for row in each]
         assert len(ids) == len(set(ids))
         assert {*ids, *(row.id for row in await offered(at))} == rows
 
     @story
+    @needs(RescueHooks, no_hooks)
     async def test_while_a_hook_is_owed_the_whole_job_is_kept_under_any_retention(self, at: Scene) -> None:
         short = structs.replace(ENDS_AT_ONCE, retention=0.0)
         ended, waiting = await crashed(at, short), await crashed(at, structs.replace(HOOKED, retention=0.0))

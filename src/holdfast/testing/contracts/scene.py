@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import wraps
 from threading import Barrier
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -20,6 +21,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
 from holdfast.testing.clock import FakeChance, FakeClock
 
@@ -272,6 +274,27 @@ def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], Non
 
     test.__name__, test.__doc__ = act.__name__, act.__doc__
     return test
+
+
+def needs(
+    protocol: type[Any], instead: Callable[[Scene], Awaitable[None]]
+) -> Callable[[Callable[[Self, Scene], Awaitable[None]]], Callable[[Self, Scene], Awaitable[None]]]:
+    """Run the test if the store has this optional protocol; else check what stands in for it."""
+
+    def decorate(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self, Scene], Awaitable[None]]:
+        @wraps(act)
+        async def test(self: Self, at: Scene) -> None:
+            await (act(self, at) if store_defaults.offers(at.store, protocol) else instead(at))
+
+        return test
+
+    return decorate
+
+
+async def nothing_due(at: Scene) -> None:
+    """Check that a store without the verb names no jobs to publish again."""
+    await at.enqueue(at.new())
+    assert await store_defaults.due(at.store, ["task"], 10) == ()
 
 
 class Part(ABC):

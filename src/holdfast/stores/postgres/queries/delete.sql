@@ -1,12 +1,14 @@
--- Jobs that nobody owns are gone without a trace; the others with their state, NULL: it moved meanwhile, ask again.
--- :ids of jobs.
+-- Jobs that no worker owns are gone without a trace; the others with their state, NULL: it moved since, ask again.
+-- :ids of jobs; :only_waiting, true: held and finished ones are left too, with their state in left_as.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 WITH waiting AS (
-    DELETE FROM holdfast.pending WHERE id = ANY(:ids::uuid[]) RETURNING id, task, unique_key
+    DELETE FROM holdfast.pending
+    WHERE id = ANY(:ids::uuid[]) AND (state = 'available' OR NOT :only_waiting::boolean)
+    RETURNING id, task, unique_key
 ),
 
 over AS (
-    DELETE FROM holdfast.finished WHERE id = ANY(:ids::uuid[]) RETURNING id
+    DELETE FROM holdfast.finished WHERE id = ANY(:ids::uuid[]) AND NOT :only_waiting::boolean RETURNING id
 ),
 
 gone AS MATERIALIZED (
@@ -27,12 +29,12 @@ freed AS (
     DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM waiting WHERE unique_key IS NOT NULL))
 )
 
-SELECT seen.id, seen.state
+SELECT seen.id, seen.state, seen.left_as
 FROM (
-    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
+    SELECT id, NULL AS state, nullif(state, 'available') AS left_as FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
+    SELECT id, state, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, NULL FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
+    SELECT id, NULL, state FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 WHERE seen.id NOT IN (SELECT gone.id FROM gone);

@@ -1,8 +1,8 @@
--- Jobs that nobody owns are gone without a trace.
+-- Jobs that no worker owns, with :only_waiting those that wait, are gone without a trace.
 --
 -- A temporary trigger, because it writes three tables in one step: see exchange.sql.
-CREATE TEMP VIEW holdfast_delete (items, places) AS
-SELECT NULL, NULL;
+CREATE TEMP VIEW holdfast_delete (items, places, only_waiting) AS
+SELECT NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_delete_unowned INSTEAD OF INSERT ON holdfast_delete
 BEGIN
@@ -10,11 +10,11 @@ BEGIN
     INSERT INTO holdfast_touched (what, id, task)
     SELECT 'job', id, task FROM holdfast_jobs
     WHERE id IN (SELECT substr(NEW.items, 72 * value + 1, 16) FROM json_each(NEW.places))
-        AND state NOT IN ('claimed', 'running');
+        AND (state = 'available' OR (NOT NEW.only_waiting AND state NOT IN ('claimed', 'running')));
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched);
 END;
 
 -- call
-INSERT INTO holdfast_delete (items, places) VALUES (:items, :places);
+INSERT INTO holdfast_delete (items, places, only_waiting) VALUES (:items, :places, :only_waiting);

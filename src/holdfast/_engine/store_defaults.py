@@ -1,0 +1,116 @@
+"""The optional verbs of the store port: a store's own, or a default that stands in for them over the required verbs."""
+
+import inspect
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.answers import DueJob, EnqueueAnswer, Purged
+from holdfast._core.job import NewJob, State, Token
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import IsolatedJobs, JobFilter
+from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Store
+from holdfast.errors import Unsupported
+
+WAITING = (State.AVAILABLE, State.SCHEDULED)
+PAGE = 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def offers(store: object, protocol: type[Any]) -> bool:
+    """Return whether a store has the verbs of an optional protocol; ``isinstance`` does not see those that a wrapper passes on."""
+    return all(hasattr(store, verb) for verb, member in vars(protocol).items() if inspect.isfunction(member) and verb[0] != "_")
+
+
+async def purge(store: Store, queue: str, limit: int, until: datetime | None = None) -> Purged:
+    """Delete at most ``limit`` jobs of the queue that wait and were enqueued by ``until``, without it by now.
+
+    The default lists what waits and deletes those that still wait in that write. Now is when the newest of them was enqueued.
+    """
+    if offers(store, QueueVerbs):
+        return await cast(QueueVerbs, store).purge(queue, limit, until)
+    waiting = await _waiting(store, queue)
+    until = until or max((row.created_at for row in waiting), default=_EPOCH)
+    doomed = sorted({row.id for row in waiting if row.created_at <= until})[:limit]
+    left = await store.delete(doomed, only_waiting=True) if doomed else {}
+    return Purged(len(doomed) - len(left), until)
+
+
+async def waiting_tasks(store: Store) -> tuple[str, ...]:
+    """Return the tasks of which a job waits, by name; the default counts the jobs of each task."""
+    if offers(store, QueueVerbs):
+        return await cast(QueueVerbs, store).waiting_tasks()
+    return tuple(sorted({task for task, state in await store.counts("task") if state in WAITING}))
+
+
+async def due(
+    store: Store,
+    tasks: Sequence[str],
+    limit: int,
+    *,
+    queues: Sequence[str] | None = None,
+    isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
+    age: float = 0.0,
+) -> tuple[DueJob, ...]:
+    """Return the first jobs that a claim would take; by default none, so that nothing is published again and polling finds them."""
+    if offers(store, Republishing):
+        return await cast(Republishing, store).due(tasks, limit, queues=queues, isolated=isolated, age=age)
+    return ()
+
+
+async def owed_hooks(store: Store, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    """Return jobs that have ended and whose hook is due; by default none, because such a store refuses hooks at start."""
+    if offers(store, RescueHooks):
+        return await cast(RescueHooks, store).owed_hooks(tasks, limit, pause=pause)
+    return ()
+
+
+def has_hooks(store: Store) -> bool:
+    """Return whether tasks with an ``on_rescue`` can run on this store."""
+    return store.capabilities.caller_transaction and offers(store, RescueHooks)
+
+
+def enqueue_within(
+    store: Store, connection: Any, call: UUID, jobs: Sequence[NewJob]
+) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+    """Enqueue inside the transaction of the caller's connection; ``Unsupported`` by default."""
+    return _transactions(store, "enqueue inside the caller's transaction").enqueue_within(connection, call, jobs)
+
+
+def transaction(
+    store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+) -> AbstractAsyncContextManager[Any]:
+    """Open a transaction that commits only under the job's token; ``Unsupported`` by default."""
+    return _transactions(store, "commit rows together with a job").transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+
+
+def blocking_transaction(
+    store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+) -> AbstractContextManager[Any]:
+    """Open the same for code in its own thread or process."""
+    return _transactions(store, "commit rows together with a job").blocking_transaction(
+        job, token, idle=idle, hook_due_at=hook_due_at
+    )
+
+
+def _transactions(store: Store, wish: str) -> CallerTransactions:
+    able = store.capabilities
+    if able.caller_transaction:
+        return cast(CallerTransactions, store)
+    raise Unsupported(
+        f"the {able.name} store cannot {wish}: use a store that keeps jobs in a database, such as sqlite:///jobs.db"
+    )
+
+
+async def _waiting(store: Store, queue: str) -> list[JobRecord]:
+    found: list[JobRecord] = []
+    for state in WAITING:
+        which = JobFilter(state=state, queue=queue, limit=PAGE)
+        while page := await store.list(which):
+            found += page
+            which = structs.replace(which, before=page[-1].id)
+    return found

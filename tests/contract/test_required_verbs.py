@@ -1,0 +1,65 @@
+"""A store with the required verbs alone keeps the contract: defaults stand in for the others, or refuse."""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from holdfast._core.answers import Capabilities
+from holdfast._engine import store_defaults
+from holdfast._ports.store import (
+    Administration,
+    CallerTransactions,
+    Operating,
+    Ownership,
+    QueueVerbs,
+    Reading,
+    Republishing,
+    RescueHooks,
+    Store,
+)
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contract import StoreContract
+
+
+class RequiredVerbs:
+    """The memory store without any optional verb."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._store.capabilities
+
+
+def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def ask(self: RequiredVerbs, *arguments: Any, **keywords: Any) -> Any:
+        return await getattr(self._store, name)(*arguments, **keywords)
+
+    return ask
+
+
+for _protocol in (Ownership, Reading, Operating, Administration):
+    for _name, _member in vars(_protocol).items():
+        if inspect.iscoroutinefunction(_member):
+            setattr(RequiredVerbs, _name, _verb(_name))
+
+
+class TestRequiredVerbs(StoreContract):
+    """Every handle is the one store."""
+
+    store: MemoryStore | None = None
+
+    def make_store(self, clock: FakeClock) -> Store:
+        self.store = self.store or MemoryStore(clock)
+        return cast(Store, RequiredVerbs(self.store))
+
+
+def test_it_has_no_optional_verb_and_the_memory_store_has_all_but_transactions() -> None:
+    memory = MemoryStore(FakeClock())
+    bare = RequiredVerbs(memory)
+    optional = (QueueVerbs, Republishing, RescueHooks, CallerTransactions)
+    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 4
+    assert [store_defaults.offers(memory, each) for each in optional] == [True, True, True, False]
+    assert not store_defaults.has_hooks(memory)
