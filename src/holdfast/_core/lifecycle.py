@@ -1,4 +1,4 @@
-"""The one state machine: which moves exist, and which transition an event leads to.
+"""The one state machine: which transition an outcome, a release or a rescue leads to.
 
 A ``Transition`` is the one value that moves an active job. It has no constructor without a token,
 so that a write that is not fenced cannot even be written down.
@@ -13,65 +13,6 @@ from msgspec import Struct, structs
 from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy
-
-
-class Event(StrEnum):
-    """Everything that can happen to a job after it was enqueued."""
-
-    BECOME_DUE = "become_due"
-    CLAIM = "claim"
-    PREFETCH = "prefetch"
-    START = "start"
-    COMPLETE = "complete"
-    RETRY = "retry"
-    SNOOZE = "snooze"
-    FAIL = "fail"
-    CANCEL = "cancel"
-    RELEASE = "release"
-    RESCUE = "rescue"
-    HOLD = "hold"
-    OVERRUN = "overrun"
-    EXPIRE = "expire"
-    RESCHEDULE = "reschedule"
-    OPERATOR_CANCEL = "operator_cancel"
-    OPERATOR_RETRY = "operator_retry"
-
-
-_PENDING = (State.AVAILABLE, State.SCHEDULED)
-_ACTIVE = (State.CLAIMED, State.RUNNING)
-_FINISHED = (State.COMPLETED, State.FAILED, State.CANCELLED)
-
-MOVES: dict[tuple[State, Event], tuple[State, ...]] = {
-    (State.SCHEDULED, Event.BECOME_DUE): (State.AVAILABLE,),
-    (State.AVAILABLE, Event.CLAIM): (State.RUNNING,),
-    (State.AVAILABLE, Event.PREFETCH): (State.CLAIMED,),
-    (State.CLAIMED, Event.START): (State.RUNNING,),
-    (State.RUNNING, Event.COMPLETE): (State.COMPLETED,),
-    (State.RUNNING, Event.RETRY): _PENDING,
-    (State.RUNNING, Event.SNOOZE): _PENDING,
-    (State.RUNNING, Event.FAIL): (State.FAILED,),
-    (State.RUNNING, Event.CANCEL): (State.CANCELLED,),
-    **{(state, Event.RELEASE): _PENDING for state in _ACTIVE},
-    (State.CLAIMED, Event.RESCUE): (State.AVAILABLE,),
-    (State.RUNNING, Event.RESCUE): (*_PENDING, State.FAILED),
-    (State.RUNNING, Event.HOLD): (State.HELD,),
-    (State.RUNNING, Event.OVERRUN): (*_PENDING, State.FAILED),
-    **{(state, Event.EXPIRE): (State.FAILED,) for state in _PENDING},
-    **{(state, Event.RESCHEDULE): _PENDING for state in _PENDING},
-    **{(state, Event.OPERATOR_CANCEL): (State.CANCELLED,) for state in (*_PENDING, State.HELD)},
-    # A running job is only marked: its owner stops the code first, then the job moves.
-    **{(state, Event.OPERATOR_CANCEL): (state,) for state in _ACTIVE},
-    **{(state, Event.OPERATOR_RETRY): (State.AVAILABLE,) for state in (*_FINISHED, State.HELD, State.SCHEDULED)},
-}
-
-
-def can(state: State, event: Event) -> bool:
-    """Whether the event may happen to a job in this state.
-
-    >>> can(State.COMPLETED, Event.CLAIM)
-    False
-    """
-    return (state, event) in MOVES
 
 
 class Precondition(StrEnum):
