@@ -10,8 +10,8 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from holdfast._core.job import PLACE_OF, Place, State, Token
-from holdfast._core.lifecycle import Charge, Precondition
+from holdfast._core.job import PLACE_OF, Place, RescueReason, State, Token
+from holdfast._core.lifecycle import Precondition
 from holdfast.testing.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.app_rules import Apps
 from proof.checker.budgets import Budgets
@@ -396,4 +396,4 @@ class Checker:
         if before.state is not State.RUNNING or lease is None:  # a lease lost in a fail-over counts as expired
             return before.state is State.RUNNING and self._context.has_forgotten
         charge = lease.row.culprits.get(job)
-        return charge is Charge.DEAF or (charge is None and not lease.row.is_free)
+        return charge is RescueReason.DEAF or (charge is None and not lease.row.is_free)

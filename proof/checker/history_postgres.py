@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Reason, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
@@ -105,8 +105,8 @@ def _lease_event(time: float, began: float, key: UUID, before: "_Lease | None", 
     if after is None:
         return structs.replace(made, before=old)
     why = after.end()
-    by = None if why is None else By("end_lease", is_judged=why.reason is End.EXPIRED)
-    ender = label(after.identity()) if why is not None and why.reason is End.CLOSED else ""
+    by = None if why is None else By("end_lease", is_judged=why.reason is RescueReason.EXPIRED)
+    ender = label(after.identity()) if why is not None and why.reason is RescueReason.CLOSED else ""
     return structs.replace(made, process=ender, before=old, after=after.row(time), by=by)
 
 

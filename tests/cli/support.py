@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from holdfast import App
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
@@ -48,7 +49,7 @@ def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7
         request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks={task: Policy()}, limit=limit)
         claims = (await store.exchange((), request)).claims
         if is_dead:
-            await store.end_lease(lease.id, LeaseEnd(End.CRASHED, "SIGKILL"))
+            await store.end_lease(lease.id, LeaseEnd(RescueReason.CRASHED, "SIGKILL"))
         await store.close()
         return [claim.job.id for claim in claims]
 

@@ -16,10 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec import structs
 
 from holdfast._core.answers import LeaseView
-from holdfast._core.job import ActiveJob, Failure, NewJob, Reason, State, Token
+from holdfast._core.job import ActiveJob, Failure, NewJob, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import (
-    Charge,
-    End,
     LeaseEnd,
     Transition,
     cancelled,
@@ -59,8 +57,12 @@ OUTCOMES = [
     Fail("no way"),
     Invalid(Reason.RESULT_INVALID, Failure("E", "not JSON")),
 ]
-ENDS = [LeaseEnd(End.CRASHED, "SIGKILL"), LeaseEnd(End.CLOSED, is_free=True), LeaseEnd(End.EXPIRED, stacks="…")]
-OVERRUNS = (Charge.STALLED, Charge.TIMED_OUT)
+ENDS = [
+    LeaseEnd(RescueReason.CRASHED, "SIGKILL"),
+    LeaseEnd(RescueReason.CLOSED, is_free=True),
+    LeaseEnd(RescueReason.EXPIRED, stacks="…"),
+]
+OVERRUNS = (RescueReason.STALLED, RescueReason.TIMED_OUT)
 ALL_OR_NONE = st.sampled_from([0, 100, 100, 100])  # which ones fewer are is the store's choice
 
 places = st.integers(0, 10**6)

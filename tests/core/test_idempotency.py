@@ -8,19 +8,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.idempotency import is_duplicate_settle
-from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Claim, Failure, NewJob, Place, State, Token
-from holdfast._core.lifecycle import (
-    Charge,
-    End,
-    LeaseEnd,
-    Precondition,
-    Transition,
-    cancelled,
-    deadline_exceeded,
-    finish,
-    release,
-    rescue,
-)
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Claim, Failure, NewJob, Place, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition, cancelled, deadline_exceeded, finish, release, rescue
 from holdfast._core.outcome import Cancel, Done, Fail, Raised, Retry, Snooze
 from holdfast._core.policy import Policy
 from holdfast._core.record import (
@@ -62,9 +51,9 @@ MOVES = {
     "cancelled": cancelled(HOLD),
     "released": release(HOLD, code_ran=True),
     "released free": release(HOLD, code_ran=False),
-    "crashed": rescue(HOLD, LeaseEnd(End.CRASHED), jitter=0.0),
-    "stalled": deadline_exceeded(HOLD, Charge.STALLED, jitter=0.0),
-    "timed out": deadline_exceeded(HOLD, Charge.TIMED_OUT, jitter=0.0),
+    "crashed": rescue(HOLD, LeaseEnd(RescueReason.CRASHED), jitter=0.0),
+    "stalled": deadline_exceeded(HOLD, RescueReason.STALLED, jitter=0.0),
+    "timed out": deadline_exceeded(HOLD, RescueReason.TIMED_OUT, jitter=0.0),
 }
 # Once the row is gone from its place, what a success answered is not kept: only how the attempt ended.
 ALIKE_LATER = {frozenset(("done", "done otherwise"))}

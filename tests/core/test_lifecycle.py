@@ -10,8 +10,6 @@ from msgspec import structs
 
 from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import (
-    Charge,
-    End,
     LeaseEnd,
     Precondition,
     Transition,
@@ -93,9 +91,9 @@ OUTCOMES: dict[Event, tuple[Outcome, ...]] = {
     E.FAIL: (Fail("no"), Raised(BOOM, is_final=True), Invalid(Reason.RESULT_INVALID, BOOM)),
     E.CANCEL: (Cancel("no need"),),
 }
-OVERRUNS = {Charge.STALLED: Reason.STALLED, Charge.TIMED_OUT: Reason.TIMED_OUT}
-CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
-FREE = LeaseEnd(End.CLOSED, is_free=True)
+OVERRUNS = {RescueReason.STALLED: Reason.STALLED, RescueReason.TIMED_OUT: Reason.TIMED_OUT}
+CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="…")
+FREE = LeaseEnd(RescueReason.CLOSED, is_free=True)
 
 
 def hold(state: State = S.RUNNING, *, attempt: int = 1, failures: int = 0, crashes: int = 0, **policy: object) -> ActiveJob:
@@ -168,7 +166,7 @@ def test_on_crash_fail_and_hold_do_not_run_it_again() -> None:
 
 
 def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
-    culprit = LeaseEnd(End.CRASHED, is_free=True, charged_jobs={UUID(int=1): Charge.DEAF})
+    culprit = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.DEAF})
     assert rescue(hold(), culprit, jitter=0.0).crashes == 1
     for innocent in (structs.replace(hold(), id=UUID(int=9)), hold(S.CLAIMED)):
         assert rescue(innocent, culprit, jitter=0.0).crashes == 0
@@ -177,7 +175,7 @@ def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
 
 
 @pytest.mark.parametrize(("charge", "reason"), OVERRUNS.items())
-def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: Charge, reason: Reason) -> None:
+def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: RescueReason, reason: Reason) -> None:
     backoff = Backoff.fixed("10s", "20s")
     held = hold(failures=1, crashes=1, max_attempts=3, backoff=backoff, progress_within=60.0, timeout=90.0)
     move = deadline_exceeded(held, charge, jitter=0.0)
@@ -186,7 +184,7 @@ def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: Charge, reason:
     assert as_read(move) in ALLOWED[S.RUNNING, E.OVERRUN]
     assert move.error is not None
     assert move.error.type == reason
-    assert {Charge.STALLED: "60", Charge.TIMED_OUT: "90"}[charge] in move.error.message
+    assert {RescueReason.STALLED: "60", RescueReason.TIMED_OUT: "90"}[charge] in move.error.message
     last = deadline_exceeded(structs.replace(held, failures=2), charge, jitter=0.0)
     assert (last.to, last.reason, last.failures, last.record) == (S.FAILED, reason, 3, AttemptOutcome(charge.value))
     assert as_read(last) in ALLOWED[S.RUNNING, E.OVERRUN]
@@ -194,14 +192,14 @@ def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: Charge, reason:
 
 @pytest.mark.parametrize("charge", OVERRUNS)
 @pytest.mark.parametrize("on_crash", CrashPolicy)
-def test_a_limit_asks_nothing_of_the_crash_policy(charge: Charge, on_crash: CrashPolicy) -> None:
+def test_a_limit_asks_nothing_of_the_crash_policy(charge: RescueReason, on_crash: CrashPolicy) -> None:
     assert deadline_exceeded(hold(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
 
 
 @pytest.mark.parametrize(
-    ("charge", "judge"), [(Charge.STALLED, Precondition.STALLED), (Charge.TIMED_OUT, Precondition.TIMED_OUT)]
+    ("charge", "judge"), [(RescueReason.STALLED, Precondition.STALLED), (RescueReason.TIMED_OUT, Precondition.TIMED_OUT)]
 )
-def test_others_say_the_same_but_are_judged_again(charge: Charge, judge: Precondition) -> None:
+def test_others_say_the_same_but_are_judged_again(charge: RescueReason, judge: Precondition) -> None:
     held = hold(progress_within=60.0, timeout=60.0)
     others = deadline_exceeded_elsewhere(held, charge, jitter=0.5)
     assert others.judge is judge
@@ -209,8 +207,8 @@ def test_others_say_the_same_but_are_judged_again(charge: Charge, judge: Precond
 
 
 @pytest.mark.parametrize("charge", OVERRUNS)
-def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_else(charge: Charge) -> None:
-    why = LeaseEnd(End.CRASHED, signal="SIGKILL", is_free=True, charged_jobs={UUID(int=1): charge}, stacks="…")
+def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_else(charge: RescueReason) -> None:
+    why = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", is_free=True, charged_jobs={UUID(int=1): charge}, stacks="…")
     held = hold(crashes=1, failures=1, on_crash=CrashPolicy.HOLD)
     move = rescue(held, why, jitter=0.0)
     expected = structs.replace(
@@ -223,7 +221,7 @@ def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_e
 
 
 def test_a_deaf_job_pays_as_for_a_crash() -> None:
-    why = LeaseEnd(End.CRASHED, is_free=True, charged_jobs={UUID(int=1): Charge.DEAF})
+    why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.DEAF})
     move = rescue(hold(crashes=2, max_crashes=3), why, jitter=0.0)
     assert (move.to, move.reason, move.crashes, move.failures) == (S.FAILED, Reason.WORKER_CRASHED, 3, 0)
 
@@ -289,8 +287,8 @@ def test_budgets_only_grow_by_one_and_never_apart(
     assert min(settled.delay or 0.0, rescued.delay or 0.0) >= 0.0
 
 
-def culprit(charge: Charge) -> LeaseEnd:
-    return LeaseEnd(End.CRASHED, is_free=True, charged_jobs={UUID(int=1): charge})
+def culprit(charge: RescueReason) -> LeaseEnd:
+    return LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): charge})
 
 
 @pytest.mark.parametrize("heals", [False, True])
@@ -299,11 +297,11 @@ def test_whatever_cuts_code_short_says_so_and_owes_a_hook_if_there_is_one(on_cra
     held = hold(on_crash=on_crash, has_rescue_hook=heals, progress_within=1.0, timeout=1.0)
     moves = {
         rescue(held, CRASH, jitter=0.0): RescueReason.CRASHED,
-        rescue(held, LeaseEnd(End.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
+        rescue(held, LeaseEnd(RescueReason.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
         rescue(held, FREE, jitter=0.0): RescueReason.CLOSED,
-        **{rescue(held, culprit(charge), jitter=0.0): RescueReason(charge.value) for charge in Charge},
-        **{deadline_exceeded(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
-        **{deadline_exceeded_elsewhere(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
+        **{rescue(held, culprit(charge), jitter=0.0): charge for charge in (RescueReason.DEAF, *OVERRUNS)},
+        **{deadline_exceeded(held, charge, jitter=0.0): charge for charge in OVERRUNS},
+        **{deadline_exceeded_elsewhere(held, charge, jitter=0.0): charge for charge in OVERRUNS},
         runner_crashed(held, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
         release(held, code_ran=True): RescueReason.RELEASED,
         cancelled(held, was_killed=True): RescueReason.DEAF,
@@ -315,5 +313,7 @@ def test_an_answer_of_the_handler_and_code_that_never_ran_owe_nothing() -> None:
     held, claimed = hold(has_rescue_hook=True), hold(S.CLAIMED, has_rescue_hook=True)
     moves = [finish(held, outcome, jitter=0.0) for outcomes in OUTCOMES.values() for outcome in outcomes]
     moves += [release(held, code_ran=False), cancelled(held)]
-    moves += [rescue(claimed, end, jitter=0.0) for end in (CRASH, FREE, culprit(Charge.DEAF), culprit(Charge.STALLED))]
+    moves += [
+        rescue(claimed, end, jitter=0.0) for end in (CRASH, FREE, culprit(RescueReason.DEAF), culprit(RescueReason.STALLED))
+    ]
     assert {(move.rescued, move.owes_hook) for move in moves} == {(None, False)}

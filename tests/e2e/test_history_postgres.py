@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, finish
+from holdfast._core.job import NewJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
@@ -57,7 +57,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
         tell("handler.end", hold.token)
         if is_finished:
             await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
-            await store.end_lease(LEASE, LeaseEnd(End.CLOSED, is_free=True))
+            await store.end_lease(LEASE, LeaseEnd(RescueReason.CLOSED, is_free=True))
         await store.close()
 
     async def migrate() -> None:

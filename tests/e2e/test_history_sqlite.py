@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob, State
-from holdfast._core.lifecycle import End, LeaseEnd, finish
+from holdfast._core.job import NewJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
@@ -46,7 +46,7 @@ async def one_job(database: Path, *, is_finished: bool) -> None:
     history_sqlite.tell(database, "handler.end", JOB, hold.token, OURS)
     if is_finished:
         await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
-        await store.end_lease(LEASE, LeaseEnd(End.CLOSED, is_free=True))
+        await store.end_lease(LEASE, LeaseEnd(RescueReason.CLOSED, is_free=True))
     await store.close()
 
 

@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.job import AttemptOutcome, Failure, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Transition
+from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import Transition
 from holdfast._engine import messages
 from tests.engine.support import SETTINGS
 
@@ -44,7 +44,7 @@ ALL = (
     messages.AttemptStarted(JOB, TOKEN, 3.5, 60.0, None),
     messages.AttemptProgressed(JOB, 4.5),
     messages.AttemptStopped(JOB, TOKEN),
-    messages.DeadlineExceeded(JOB, TOKEN, Charge.STALLED),
+    messages.DeadlineExceeded(JOB, TOKEN, RescueReason.STALLED),
     messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "delay": None}),
     messages.DumpStacks(),
     messages.Drain(20.0),

@@ -10,8 +10,8 @@ from msgspec import structs
 from holdfast._core.answers import Answer, BeatAnswer
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment
-from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, State
-from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
+from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord, active_job
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
@@ -123,7 +123,7 @@ class CrashNotCounted(Book):
 class LimitJudgedEarly(Book):
     """Others judge a limit as early as the owner."""
 
-    def _late(self, row: JobRecord, charge: Charge, now: Moment) -> int:
+    def _late(self, row: JobRecord, charge: RescueReason, now: Moment) -> int:
         if row.lease in self._all.leases:
             old = self._all.leases[row.lease]
             hasty = structs.replace(old.spec, grace=-old.spec.timing.ttl)

@@ -7,8 +7,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.supervisor import recovery
@@ -129,7 +129,7 @@ def rescue_by_age() -> Any:
         rescued = await step(self, **given)
         for lease in await self._store.workers():
             if lease.age > 2 * lease.timing.ttl and lease.holds:
-                rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.EXPIRED))
+                rescued += await self.end(lease.id, lease.worker, LeaseEnd(RescueReason.EXPIRED))
         return rescued
 
     return patched(Recovery, step=end_the_old)

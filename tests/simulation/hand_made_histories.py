@@ -4,8 +4,8 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Precondition
+from holdfast._core.job import AttemptOutcome, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import Policy
 from holdfast.testing.history import IN_CARE, By, Event, History, JobRow, LeaseRow, Phase, TableRow
 from proof.checker.checker import check
@@ -51,7 +51,7 @@ class Tale:
         overdue: float = 1.0,
         is_judged: bool = False,
         is_free: bool = False,
-        culprits: dict[UUID, Charge] | None = None,
+        culprits: dict[UUID, RescueReason] | None = None,
     ) -> "Tale":
         """It ends."""
         ended = structs.replace(self.leases[lease], overdue=overdue, is_ended=True, is_free=is_free, culprits=culprits or {})

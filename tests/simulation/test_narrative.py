@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import AttemptOutcome, NewJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, finish, release
+from holdfast._core.job import AttemptOutcome, NewJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
@@ -178,7 +178,7 @@ async def late_copy(path: Path) -> None:
         if lease == LEASE:
             history_sqlite.tell(path, "handler.end", JOB, holds[0].token, process)
             await store.exchange([release(holds[0], code_ran=True)])
-            await store.end_lease(lease, LeaseEnd(End.CLOSED, is_free=True))
+            await store.end_lease(lease, LeaseEnd(RescueReason.CLOSED, is_free=True))
     await store.exchange([finish(holds[0], Done(f'"{holds[0].token}"'.encode()), jitter=0.0)])
     await store.close()
 

@@ -12,8 +12,8 @@ from msgspec import structs
 from holdfast._core.answers import Capabilities
 from holdfast._core.book import Book
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob, State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import NewJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
@@ -35,7 +35,7 @@ from tests.simulation.support import Stage, on_stage
 TTL, BEAT = 30.0, 6.0
 JOB, OTHER, CALL = UUID(int=1), UUID(int=2), UUID(int=3)
 LEASE = NewLease(UUID(int=9), "worker", ProcessIdentity("m", 1), LeaseTiming(TTL, BEAT, 5.0))
-CRASH = LeaseEnd(End.EXPIRED)
+CRASH = LeaseEnd(RescueReason.EXPIRED)
 
 
 def new(job: UUID = JOB) -> NewJob:

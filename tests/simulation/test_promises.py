@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Precondition
+from holdfast._core.job import AttemptOutcome, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import Policy
 from holdfast.testing.history import FAIL_OVER, By, History, JobRow, Phase
 from proof.checker.verdicts import Rules
@@ -334,9 +334,9 @@ def test_l5_how_soon_a_zombie_learns_is_a_matter_of_its_own_lease() -> None:
 
 
 def test_a_culprit_pays_for_what_it_is_blamed_for() -> None:
-    deaf = begun().end_lease(is_free=True, culprits={JOB: Charge.DEAF}).life("handler.end", FIRST)
+    deaf = begun().end_lease(is_free=True, culprits={JOB: RescueReason.DEAF}).life("handler.end", FIRST)
     assert deaf.rescue().check(OPEN).verdict("S9")
-    stalled = begun().end_lease(is_free=True, culprits={JOB: Charge.STALLED}).life("handler.end", FIRST)
+    stalled = begun().end_lease(is_free=True, culprits={JOB: RescueReason.STALLED}).life("handler.end", FIRST)
     assert not stalled.rescue().check(OPEN).verdict("S9")
 
 

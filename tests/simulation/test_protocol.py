@@ -10,8 +10,8 @@ from holdfast._core.answers import Capabilities
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob, Token
-from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.job import NewJob, RescueReason, Token
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
@@ -55,7 +55,7 @@ async def _late_start(store: Witness) -> None:
     """A job is claimed, rescued, claimed by another lease – and then the first start arrives."""
     await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
     old = await _take(store, FIRST)
-    why = LeaseEnd(End.CLOSED)
+    why = LeaseEnd(RescueReason.CLOSED)
     store.caller = "m-2-0"
     await store.end_lease(FIRST, why)
     await store.start([(JOB, old)])

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, RescueReason, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Done, Fail, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
@@ -138,7 +138,7 @@ async def work(crew: Crew) -> None:
     await crew.settle(released(freed))
     await crew.enqueue(at.new(queue="orphan"), under=done)
     await crew.store.annotate([AttemptNote(job=failed.id, token=failed.token, late_result=b"1")])
-    await crew.store.end_lease(lease, LeaseEnd(End.CLOSED, is_free=True))
+    await crew.store.end_lease(lease, LeaseEnd(RescueReason.CLOSED, is_free=True))
 
 
 async def rescue(crew: Crew) -> None:
@@ -146,11 +146,11 @@ async def rescue(crew: Crew) -> None:
     at = crew.at
     for number, (why, policy) in enumerate(
         [
-            (LeaseEnd(End.CRASHED, "SIGKILL"), PATIENT),
-            (LeaseEnd(End.CRASHED, is_free=True), PATIENT),
-            (LeaseEnd(End.EXPIRED), Policy(on_crash=CrashPolicy.HOLD)),
-            (LeaseEnd(End.EXPIRED), Policy(on_crash=CrashPolicy.FAIL)),
-            (LeaseEnd(End.CRASHED, "SIGKILL"), Policy(max_crashes=1)),
+            (LeaseEnd(RescueReason.CRASHED, "SIGKILL"), PATIENT),
+            (LeaseEnd(RescueReason.CRASHED, is_free=True), PATIENT),
+            (LeaseEnd(RescueReason.EXPIRED), Policy(on_crash=CrashPolicy.HOLD)),
+            (LeaseEnd(RescueReason.EXPIRED), Policy(on_crash=CrashPolicy.FAIL)),
+            (LeaseEnd(RescueReason.CRASHED, "SIGKILL"), Policy(max_crashes=1)),
         ]
     ):
         jobs = [at.new(queue=f"rescue {number}", key=f"{number} {job}") for job in range(3)]
@@ -158,11 +158,11 @@ async def rescue(crew: Crew) -> None:
         lease = await crew.lease()
         holds = await crew.claim(lease, *jobs, policy=policy)
         seen = None
-        if why.reason is End.EXPIRED:
+        if why.reason is RescueReason.EXPIRED:
             await crew.wait(TTL + 1.0)
             (seen,) = [view.seen for view in await crew.store.expired(100) if view.id == lease]
         culprit = LeaseEnd(
-            why.reason, why.signal, is_free=why.is_free, charged_jobs={holds[0].id: Charge.DEAF} if why.is_free else {}
+            why.reason, why.signal, is_free=why.is_free, charged_jobs={holds[0].id: RescueReason.DEAF} if why.is_free else {}
         )
         assert await crew.store.end_lease(lease, culprit, seen=seen) == culprit
         while left := await crew.store.held(lease):

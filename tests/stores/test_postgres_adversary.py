@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
-from holdfast._core.job import ActiveJob, NewJob
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, NewJob, RescueReason
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import ProgressUpdate
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock, SystemRandomness
@@ -208,7 +208,7 @@ def _verbs(at: Scene, job: NewJob, hold: ActiveJob) -> dict[str, Verb]:
     return {
         "done": lambda store: store.exchange([done(hold)]),
         "tried again": lambda store: store.exchange([again]),
-        "rescued": lambda store: store.exchange([rescued(hold, LeaseEnd(End.CRASHED))]),
+        "rescued": lambda store: store.exchange([rescued(hold, LeaseEnd(RescueReason.CRASHED))]),
         "reported": lambda store: store.report([ProgressUpdate(job=job.id, token=hold.token, stage="half")]),
         "cancelled": lambda store: store.request_cancel([job.id]),
         "reopened": lambda store: store.reopen([job.id]),
@@ -265,7 +265,7 @@ async def _fresh(at: Scene, link: Any, state: str) -> tuple[NewJob, ActiveJob]:
         await at.settle(structs.replace(raised(claim.job), delay=0.0))
         (claim,) = await at.claim(lease)
     if state == "rescued":
-        await at.store.end_lease(lease, LeaseEnd(End.CRASHED))
+        await at.store.end_lease(lease, LeaseEnd(RescueReason.CRASHED))
     if state == "finished":
         await at.settle(done(claim.job))
     return job, claim.job

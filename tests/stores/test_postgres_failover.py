@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast._core.answers import Answer, EnqueueAnswer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
 from tests.e2e.waiting import STALL, until
 from tests.stores.postgres_faulty_databases import Site, in_the_end, migrate
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 class Pair:

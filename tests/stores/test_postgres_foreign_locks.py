@@ -10,8 +10,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, deadline_exceeded_elsewhere
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Cancel, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import AttemptNote, ProgressUpdate
@@ -25,7 +25,7 @@ from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, answere
 from tests.stores.postgres_concurrent_sessions import Stage, locked, paused, rival, waits
 from tests.stores.postgres_databases import Home
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 GRACE = 20.0
 LONG = b"x" * (INLINE + 1)
 STRENGTHS = ("KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE")
@@ -232,7 +232,7 @@ def test_s5_a_job_that_moves_while_it_is_judged_to_have_stalled_is_left_and_judg
         at.advance(5.0 + TTL + GRACE + 1.0)
         for hold in (moving, stalled):
             await at.store.beat([hold.lease])
-        moves = [deadline_exceeded_elsewhere(hold, Charge.STALLED, jitter=0.0) for hold in (moving, stalled)]
+        moves = [deadline_exceeded_elsewhere(hold, RescueReason.STALLED, jitter=0.0) for hold in (moving, stalled)]
         with paused(home, at.store, "settle"):
             settling = asyncio.ensure_future(at.settle(*moves))
             assert await waits(home, settling)

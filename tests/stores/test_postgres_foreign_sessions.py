@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import AttemptNote, JobFilter
@@ -239,7 +239,7 @@ def test_who_holds_jobs_without_a_right_is_named_once_also_without_a_row(home: H
         holds = [await at.running() for _ in range(4)]
         leases = [hold.lease for hold in holds]
         for lease in leases[:2]:
-            await at.store.end_lease(lease, LeaseEnd(End.CRASHED))
+            await at.store.end_lease(lease, LeaseEnd(RescueReason.CRASHED))
         home.sql("DELETE FROM holdfast.leases WHERE id = %s", leases[2])
         found = home.sql("SELECT DISTINCT lease FROM holdfast.active")
         assert len(found) == 4

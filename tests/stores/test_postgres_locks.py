@@ -10,8 +10,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import IsolatedJobs, ProgressUpdate
@@ -22,7 +22,7 @@ from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.postgres_concurrent_sessions import Stage, locked, paused, rival, waits
 from tests.stores.postgres_databases import Home
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 SEEN_NOTHING = (None, None, None)
 DAY = 86400.0
 

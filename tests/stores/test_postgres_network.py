@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 
 from holdfast._core.answers import Answer, EnqueueAnswer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast.databases.postgres import database as connect
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play, raised
@@ -18,7 +18,7 @@ from holdfast.testing.servers import TcpProxy
 from tests.e2e.waiting import STALL, eventually
 from tests.stores.postgres_faulty_databases import Site
 
-CLOSED = LeaseEnd(End.CLOSED)
+CLOSED = LeaseEnd(RescueReason.CLOSED)
 SHORT = 0.5
 
 Way = Literal["up", "down"]

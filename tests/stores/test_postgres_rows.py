@@ -3,14 +3,14 @@
 import pytest
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast.testing.contracts.scene import Scene, play, rescued
 from tests.stores.postgres_concurrent_sessions import Stage
 from tests.stores.postgres_databases import Home
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(home: Home) -> None:

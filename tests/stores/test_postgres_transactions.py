@@ -16,8 +16,8 @@ from msgspec import structs
 
 import holdfast.databases.postgres
 from holdfast import App
-from holdfast._core.job import ActiveJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import ProgressUpdate
 from holdfast._ports.store import Store
 from holdfast.databases.postgres.transactions import CONNECTIONS
@@ -29,7 +29,7 @@ from tests.stores.postgres_databases import KINDS, Home, Homes
 from tests.stores.postgres_faulty_databases import store_at
 
 LONG, SHORT = 60.0, 0.2
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 Speak = Callable[[str], Awaitable[Any]]
 Use = Callable[[Speak], Awaitable[None]]

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast.databases.sqlite import log_guards as guards
 from holdfast.databases.sqlite.files import Files
 from holdfast.errors import StoreUnavailable
@@ -197,7 +197,7 @@ def test_the_guard_of_the_log_hinders_nobody_and_ends_with_the_last_connection(p
         assert busy == "[(0, 0, 0)]"
         assert rest[-1] == "[(1,)]"
         assert place.path.with_name(FILES[1]).exists(), "one connection closed, and another process, and we are still there"
-        await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
+        await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CLOSED))
 
     play(place, act)
     assert {each.name for each in place.path.parent.glob("jobs.db*")} == {"jobs.db", "jobs.db.vacuumed"}

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import require_version
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
@@ -216,7 +216,7 @@ def test_no_write_leaves_a_transaction_open(tmp_path: Path) -> None:
         await at.store.request_cancel([hold.id])
         await at.store.reopen([hold.id])
         await at.store.beat([hold.lease])
-        await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
+        await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CLOSED))
         sql(tmp_path / "jobs.db", "PRAGMA busy_timeout = 0")
         sql(tmp_path / "jobs.db", "UPDATE holdfast_sequence SET claim_number = claim_number + 7")
         assert (await at.running()).token.number > hold.token.number + 7

@@ -7,8 +7,8 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer, OverdueJob
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, deadline_exceeded_elsewhere
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, deadline_exceeded_elsewhere
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, done, play, rescued
@@ -20,7 +20,7 @@ OTHERS = [
     structs.replace(PROCESS, boot=""),
 ]
 NOWHERE = structs.replace(PROCESS, boot="")
-CRASH = LeaseEnd(End.EXPIRED)
+CRASH = LeaseEnd(RescueReason.EXPIRED)
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -129,10 +129,10 @@ def test_limits_are_judged_only_on_the_clock_of_their_lease(tmp_path: Path, othe
         judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
         hold = await at.running(policy=Policy(timeout=1.0))
         at.advance(TTL * 10)
-        move = deadline_exceeded_elsewhere(hold, Charge.TIMED_OUT, jitter=0.0)
+        move = deadline_exceeded_elsewhere(hold, RescueReason.TIMED_OUT, jitter=0.0)
         assert await judge.overdue(10) == ()
         assert (await judge.exchange([move])).answers == (Answer.LOST,)
-        assert await at.store.overdue(10) == (OverdueJob(hold, "worker", Charge.TIMED_OUT, LeaseTiming.of(TTL)),)
+        assert await at.store.overdue(10) == (OverdueJob(hold, "worker", RescueReason.TIMED_OUT, LeaseTiming.of(TTL)),)
         assert await at.settle(move) == (Answer.APPLIED,)
         await judge.close()
 
@@ -173,7 +173,7 @@ def test_jobs_of_a_lease_without_a_row_are_found_and_rescued(tmp_path: Path) -> 
         assert (await at.store.beat([hold.lease])).gone == {hold.lease}
         assert await at.store.start([(prefetched.id, prefetched.token)]) == {prefetched.id}
         assert await at.settle(done(other)) == (Answer.APPLIED,)
-        assert await at.store.end_lease(hold.lease, LeaseEnd(End.CRASHED), seen=views[hold.lease].seen) is not None
+        assert await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CRASHED), seen=views[hold.lease].seen) is not None
         assert await at.settle(rescued(hold, CRASH), rescued(prefetched, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
         assert await at.state(hold.id) is State.AVAILABLE
         assert await at.store.expired(10) == ()
@@ -184,12 +184,12 @@ def test_jobs_of_a_lease_without_a_row_are_found_and_rescued(tmp_path: Path) -> 
 def test_a_lease_that_cannot_be_read_is_still_one(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         ended, alive = await at.running(), await at.running()
-        await at.store.end_lease(ended.lease, LeaseEnd(End.CRASHED))
+        await at.store.end_lease(ended.lease, LeaseEnd(RescueReason.CRASHED))
         sql(tmp_path / "jobs.db", "UPDATE holdfast_leases SET end_reason = '{', process = '', timing = 'x', queues = '7'")
         assert [view.id for view in await at.store.workers()] == [alive.lease]
         (view,) = await at.store.expired(10)
         assert (view.id, view.end) == (ended.lease, CRASH)
-        assert await at.store.end_lease(ended.lease, LeaseEnd(End.CLOSED)) == CRASH
+        assert await at.store.end_lease(ended.lease, LeaseEnd(RescueReason.CLOSED)) == CRASH
         assert (await at.store.beat([alive.lease])).alive == {alive.lease}
 
     play(OnFile(tmp_path / "jobs.db"), act)

@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import Json, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.job import Json, RescueReason, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._ports.store import Store
@@ -32,7 +32,7 @@ from tests.stores.test_sqlite_transactions import (
     write,
 )
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 ENDS_AT_ONCE = Policy(has_rescue_hook=True, on_crash=CrashPolicy.FAIL)
 
 
@@ -245,14 +245,14 @@ def _plan(database: StoreDatabase, name: str) -> str:
 
 def test_a_limit_that_a_worker_was_killed_for_is_the_reason(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
-        for charge in Charge:
+        for charge in (RescueReason.DEAF, RescueReason.STALLED, RescueReason.TIMED_OUT):
             hold = await at.running(policy=structs.replace(ENDS_AT_ONCE, max_attempts=9))
-            why = LeaseEnd(End.CRASHED, is_free=True, charged_jobs={hold.id: charge})
+            why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={hold.id: charge})
             await at.store.end_lease(hold.lease, why)
             await at.settle(rescued(hold, why))
             row = await at.row(hold.id)
             assert row.rescue is not None
-            assert row.rescue.reason == charge.value
+            assert row.rescue.reason is charge
             assert row.hook_due_at is not None
 
     play(plain, act)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.requests import JobFilter, ProgressUpdate
 from holdfast.stores.sqlite.parameters import json_text, records
@@ -14,7 +14,7 @@ from holdfast.stores.sqlite.store import INLINE
 from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued
 from tests.stores.support import OnFile, inside, sql
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 POISON = [
     "policy = '{', tags = 'x', error = '[', checkpoint = x'ff'",
     "policy = '', tags = '{}', error = '7'",

@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import ActiveJob, State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._ports.store import Store
 from holdfast.databases.sqlite import driver
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
@@ -174,8 +174,8 @@ def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transa
             await transact(at, hold, lose)
         assert notes(file) == []
         assert (await at.row(hold.id)).token == hold.token
-        await other.end_lease(hold.lease, LeaseEnd(End.CRASHED))
-        await at.settle(rescued(hold, LeaseEnd(End.CRASHED)))
+        await other.end_lease(hold.lease, LeaseEnd(RescueReason.CRASHED))
+        await at.settle(rescued(hold, LeaseEnd(RescueReason.CRASHED)))
         with pytest.raises(JobLost):
             await transact(at, hold, write)
 

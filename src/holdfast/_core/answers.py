@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, Claim, State
-from holdfast._core.lifecycle import Charge, LeaseEnd
+from holdfast._core.job import ActiveJob, Claim, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.timing import LeaseTiming
 
 MOST_ATTEMPTS = 100
@@ -119,7 +119,7 @@ class OverdueJob(Struct, frozen=True):
 
     job: ActiveJob
     worker: str
-    charge: Charge
+    charge: RescueReason
     timing: LeaseTiming
 
 

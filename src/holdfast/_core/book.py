@@ -16,8 +16,8 @@ from holdfast._core.book_operations import BookOperations
 from holdfast._core.book_reading import BookReading
 from holdfast._core.book_state import NO_WORKER, Key, Lease, Moment, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
-from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
-from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
+from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
 from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
 from holdfast.errors import HoldfastError
@@ -154,7 +154,7 @@ class Book(BookReading, BookOperations):
             case Precondition.LEASE_ENDED:
                 may_move = not self._is_alive(row.lease)
             case Precondition.STALLED | Precondition.TIMED_OUT:
-                may_move = self._late(row, Charge(transition.judge.value), now) > 0
+                may_move = self._late(row, RescueReason(transition.judge.value), now) > 0
             case _:
                 assert_never(transition.judge)
         if not may_move:

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, OverdueJob, QueueView
 from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
-from holdfast._core.job import ActiveJob, State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.record import JobRecord, active_job, as_read, is_expired, needs_isolation
 from holdfast._core.requests import IsolatedJobs, JobFilter
 
@@ -94,7 +94,7 @@ class BookReading(BookState):
 
     def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
         rows = [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
-        charges = (Charge.STALLED, Charge.TIMED_OUT)
+        charges = (RescueReason.STALLED, RescueReason.TIMED_OUT)
         worst = [(*max((self._late(row, charge, now), charge) for charge in charges), row) for row in rows]
         worst.sort(key=lambda each: (-each[0], each[2].token.number))
         return tuple(self._overdue_job(row, charge) for late, charge, row in worst[:limit] if late > 0)
@@ -103,16 +103,16 @@ class BookReading(BookState):
         """Return the microseconds since the lease expired, negative before."""
         return now.elapsed(lease.spec.id, lease.renewed_at) - micros(lease.spec.timing.ttl)
 
-    def _late(self, row: JobRecord, charge: Charge, now: Moment) -> int:
+    def _late(self, row: JobRecord, charge: RescueReason, now: Moment) -> int:
         """Return the microseconds for which others may have judged the job by now; they may not unless positive."""
-        is_timed = charge is Charge.TIMED_OUT
+        is_timed = charge is RescueReason.TIMED_OUT
         limit = row.policy.timeout if is_timed else row.policy.progress_within
         if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
             return 0
         lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.last_moved
         return now.elapsed(row.id, since[row.id]) - micros(limit + lease.timing.ttl + lease.grace)
 
-    def _overdue_job(self, row: JobRecord, charge: Charge) -> OverdueJob:
+    def _overdue_job(self, row: JobRecord, charge: RescueReason) -> OverdueJob:
         assert row.lease is not None
         return OverdueJob(active_job(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
 
@@ -142,7 +142,7 @@ class BookReading(BookState):
         known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))
         if known is None:
             spec = structs.replace(NO_WORKER, id=lease)
-            known = Lease(spec, now.wall, now.stamp, now.stamp, end=LeaseEnd(End.EXPIRED))
+            known = Lease(spec, now.wall, now.stamp, now.stamp, end=LeaseEnd(RescueReason.EXPIRED))
         return LeaseView(
             id=lease,
             worker=known.spec.worker,

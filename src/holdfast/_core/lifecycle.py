@@ -63,33 +63,17 @@ class Transition(Struct, frozen=True, kw_only=True):
         return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=None)
 
 
-class End(StrEnum):
-    """Why a lease ended."""
-
-    CRASHED = "crashed"
-    EXPIRED = "expired"
-    CLOSED = "closed"
-
-
-class Charge(StrEnum):
-    """What one job did for which its worker was killed deliberately; only that job pays."""
-
-    DEAF = "deaf"
-    STALLED = "stalled"
-    TIMED_OUT = "timed_out"
-
-
 class LeaseEnd(Struct, frozen=True):
-    """Why a lease ended; stored with its end and applied by whoever moves its claims.
+    """Why a lease ended (CRASHED, EXPIRED or CLOSED); stored with its end and applied by whoever moves its claims.
 
     ``is_free``: nobody pays, because the end explains itself (a drain, a self-stop, a deliberate kill).
     ``charged_jobs``: jobs that are charged, and why, although the end is free for all others.
     """
 
-    reason: End
+    reason: RescueReason
     signal: str | None = None
     is_free: bool = False
-    charged_jobs: dict[UUID, Charge] = {}
+    charged_jobs: dict[UUID, RescueReason] = {}
     stacks: str | None = None
 
     def with_drain(self, *, is_draining: bool) -> "LeaseEnd":
@@ -138,20 +122,20 @@ def release(hold: ActiveJob, *, code_ran: bool) -> Transition:
     return _interrupted(hold, moved, RescueReason.RELEASED)
 
 
-def deadline_exceeded(hold: ActiveJob, charge: Charge, *, jitter: float) -> Transition:
+def deadline_exceeded(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
     """The job did not move in time, or passed its limit: a failed attempt, now that its code has stopped."""
-    limits = {Charge.STALLED: hold.policy.progress_within, Charge.TIMED_OUT: hold.policy.timeout}
-    reason = Reason.STALLED if charge is Charge.STALLED else Reason.TIMED_OUT
-    said = "no progress for" if charge is Charge.STALLED else "still running after"
+    limits = {RescueReason.STALLED: hold.policy.progress_within, RescueReason.TIMED_OUT: hold.policy.timeout}
+    reason = Reason.STALLED if charge is RescueReason.STALLED else Reason.TIMED_OUT
+    said = "no progress for" if charge is RescueReason.STALLED else "still running after"
     failure = Failure(reason.value, f"{said} {limits.get(charge) or 0:g} s")
     moved = _failed_attempt(hold, failure, after=None, jitter=jitter, reason=reason)
-    record = AttemptOutcome.STALLED if charge is Charge.STALLED else AttemptOutcome.TIMED_OUT
-    return _interrupted(hold, structs.replace(moved, record=record), RescueReason(charge.value))
+    record = AttemptOutcome.STALLED if charge is RescueReason.STALLED else AttemptOutcome.TIMED_OUT
+    return _interrupted(hold, structs.replace(moved, record=record), charge)
 
 
-def deadline_exceeded_elsewhere(hold: ActiveJob, charge: Charge, *, jitter: float) -> Transition:
+def deadline_exceeded_elsewhere(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
     """The same by somebody else, long after the owner's supervisor should have acted; judged again in the write."""
-    judge = Precondition.STALLED if charge is Charge.STALLED else Precondition.TIMED_OUT
+    judge = Precondition.STALLED if charge is RescueReason.STALLED else Precondition.TIMED_OUT
     return structs.replace(deadline_exceeded(hold, charge, jitter=jitter), judge=judge)
 
 
@@ -172,12 +156,12 @@ def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
         moved = _settle(hold, State.AVAILABLE)
     elif not why.charges_crash_of(hold):
         moved = release(hold, code_ran=True)
-    elif charge in (Charge.STALLED, Charge.TIMED_OUT):
+    elif charge in (RescueReason.STALLED, RescueReason.TIMED_OUT):
         moved = deadline_exceeded(hold, charge, jitter=jitter)
     else:
         moved = _charged(hold, jitter=jitter)
     if hold.state is State.RUNNING:
-        moved = _interrupted(hold, moved, RescueReason((charge or why.reason).value))
+        moved = _interrupted(hold, moved, charge or why.reason)
     stacks = why.stacks if why.charges_crash_of(hold) else None
     return structs.replace(moved, judge=Precondition.LEASE_ENDED, signal=why.signal, stacks=stacks)
 

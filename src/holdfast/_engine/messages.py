@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast._core.job import Token
-from holdfast._core.lifecycle import Charge, Transition
+from holdfast._core.job import RescueReason, Token
+from holdfast._core.lifecycle import Transition
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.events import Event, EventName
 from holdfast.settings import Settings
@@ -129,7 +129,7 @@ class DeadlineExceeded(Struct, frozen=True, tag="overrun"):
 
     job: UUID
     token: Token
-    charge: Charge
+    charge: RescueReason
 
 
 class CodeUnresponsive(Struct, frozen=True, tag="deaf"):

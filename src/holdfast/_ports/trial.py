@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from holdfast._core.answers import Answer, Check
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob, State
-from holdfast._core.lifecycle import End, LeaseEnd, finish, release
+from holdfast._core.job import NewJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
@@ -69,7 +69,7 @@ async def _steps(store: Store, chance: Randomness, process: ProcessIdentity) -> 
     yield "delete"
     await store.delete([job.id])
     yield "end lease"
-    await store.end_lease(worker.id, LeaseEnd(End.CLOSED, is_free=True))
+    await store.end_lease(worker.id, LeaseEnd(RescueReason.CLOSED, is_free=True))
     yield "pause"
     await store.pause([TASK], is_paused=True)
     await store.pause([TASK], is_paused=False)

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Precondition, Transition
+from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
@@ -85,7 +85,7 @@ class LeaseRow(Struct, frozen=True):
     overdue: float
     is_ended: bool = False
     is_free: bool = False
-    culprits: dict[UUID, Charge] = {}
+    culprits: dict[UUID, RescueReason] = {}
     is_draining: bool = False
     is_isolated: bool = False
     grace: float = 20.0

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Reason, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.databases.sqlite import driver
@@ -228,8 +228,8 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         overdue = 0.0 if -CLOCK_ERROR < overdue < 0 else overdue
     row = entry.row(overdue)
     beats[key] = _Beat(time, row)
-    by = None if entry.end_reason is None else By("end_lease", is_judged=entry.end_reason.reason is End.EXPIRED)
-    ender = row.process if entry.end_reason is not None and entry.end_reason.reason is End.CLOSED else ""
+    by = None if entry.end_reason is None else By("end_lease", is_judged=entry.end_reason.reason is RescueReason.EXPIRED)
+    ender = row.process if entry.end_reason is not None and entry.end_reason.reason is RescueReason.CLOSED else ""
     made = Event(time=time, process=ender, what="lease", phase=Phase.TRUTH, lease=key, before=before, after=row)
     return structs.replace(made, by=by)
 

@@ -15,8 +15,8 @@ from uuid import UUID
 import pytest
 
 from holdfast import App, ConfigurationError, Event, HoldfastError, Job, JobLost, State, SyncJob
-from holdfast._core.job import NewJob
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import NewJob, RescueReason
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
 from tests.engine.support import LEASE, Held, run, turns, until
@@ -387,7 +387,7 @@ def test_last_tries_are_taken_and_rescues_are_told_in_the_users_loop(make: Make)
         await store.open_lease(LEASE)
         request = ClaimRequest(lease=LEASE.id, claim=UUID(int=3), tasks={"add": Policy(max_crashes=2)}, limit=1)
         assert len((await store.exchange((), request)).claims) == 1
-        await store.end_lease(LEASE.id, LeaseEnd(End.CRASHED))
+        await store.end_lease(LEASE.id, LeaseEnd(RescueReason.CRASHED))
         async with app.worker():
             await until_finished(app, job.id)
         view = await app.jobs.aget(job.id)

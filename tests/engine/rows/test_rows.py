@@ -13,7 +13,8 @@ from msgspec import structs
 
 from holdfast import Batch, Cancel, ConfigurationError, Fail, JobLost, Retry, RowsLost, Snooze, State, SyncBatch, Unsupported
 from holdfast._core import table_spec as watch
-from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import IsolatedJobs, NewLease
 from holdfast._engine.rows.run import FRESH, FRESH_PART, RELEASE_WITHIN, SAVED_FENCES, SLICE, is_of_no_row
@@ -519,7 +520,7 @@ async def die(
     garden: Garden, handler: Handler = finish_all, *, lease: NewLease = LEASE, heir: NewLease = OTHER, **options: Any
 ) -> Garden:
     """The worker is killed, and another one has its jobs; the table and the store are the same."""
-    why = LeaseEnd(End.CRASHED, "SIGKILL")
+    why = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
     await garden.memory.end_lease(lease.id, why)
     await garden.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await garden.memory.held(lease.id)])
     other = Garden(handler, **options)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.lifecycle import Charge
+from holdfast._core.job import RescueReason
 from holdfast._engine import messages
 from holdfast._engine.events import Event, EventName
 from holdfast._engine.supervisor.event_relay import MOST_KEPT
@@ -83,7 +83,7 @@ def test_a_workers_subscribers_hear_what_its_supervisor_tells() -> None:
         heard = list[Event]()
         office.log.events.on("job.rescued", heard.append)
         await office.open()
-        office.far.say(messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": Charge.DEAF.value}))
+        office.far.say(messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": RescueReason.DEAF.value}))
         await passing(0.1)
         assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in heard] == [("job.rescued", JOB, 1)]
 

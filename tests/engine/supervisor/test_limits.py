@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, NewJob, Reason, State, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.job import AttemptOutcome, NewJob, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ProgressUpdate
 from holdfast._engine import messages
@@ -34,7 +34,7 @@ class Clocks:
         now = self.clock.monotonic()
         self.limits.begin(JOB, TimedAttempt(TOKEN, progress_within, timeout, now, now))
 
-    def after(self, seconds: float) -> list[tuple[UUID, Token, Charge]]:
+    def after(self, seconds: float) -> list[tuple[UUID, Token, RescueReason]]:
         self.clock.advance(seconds)
         return self.limits.exceeded()
 
@@ -52,7 +52,7 @@ def test_a_job_that_moves_never_stalls_however_long_it_takes() -> None:
 def test_a_job_that_does_not_move_in_time_has_stalled_and_is_named_once() -> None:
     clocks = Clocks(progress_within=WITHIN)
     assert clocks.after(WITHIN) == []
-    assert clocks.after(0.1) == [(JOB, TOKEN, Charge.STALLED)]
+    assert clocks.after(0.1) == [(JOB, TOKEN, RescueReason.STALLED)]
     assert clocks.after(WITHIN) == []
 
 
@@ -66,14 +66,14 @@ def test_s8_a_job_that_waits_for_a_runner_does_not_stall_and_others_are_told_so_
     now = clocks.clock.monotonic()
     clocks.limits.begin(JOB, TimedAttempt(TOKEN, WITHIN, None, now, now))
     assert clocks.limits.paused() == []
-    assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, Charge.STALLED)]
+    assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, RescueReason.STALLED)]
 
 
 def test_progress_does_not_renew_the_hard_limit() -> None:
     clocks = Clocks(timeout=WITHIN)
     clocks.after(WITHIN / 2)
     clocks.limits.move(JOB, clocks.clock.monotonic())
-    assert clocks.after(WITHIN / 2 + 0.1) == [(JOB, TOKEN, Charge.TIMED_OUT)]
+    assert clocks.after(WITHIN / 2 + 0.1) == [(JOB, TOKEN, RescueReason.TIMED_OUT)]
 
 
 def test_a_late_word_counts_from_when_it_was_said() -> None:
@@ -82,7 +82,7 @@ def test_a_late_word_counts_from_when_it_was_said() -> None:
     clocks.after(40)
     clocks.limits.move(JOB, said)
     assert clocks.after(30) == []
-    assert clocks.after(0.1) == [(JOB, TOKEN, Charge.STALLED)]
+    assert clocks.after(0.1) == [(JOB, TOKEN, RescueReason.STALLED)]
 
 
 def test_the_progress_clock_stands_and_the_hard_limit_does_not() -> None:
@@ -90,11 +90,11 @@ def test_the_progress_clock_stands_and_the_hard_limit_does_not() -> None:
     clocks.clock.advance(10 * WITHIN)
     clocks.limits.pause(10 * WITHIN)
     assert clocks.limits.exceeded() == []
-    assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, Charge.STALLED)]
+    assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, RescueReason.STALLED)]
     hard = Clocks(timeout=WITHIN)
     hard.clock.advance(WITHIN + 0.1)
     hard.limits.pause(WITHIN)
-    assert hard.limits.exceeded() == [(JOB, TOKEN, Charge.TIMED_OUT)]
+    assert hard.limits.exceeded() == [(JOB, TOKEN, RescueReason.TIMED_OUT)]
 
 
 def test_the_end_of_an_earlier_attempt_does_not_end_the_watch_of_this_one() -> None:
@@ -120,7 +120,7 @@ def test_a_stalled_job_is_cancelled_first_and_its_worker_lives_on_if_it_stops() 
     def test(watch: Watch) -> None:
         limited(watch, progress_within=WITHIN)
         watch.passes(WITHIN + 2)
-        assert asked(watch) == [messages.DeadlineExceeded(JOB, TOKEN, Charge.STALLED)]
+        assert asked(watch) == [messages.DeadlineExceeded(JOB, TOKEN, RescueReason.STALLED)]
         watch.ward.handle(messages.AttemptStopped(JOB, TOKEN))
         watch.passes(10 * GRACE)
         assert (watch.child.kills, watch.drains) == (0, [])
@@ -140,7 +140,9 @@ def test_s9_code_that_does_not_stop_costs_its_worker_siblings_get_the_grace_and_
         assert watch.child.kills == 1
         end = watch.ward.lease_end(KILLED)
         stacks = watch.child.dump_stacks()
-        assert end == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, charged_jobs={JOB: Charge.TIMED_OUT}, stacks=stacks)
+        assert end == LeaseEnd(
+            RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={JOB: RescueReason.TIMED_OUT}, stacks=stacks
+        )
 
     watching(test)
 
@@ -173,7 +175,7 @@ def test_a_blocked_loop_does_not_stretch_the_hard_limit() -> None:
         watch.answers_pings = False
         watch.passes(WITHIN + 2 * GRACE + TIMING.margin + 5)
         assert watch.child.kills == 1
-        assert watch.ward.lease_end(KILLED).charged_jobs == {JOB: Charge.TIMED_OUT}
+        assert watch.ward.lease_end(KILLED).charged_jobs == {JOB: RescueReason.TIMED_OUT}
 
     watching(test)
 
@@ -197,7 +199,7 @@ def test_s8_code_is_killed_before_others_may_judge_it_however_long_everybody_was
         watch.passes(GRACE - TIMING.margin + 1)
         assert watch.child.kills == 1
         end = watch.ward.lease_end(KILLED)
-        assert (end.charged_jobs, end.is_free) == ({JOB: Charge.TIMED_OUT}, True)
+        assert (end.charged_jobs, end.is_free) == ({JOB: RescueReason.TIMED_OUT}, True)
 
     watching(test)
 
@@ -245,7 +247,7 @@ def test_the_start_and_the_end_of_limited_code_are_told_and_nothing_of_other_job
         await passing(1)
         (begun,) = office.heard(messages.AttemptStarted)
         assert (begun.job, begun.progress_within, begun.timeout) == (job, None, 60.0)
-        office.far.say(messages.DeadlineExceeded(job, begun.token, Charge.TIMED_OUT))
+        office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.TIMED_OUT))
         await passing(1)
         assert [message.job for message in office.heard(messages.AttemptStopped)] == [job]
         row = await office.row(job)
@@ -264,7 +266,7 @@ def test_the_last_attempt_that_stalls_ends_the_job_for_that_reason() -> None:
         await office.open()
         await passing(1)
         (begun,) = office.heard(messages.AttemptStarted)
-        office.far.say(messages.DeadlineExceeded(job, begun.token, Charge.STALLED))
+        office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.STALLED))
         await passing(1)
         row = await office.row(job)
         assert (row.state, row.reason) == (State.FAILED, Reason.STALLED)
@@ -278,7 +280,7 @@ def test_s3_a_limit_that_an_earlier_attempt_passed_does_not_stop_this_one() -> N
         (job,) = await office.enqueue("limited")
         await office.open()
         await passing(1)
-        office.far.say(messages.DeadlineExceeded(job, Token(UUID(int=1), 0), Charge.STALLED))
+        office.far.say(messages.DeadlineExceeded(job, Token(UUID(int=1), 0), RescueReason.STALLED))
         await passing(1)
         assert await office.state(job) is State.RUNNING
 
@@ -314,7 +316,7 @@ def test_code_that_is_deaf_to_its_limit_is_waited_for_and_its_outcome_kept() -> 
         beside(office.keep_beating())
         await passing(1)
         (begun,) = office.heard(messages.AttemptStarted)
-        office.far.say(messages.DeadlineExceeded(job, begun.token, Charge.TIMED_OUT))
+        office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.TIMED_OUT))
         await passing(SETTINGS.grace)
         assert office.heard(messages.AttemptStopped) == []
         assert await office.state(job) is State.RUNNING

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import AttemptOutcome, Reason, State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, finish
+from holdfast._core.job import AttemptOutcome, Reason, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
@@ -26,7 +26,7 @@ from tests.engine.support import LEASE, OTHER, PROCESS, TIMING, Flaky, Log, enqu
 
 AMNESTY = TIMING.beat + TIMING.margin
 PLAIN = Policy()
-CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
+CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 
 
 class Site:
@@ -374,7 +374,9 @@ def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
     async def test() -> None:
         site = Site()
         culprit, sibling = await site.claim(2)
-        why = LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: Charge.DEAF}, stacks="its stacks")
+        why = LeaseEnd(
+            RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: RescueReason.DEAF}, stacks="its stacks"
+        )
         await site.recovery.end(LEASE.id, LEASE.worker, why)
         rows = [await site.row(job) for job in (culprit, sibling)]
         assert [row.crashes for row in rows] == [1, 0]
@@ -413,7 +415,7 @@ def test_a_task_that_fears_a_second_run_is_not_run_again_by_any_rescue(policy: C
     async def test() -> None:
         site = Site()
         (job,) = await site.claim(1, policy=Policy(on_crash=policy))
-        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(End.CRASHED, "SIGKILL", is_free=is_free))
+        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
         assert (await site.row(job)).state is state
 
     run(test())
@@ -424,7 +426,7 @@ def test_the_first_reason_stays_and_is_applied_by_whoever_moves() -> None:
         site = Site()
         (job,) = await site.claim(1)
         await site.memory.end_lease(LEASE.id, CRASH)
-        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(End.CRASHED, "exit code 0", is_free=True))
+        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(RescueReason.CRASHED, "exit code 0", is_free=True))
         row = await site.row(job)
         assert (row.crashes, row.attempts[0].signal) == (1, "SIGKILL")
 
@@ -435,7 +437,7 @@ def test_a_lease_somebody_else_ended_is_emptied_for_the_reason_it_ended_without_
     async def test() -> None:
         site = Site()
         (job,) = await site.claim(1)
-        await site.memory.end_lease(LEASE.id, LeaseEnd(End.CRASHED, "SIGSEGV", is_free=True))
+        await site.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.CRASHED, "SIGSEGV", is_free=True))
         site.contact.lost()
         await site.recovery.step()
         row = await site.row(job)
@@ -729,7 +731,7 @@ def test_a_deliberate_end_that_costs_nobody_is_not_told_as_a_crash(is_free: bool
     async def test() -> None:
         site = Site()
         await site.claim(1)
-        await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(End.CRASHED, "SIGKILL", is_free=is_free))
+        await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
         assert [(fields["reason"], fields["signal"]) for fields in site.log.of("lease.ended")] == [(reason, "SIGKILL")]
 
     run(test())

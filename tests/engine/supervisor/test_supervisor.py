@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd, finish
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
@@ -337,7 +337,7 @@ def test_l5_a_worker_whose_lease_was_ended_learns_it_within_one_beat_and_is_repl
         fleet = Fleet()
         child, leased = await fleet.ready()
         beside(answer_pings(child))
-        await fleet.memory.end_lease(leased.lease, LeaseEnd(End.EXPIRED))
+        await fleet.memory.end_lease(leased.lease, LeaseEnd(RescueReason.EXPIRED))
         ended = fleet.clock.monotonic()
         await until(lambda: child.kills)
         assert fleet.clock.monotonic() - ended <= TIMING.beat + 2 * TIMING.margin + 2

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._engine import messages
 from holdfast._engine.supervisor.recovery import Contact
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
@@ -92,7 +93,7 @@ def test_a_stopped_worker_is_killed_before_its_deadline_could_be_somebody_elses_
         watch.passes(1)
         assert watch.child.kills == 1
         assert watch.log.of("worker.killed") == [{"worker": "worker-1", "reason": "stopped"}]
-        assert watch.ward.lease_end(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL")
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 
     watching(test)
 
@@ -143,7 +144,7 @@ def test_a_blocked_loop_keeps_its_jobs_until_max_block_then_its_stacks_are_kept_
         assert watch.drains == []
         watch.passes(TIMING.beat + 1)
         assert watch.child.kills == 1
-        assert watch.ward.lease_end(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", stacks="its stacks")
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(RescueReason.CRASHED, "SIGKILL", stacks="its stacks")
 
     watching(test)
 
@@ -257,7 +258,7 @@ def test_a_worker_that_does_not_end_when_drained_is_killed_after_grace_and_margi
         assert watch.child.kills == 0
         watch.passes(1)
         assert watch.child.kills == 1
-        assert watch.ward.lease_end(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True)
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=True)
 
     watching(test)
 
@@ -283,7 +284,11 @@ def test_s9_a_worker_with_deaf_code_is_drained_then_killed_and_only_the_deaf_pay
         watch.passes(GRACE + TIMING.margin + 1)
         assert watch.child.kills == 1
         assert watch.ward.lease_end(KILLED) == LeaseEnd(
-            End.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: Charge.DEAF}, stacks=watch.child.dump_stacks()
+            RescueReason.CRASHED,
+            "SIGKILL",
+            is_free=True,
+            charged_jobs={culprit: RescueReason.DEAF},
+            stacks=watch.child.dump_stacks(),
         )
 
     watching(test)
@@ -325,13 +330,13 @@ def test_s8_the_worker_and_its_guard_are_told_deadlines_that_count_from_the_send
 @pytest.mark.parametrize(
     ("exit", "is_drained", "seconds", "expected"),
     [
-        (KILLED, False, 0, LeaseEnd(End.CRASHED, "SIGKILL")),
-        (Exit(code=1), False, 0, LeaseEnd(End.CRASHED, "exit code 1")),
-        (Exit(code=0), False, 0, LeaseEnd(End.CRASHED, "exit code 0")),
-        (Exit(code=0), True, 0, LeaseEnd(End.CLOSED, is_free=True)),
-        (Exit(code=1), True, 0, LeaseEnd(End.CRASHED, "exit code 1", is_free=True)),
-        (KILLED, False, 25, LeaseEnd(End.CRASHED, "SIGKILL", is_free=True)),
-        (KILLED, False, 24.9, LeaseEnd(End.CRASHED, "SIGKILL")),
+        (KILLED, False, 0, LeaseEnd(RescueReason.CRASHED, "SIGKILL")),
+        (Exit(code=1), False, 0, LeaseEnd(RescueReason.CRASHED, "exit code 1")),
+        (Exit(code=0), False, 0, LeaseEnd(RescueReason.CRASHED, "exit code 0")),
+        (Exit(code=0), True, 0, LeaseEnd(RescueReason.CLOSED, is_free=True)),
+        (Exit(code=1), True, 0, LeaseEnd(RescueReason.CRASHED, "exit code 1", is_free=True)),
+        (KILLED, False, 25, LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=True)),
+        (KILLED, False, 24.9, LeaseEnd(RescueReason.CRASHED, "SIGKILL")),
     ],
     ids=["killed", "failed", "gone without a word", "drained", "drained and failed", "past its deadline", "within its deadline"],
 )

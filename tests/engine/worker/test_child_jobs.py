@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from holdfast import App, ConfigurationError, Handle, JobLost, PayloadInvalid, StoreUnavailable, UniqueConflict
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._engine.runners.running import Stop
@@ -18,7 +18,7 @@ from holdfast._ports.transport import Hint
 from tests.engine.support import LEASE, Bench, forever, run, turns, until
 
 APP = App("memory://")
-EXPIRED = LeaseEnd(End.EXPIRED)
+EXPIRED = LeaseEnd(RescueReason.EXPIRED)
 
 
 @APP.task(queue="thumbs", priority=3)

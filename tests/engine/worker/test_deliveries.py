@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import ExchangeAnswer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
@@ -272,7 +272,7 @@ def test_it_is_acknowledged_as_soon_as_the_job_is_no_longer_here(how: str) -> No
             case "ended":
                 ends.set()
             case "lost":
-                await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(End.EXPIRED))
+                await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(RescueReason.EXPIRED))
                 shop.channels[0].say(messages.LeaseLost())
             case _:
                 await shop.client.cancel([job])
@@ -524,7 +524,7 @@ def test_a_rescued_job_goes_to_one_worker_with_the_reason_and_the_claim_says_tha
             Environment(shop.memory, shop.transport(), shop.clock, shop.chance, shop.log.events),
             Contact(TIMING, shop.clock.monotonic),
         )
-        await recovery.end(DEAD.id, DEAD.worker, LeaseEnd(End.CRASHED, "SIGKILL"))
+        await recovery.end(DEAD.id, DEAD.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL"))
         assert [(message.job, message.rescued) for message in shop.queue.waiting] == []
         while await shop.states() != {"completed": 1}:
             await passing(0.01)

@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import ExchangeAnswer
-from holdfast._core.job import AttemptOutcome, NewJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.job import AttemptOutcome, NewJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.requests import ClaimRequest
@@ -35,10 +35,10 @@ async def later() -> None:
 
 async def take(bench: Bench, job: UUID) -> None:
     """Somebody ends our lease and moves this job to another worker, which holds it now."""
-    await bench.memory.end_lease(LEASE.id, LeaseEnd(End.EXPIRED))
+    await bench.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.EXPIRED))
     for hold in await bench.memory.held(LEASE.id):
         if hold.id == job:
-            await bench.memory.exchange([rescue(hold, LeaseEnd(End.EXPIRED), jitter=0.0)])
+            await bench.memory.exchange([rescue(hold, LeaseEnd(RescueReason.EXPIRED), jitter=0.0)])
     await bench.memory.open_lease(OTHER)
     request = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=bench.registry.policies(), limit=1)
     assert (await bench.memory.exchange([], request)).claims
@@ -109,7 +109,7 @@ def test_a_job_that_is_due_and_not_given_to_us_does_not_make_us_spin() -> None:
     async def test() -> None:
         bench = Bench(quick)
         await bench.open(("quick", NOTHING))
-        await bench.memory.end_lease(LEASE.id, LeaseEnd(End.EXPIRED))
+        await bench.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.EXPIRED))
         assert 0.02 <= await bench.exchange.step() <= 0.1
 
     run(test())
@@ -516,7 +516,7 @@ def test_a_late_outcome_is_applied_while_nobody_has_moved_the_job() -> None:
         bench = Bench(quick)
         (job,) = await bench.open(("quick", NOTHING))
         await bench.exchange.step()
-        await bench.memory.end_lease(LEASE.id, LeaseEnd(End.EXPIRED))
+        await bench.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.EXPIRED))
         await bench.until_ended()
         await bench.exchange.step()
         assert (await bench.row(job)).state is State.COMPLETED

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.answers import ExchangeAnswer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd, Transition, rescue
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition, rescue
 from holdfast._core.requests import AttemptNote, ClaimRequest
 from holdfast._engine import messages
 from holdfast._engine.tasks.registry import define
@@ -323,8 +323,8 @@ async def crash(office: Office, job: UUID) -> None:
     await office.memory.open_lease(OTHER)
     request = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=office.registry.policies(), limit=1)
     (claim,) = (await office.memory.exchange([], request)).claims
-    await office.memory.end_lease(OTHER.id, LeaseEnd(End.CRASHED))
-    await office.memory.exchange([rescue(claim.job, LeaseEnd(End.CRASHED), jitter=0.0)])
+    await office.memory.end_lease(OTHER.id, LeaseEnd(RescueReason.CRASHED))
+    await office.memory.exchange([rescue(claim.job, LeaseEnd(RescueReason.CRASHED), jitter=0.0)])
     assert (claim.job.id, (await office.row(job)).crashes) == (job, 1)
 
 

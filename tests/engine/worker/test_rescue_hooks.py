@@ -15,7 +15,7 @@ from msgspec import structs
 
 from holdfast import App, Backoff, ConfigurationError, Fail, Handle, Job, RescuedJob, Snooze, SyncJob
 from holdfast._core.job import AttemptOutcome, Claim, Reason, Rescue, RescueReason, State
-from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
@@ -30,7 +30,7 @@ from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryTransport
 from tests.engine.support import LEASE, SETTINGS, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until
 
-CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
+CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 
 
 class Shop:

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, State
-from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.job import AttemptOutcome, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._engine import messages
 from holdfast._engine.environment import Environment
@@ -97,7 +97,7 @@ class Office:
 
     async def end_reason(self) -> LeaseEnd | None:
         """Why its lease has ended: the reason that stands is answered."""
-        mark = LeaseEnd(End.EXPIRED, "not ended yet")
+        mark = LeaseEnd(RescueReason.EXPIRED, "not ended yet")
         stands = await self.memory.end_lease(LEASE.id, mark)
         return None if stands == mark else stands
 
@@ -372,7 +372,7 @@ def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_en
         late, cut = await office.enqueue("slow", "forever")
         await office.open()
         await passing(1)
-        why = LeaseEnd(End.EXPIRED)
+        why = LeaseEnd(RescueReason.EXPIRED)
         await office.memory.end_lease(LEASE.id, why)
         await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
         told = office.clock.monotonic()
@@ -404,7 +404,7 @@ def test_an_orphan_stops_its_code_gives_everything_back_and_ends_its_own_lease()
         assert office.clock.monotonic() - closed < 0.5
         row = await office.row(job)
         assert (row.state, row.crashes) == (State.AVAILABLE, 0)
-        assert await office.end_reason() == LeaseEnd(End.CLOSED, is_free=True)
+        assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
 
     run_virtual(test())
 
@@ -443,7 +443,7 @@ def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_ends_its_
         assert office.clock.monotonic() - 1000.0 < 10.5
         assert [await office.state(job) for job in (first, second)] == [State.COMPLETED, State.AVAILABLE]
         assert (await office.row(second)).attempt == 0
-        assert await office.end_reason() == LeaseEnd(End.CLOSED, is_free=True)
+        assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
 
     run_virtual(test())
 
@@ -618,7 +618,7 @@ def test_s3_a_report_that_is_refused_cancels_the_handler_and_its_next_call_raise
         await office.open()
         await passing(1.5)
         assert (await office.row(job)).checkpoint == b"1"
-        why = LeaseEnd(End.EXPIRED)
+        why = LeaseEnd(RescueReason.EXPIRED)
         await office.memory.end_lease(LEASE.id, why)
         await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
         await passing(1.5)

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import Token
-from holdfast._core.lifecycle import Charge
+from holdfast._core.job import RescueReason, Token
 
 
 class TimedAttempt(Struct):
@@ -22,18 +21,18 @@ class TimedAttempt(Struct):
     timeout: float | None
     started: float
     moved: float
-    told: tuple[Charge, float] | None = None
+    told: tuple[RescueReason, float] | None = None
     has_stood: bool = False
     is_waiting: bool = False
 
-    def exceeded(self, now: float) -> Charge | None:
+    def exceeded(self, now: float) -> RescueReason | None:
         """Which limit has passed; the hard one first."""
         if self.is_waiting:
             return None
         if self.timeout is not None and now - self.started > self.timeout:
-            return Charge.TIMED_OUT
+            return RescueReason.TIMED_OUT
         if self.progress_within is not None and now - self.moved > self.progress_within:
-            return Charge.STALLED
+            return RescueReason.STALLED
         return None
 
     def passed(self) -> float:
@@ -86,7 +85,7 @@ class Limits:
             if job in self._jobs:
                 self._jobs[job].has_stood = self._jobs[job].is_waiting
 
-    def exceeded(self) -> list[tuple[UUID, Token, Charge]]:
+    def exceeded(self) -> list[tuple[UUID, Token, RescueReason]]:
         """Jobs that have just passed a limit; each is named once."""
         now, found = self._now(), []
         for job, limited in self._jobs.items():
@@ -96,7 +95,7 @@ class Limits:
                 found.append((job, limited.token, charge))
         return found
 
-    def unresponsive(self, patience: float) -> dict[UUID, Charge]:
+    def unresponsive(self, patience: float) -> dict[UUID, RescueReason]:
         """Jobs whose code has not stopped, though told so longer ago than ``patience`` seconds."""
         now = self._now()
         return {
@@ -105,7 +104,7 @@ class Limits:
             if limited.told is not None and now - limited.told[1] > patience
         }
 
-    def beyond_deadline(self, patience: float) -> dict[UUID, Charge]:
+    def beyond_deadline(self, patience: float) -> dict[UUID, RescueReason]:
         """Jobs whose code runs though their limit passed longer ago than ``patience`` seconds, whenever they were told so."""
         now = self._now()
         return {

@@ -13,8 +13,8 @@ from msgspec import Struct
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer, LeaseView
 from holdfast._core.identity import is_provably_dead
-from holdfast._core.job import ActiveJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.job import ActiveJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming, Silence, Silences
 from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
@@ -137,7 +137,7 @@ class Recovery:
         if why is None:
             if not (skip_amnesty or self._allows(lease.timing)):
                 return []
-            why = await self._store.end_lease(lease.id, LeaseEnd(End.EXPIRED), seen=lease.seen)
+            why = await self._store.end_lease(lease.id, LeaseEnd(RescueReason.EXPIRED), seen=lease.seen)
             if why is None:
                 return []
             self._announce_end(lease.id, lease.worker, why)
@@ -193,7 +193,7 @@ class Recovery:
             if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
                 self._host.kill_orphans(theirs)
                 try:
-                    rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.CRASHED))
+                    rescued += await self.end(lease.id, lease.worker, LeaseEnd(RescueReason.CRASHED))
                 except HoldfastError as error:
                     self._require_answer("reconcile", error)
         return rescued
@@ -328,7 +328,7 @@ class Recovery:
 
     def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
         # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
-        reason = "killed" if why.is_free and why.reason is End.CRASHED else why.reason.value
+        reason = "killed" if why.is_free and why.reason is RescueReason.CRASHED else why.reason.value
         self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)
 
 

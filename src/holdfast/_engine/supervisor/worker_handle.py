@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 from uuid import UUID
 
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
@@ -29,7 +30,7 @@ class WorkerHandle:
         self.hello: messages.WorkerHello | None = None
         self.refused: tuple[str, ...] = ()
         self.undelivered: tuple[Transition, ...] = ()
-        self.charged_jobs: dict[UUID, Charge] = {}
+        self.charged_jobs: dict[UUID, RescueReason] = {}
         self.limits = Limits(now)
         self.stacks: str | None = None
         self.deadline = float("-inf")
@@ -134,7 +135,7 @@ class WorkerHandle:
             case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
             case messages.CodeUnresponsive(jobs=jobs):
-                self.charged_jobs = dict.fromkeys(jobs, Charge.DEAF) | self.charged_jobs
+                self.charged_jobs = dict.fromkeys(jobs, RescueReason.DEAF) | self.charged_jobs
             case messages.AttemptWaiting(job=job, token=token, progress_within=within):
                 self.limits.wait(job, token, within)
             case messages.AttemptStarted(job=job, token=token, at=at):
@@ -240,11 +241,11 @@ class WorkerHandle:
     def lease_end(self, exit: Exit) -> LeaseEnd:
         """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
         if exit.code == 0 and self.drain_by is not None:
-            return LeaseEnd(End.CLOSED, is_free=True)
+            return LeaseEnd(RescueReason.CLOSED, is_free=True)
         # Its guard may have ended it at a deadline that we, frozen with it, renewed too late.
         is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
         is_free = self._is_end_free or is_late or self._now() >= self.deadline
-        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, charged_jobs=self.charged_jobs, stacks=self.stacks)
+        return LeaseEnd(RescueReason.CRASHED, str(exit), is_free=is_free, charged_jobs=self.charged_jobs, stacks=self.stacks)
 
 
 def _patience(timing: LeaseTiming, grace: float) -> float:

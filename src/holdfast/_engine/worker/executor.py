@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import Claim, Token
-from holdfast._core.lifecycle import Charge, Transition
+from holdfast._core.job import Claim, RescueReason, Token
+from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Done, Invalid, Outcome
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, logger
@@ -28,7 +28,7 @@ from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast.errors import StoreUnavailable
 
-_CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
+_CHARGES = {Stop.STALLED: RescueReason.STALLED, Stop.TIMED_OUT: RescueReason.TIMED_OUT}
 
 
 class FinishedRun(Struct, frozen=True):

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.job import RescueReason, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import IsolatedJobs
 from holdfast._engine import messages
 from holdfast._engine.environment import Environment
@@ -282,7 +282,7 @@ class Worker:
                 for job in jobs:
                     self.executor.stop(job, Stop.CANCELLED)
             case messages.DeadlineExceeded(job=job, token=token, charge=charge):
-                self.executor.stop(job, Stop.STALLED if charge is Charge.STALLED else Stop.TIMED_OUT, token=token)
+                self.executor.stop(job, Stop.STALLED if charge is RescueReason.STALLED else Stop.TIMED_OUT, token=token)
             case messages.LeaseLost():
                 self.lease.lose()
                 self.exchange.close()
@@ -341,7 +341,7 @@ class Worker:
     async def _end_lease(self) -> None:
         """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""
         try:
-            await self._store.end_lease(self.lease.id, LeaseEnd(End.CLOSED, is_free=True))
+            await self._store.end_lease(self.lease.id, LeaseEnd(RescueReason.CLOSED, is_free=True))
         except Exception as error:
             self._events.emit(failure_of_store(error), operation="end_lease", error=type(error).__name__, failures=1)
 

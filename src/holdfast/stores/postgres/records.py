@@ -11,7 +11,7 @@ from msgspec import Struct
 from holdfast._core.answers import LeaseView, OverdueJob
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, Rescue, RescueReason, State, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.timing import LeaseTiming
@@ -113,7 +113,7 @@ def active_job_of(row: Row) -> ActiveJob:
 
 def overdue_of(row: Row) -> OverdueJob:
     """An active job, and the limit it is past."""
-    return OverdueJob(active_job_of(row), row["worker"], Charge(row["charge"]), timing_of(row["timing"]))
+    return OverdueJob(active_job_of(row), row["worker"], RescueReason(row["charge"]), timing_of(row["timing"]))
 
 
 def attempt_of(row: Row) -> AttemptRecord:
@@ -175,7 +175,7 @@ def rescue_of(text: str | None) -> Rescue | None:
 
 def end_of(row: Row) -> LeaseEnd:
     """Why a lease ended."""
-    return (_read(row["end_reason"], LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
+    return (_read(row["end_reason"], LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
 
 
 def _read(text: str | None, kind: type[Value]) -> Value | None:

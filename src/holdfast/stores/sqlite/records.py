@@ -11,7 +11,7 @@ import msgspec
 from holdfast._core.answers import DueJob, OverdueJob
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Failure, Json, Reason, Rescue, RescueReason, State, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
 from holdfast._core.requests import ClaimRequest
@@ -91,7 +91,7 @@ def active_job_of(row: Row) -> ActiveJob:
 def overdue_of(row: Row) -> OverdueJob:
     """A row of ``overdue.sql``."""
     *hold, worker, charge, timing = row
-    return OverdueJob(active_job_of(tuple(hold)), worker, Charge(charge), timing_of(timing))
+    return OverdueJob(active_job_of(tuple(hold)), worker, RescueReason(charge), timing_of(timing))
 
 
 def due_of(row: Row) -> DueJob:
@@ -201,7 +201,11 @@ def timing_of(text: str | None) -> LeaseTiming:
 
 def end_of(is_ended: int, end_reason: str | None, is_draining: int | None) -> LeaseEnd | None:
     """Why a lease ended, ``None`` while it lives."""
-    return (_read(end_reason, LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(is_draining)) if is_ended else None
+    return (
+        (_read(end_reason, LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=bool(is_draining))
+        if is_ended
+        else None
+    )
 
 
 def names_of(text: str | None) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from holdfast._core.job import PLACE_OF, ActiveJob, Place, State
-from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.job import PLACE_OF, ActiveJob, Place, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
@@ -12,7 +12,7 @@ from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 LONG = b'"' + b"x" * 5000 + b'"'
 HOLD = Policy(on_crash=CrashPolicy.HOLD, has_rescue_hook=True)
 FAIL = Policy(on_crash=CrashPolicy.FAIL, has_rescue_hook=True)

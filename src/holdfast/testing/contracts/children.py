@@ -8,14 +8,14 @@ from functools import partial
 from msgspec import structs
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
-from holdfast._core.job import ActiveJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._engine import store_defaults
 from holdfast.errors import JobLost, Unsupported
 from holdfast.testing.contracts.reporting import wrong
 from holdfast.testing.contracts.scene import TTL, Part, Scene, done, raised, released, rescued, stale, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 LOST = EnqueueAnswer(is_lost=True)
 
 

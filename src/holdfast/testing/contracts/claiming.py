@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
@@ -134,7 +134,7 @@ class ClaimContract(Part):
     async def test_only_a_living_lease_claims(self, at: Scene) -> None:
         await at.enqueue(at.new())
         ended, old = await at.lease(), await at.lease()
-        await at.store.end_lease(ended, LeaseEnd(End.CLOSED))
+        await at.store.end_lease(ended, LeaseEnd(RescueReason.CLOSED))
         assert await at.claim(ended) == ()
         assert await at.claim(at.chance.uuid4()) == ()
         at.advance(TTL + EARLY)
@@ -212,7 +212,7 @@ class ClaimContract(Part):
     async def test_an_exchange_settles_although_it_may_not_claim(self, at: Scene) -> None:
         hold = await at.running()
         await at.enqueue(at.new())
-        await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
+        await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CLOSED))
         answer = await at.exchange(done(hold), at.request(hold.lease))
         assert answer.claims == ()
         assert await at.state(hold.id) is State.COMPLETED

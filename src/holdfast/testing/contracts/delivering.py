@@ -4,8 +4,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from holdfast._core.answers import DueJob
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import IsolatedJobs
 from holdfast._engine import store_defaults
@@ -87,7 +87,7 @@ class DeliverContract(Part):
     async def test_only_a_living_lease_claims_by_ids(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         ended, old = await at.lease(), await at.lease()
-        await at.store.end_lease(ended, LeaseEnd(End.CLOSED))
+        await at.store.end_lease(ended, LeaseEnd(RescueReason.CLOSED))
         assert await at.claim(ended, ids=[job]) == ()
         assert await at.claim(UNKNOWN_LEASE, ids=[job]) == ()
         at.advance(TTL + EARLY)
@@ -168,8 +168,8 @@ class DeliverContract(Part):
         at.advance(10.0)
         assert await store_defaults.due(at.store, ["task"], 10) == (DueJob(job, "default", claim.job.token.number),)
         (again,) = await at.claim(await at.lease())
-        await at.store.end_lease(again.job.lease, LeaseEnd(End.CLOSED, is_free=True))
-        await at.settle(rescued(again.job, LeaseEnd(End.CLOSED, is_free=True)))
+        await at.store.end_lease(again.job.lease, LeaseEnd(RescueReason.CLOSED, is_free=True))
+        await at.settle(rescued(again.job, LeaseEnd(RescueReason.CLOSED, is_free=True)))
         assert await store_defaults.due(at.store, ["task"], 10) == (DueJob(job, "default", again.job.token.number),)
 
     @story

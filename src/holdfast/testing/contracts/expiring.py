@@ -4,12 +4,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from holdfast._core.answers import Answer, ExpiredJob, ReopenAnswer
-from holdfast._core.job import Reason, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, released, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 async def expired(at: Scene, limit: int = 100) -> list[UUID]:

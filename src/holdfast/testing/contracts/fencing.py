@@ -6,14 +6,14 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 async def pair(at: Scene, *, running: bool = True) -> tuple[ActiveJob, ActiveJob]:

@@ -5,15 +5,15 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import ActiveJob, State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import IsolatedJobs
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Republishing
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, needs, nothing_due, raised, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 ONLY, ALSO, LEAVE = IsolatedJobs.ONLY, IsolatedJobs.INCLUDE, IsolatedJobs.EXCLUDE
 
 

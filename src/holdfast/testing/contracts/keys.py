@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer, ReopenAnswer
-from holdfast._core.job import ActiveJob, NewJob, State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, cancelled, deadline_exceeded
+from holdfast._core.job import ActiveJob, NewJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, cancelled, deadline_exceeded
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 HOSTILE = ("", " ", "'; DROP TABLE jobs; --", "ä€🎁", "%s{0}\\", "key\x01", "x" * 1000)
 FINISHED = (State.COMPLETED, State.FAILED, State.CANCELLED)
 Ending = Callable[[Scene, ActiveJob], Awaitable[object]]
@@ -39,7 +39,7 @@ STAYS: tuple[Ending, ...] = (
     lambda at, hold: at.settle(answered(hold, Retry(after="1h"))),
     lambda at, hold: at.settle(answered(hold, Snooze(for_="1h"))),
     lambda at, hold: at.settle(released(hold, code_ran=True)),
-    lambda at, hold: at.settle(deadline_exceeded(hold, Charge.STALLED, jitter=0.0)),
+    lambda at, hold: at.settle(deadline_exceeded(hold, RescueReason.STALLED, jitter=0.0)),
     crash,
     lambda at, hold: at.store.request_cancel([hold.id]),
     lambda at, hold: at.store.end_lease(hold.lease, CRASH),

@@ -3,8 +3,8 @@
 from msgspec import structs
 
 from holdfast._core.answers import Answer, OverdueJob
-from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Precondition, Transition, deadline_exceeded_elsewhere
+from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition, deadline_exceeded_elsewhere
 from holdfast._core.policy import Backoff, Policy
 from holdfast._core.requests import ProgressUpdate
 from holdfast._core.timing import LeaseTiming
@@ -13,8 +13,8 @@ from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, rais
 GRACE, LIMIT = 7.0, 60.0
 LATEST = LIMIT + TTL + GRACE
 LIMITS = {
-    Charge.STALLED: Policy(progress_within=LIMIT, backoff=Backoff.fixed("5s")),
-    Charge.TIMED_OUT: Policy(timeout=LIMIT, backoff=Backoff.fixed("5s")),
+    RescueReason.STALLED: Policy(progress_within=LIMIT, backoff=Backoff.fixed("5s")),
+    RescueReason.TIMED_OUT: Policy(timeout=LIMIT, backoff=Backoff.fixed("5s")),
 }
 
 
@@ -28,12 +28,12 @@ async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: st
     return claim.job
 
 
-def seen(hold: ActiveJob, charge: Charge) -> Transition:
+def seen(hold: ActiveJob, charge: RescueReason) -> Transition:
     """Take it for what it did, as another supervisor would."""
     return deadline_exceeded_elsewhere(hold, charge, jitter=0.0)
 
 
-async def overdue(at: Scene) -> list[tuple[ActiveJob, Charge]]:
+async def overdue(at: Scene) -> list[tuple[ActiveJob, RescueReason]]:
     """List the overdue jobs, and for what."""
     return [(each.job, each.charge) for each in await at.store.overdue(100)]
 
@@ -54,12 +54,12 @@ class LimitContract(Part):
 
     @story
     async def test_grace_and_ttl_are_those_of_its_lease(self, at: Scene) -> None:
-        patient = await started(at, LIMITS[Charge.TIMED_OUT], grace=100.0)
-        hasty = await started(at, LIMITS[Charge.TIMED_OUT], grace=0.0)
+        patient = await started(at, LIMITS[RescueReason.TIMED_OUT], grace=100.0)
+        hasty = await started(at, LIMITS[RescueReason.TIMED_OUT], grace=0.0)
         at.advance(LIMIT + TTL + EARLY)
-        assert await overdue(at) == [(hasty, Charge.TIMED_OUT)]
+        assert await overdue(at) == [(hasty, RescueReason.TIMED_OUT)]
         at.advance(100.0)
-        assert await overdue(at) == [(hasty, Charge.TIMED_OUT), (patient, Charge.TIMED_OUT)]
+        assert await overdue(at) == [(hasty, RescueReason.TIMED_OUT), (patient, RescueReason.TIMED_OUT)]
 
     @story
     async def test_a_task_without_limits_is_never_overdue(self, at: Scene) -> None:
@@ -72,7 +72,7 @@ class LimitContract(Part):
 
     @story
     async def test_every_report_is_a_sign_of_progress_and_no_beat_is(self, at: Scene) -> None:
-        hold, limited = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
+        hold, limited = await started(at, LIMITS[RescueReason.STALLED]), await started(at, LIMITS[RescueReason.TIMED_OUT])
         at.advance(LATEST)
         update = ProgressUpdate(job=hold.id, token=hold.token)
         for report in (update, structs.replace(update, stage="walk"), structs.replace(update, checkpoint=b"1")):
@@ -80,17 +80,17 @@ class LimitContract(Part):
             assert hold.id not in [each.job.id for each in await at.store.overdue(10)]
             at.advance(LATEST)
             await at.store.beat([hold.lease, limited.lease])
-        assert await overdue(at) == [(limited, Charge.TIMED_OUT)]
+        assert await overdue(at) == [(limited, RescueReason.TIMED_OUT)]
         at.advance(EARLY)
-        assert await overdue(at) == [(limited, Charge.TIMED_OUT), (hold, Charge.STALLED)]
+        assert await overdue(at) == [(limited, RescueReason.TIMED_OUT), (hold, RescueReason.STALLED)]
 
     @story
     async def test_a_report_that_was_lost_does_not_count_as_progress(self, at: Scene) -> None:
-        hold = await started(at, LIMITS[Charge.STALLED])
+        hold = await started(at, LIMITS[RescueReason.STALLED])
         at.advance(LATEST)
         await at.store.report([ProgressUpdate(job=hold.id, token=stale(hold.token), stage="walk")])
         at.advance(EARLY)
-        assert await overdue(at) == [(hold, Charge.STALLED)]
+        assert await overdue(at) == [(hold, RescueReason.STALLED)]
 
     @story
     async def test_each_attempt_counts_from_zero(self, at: Scene) -> None:
@@ -139,23 +139,23 @@ class LimitContract(Part):
 
     @story
     async def test_a_start_that_comes_again_takes_no_progress_back(self, at: Scene) -> None:
-        hold = await started(at, LIMITS[Charge.STALLED])
+        hold = await started(at, LIMITS[RescueReason.STALLED])
         at.advance(LATEST / 2)
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token)])
         assert await at.store.start([(hold.id, hold.token)]) == frozenset()
         at.advance(LATEST)
         assert await at.store.overdue(10) == ()
         at.advance(EARLY)
-        assert await overdue(at) == [(hold, Charge.STALLED)]
+        assert await overdue(at) == [(hold, RescueReason.STALLED)]
 
     @story
     async def test_a_report_that_arrives_late_does_not_count_as_progress(self, at: Scene) -> None:
-        hold = await started(at, LIMITS[Charge.STALLED])
+        hold = await started(at, LIMITS[RescueReason.STALLED])
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=2)])
         at.advance(LATEST)
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=1)])
         at.advance(EARLY)
-        assert await overdue(at) == [(hold, Charge.STALLED)]
+        assert await overdue(at) == [(hold, RescueReason.STALLED)]
 
     @story
     async def test_no_wall_clock_decides_about_a_limit(self, at: Scene) -> None:
@@ -176,13 +176,13 @@ class LimitContract(Part):
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token)])
         slow = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT + 50.0))
         at.advance(200.0)
-        assert await overdue(at) == [(hold, Charge.TIMED_OUT), (slow, Charge.STALLED)]
+        assert await overdue(at) == [(hold, RescueReason.TIMED_OUT), (slow, RescueReason.STALLED)]
 
     @story
     async def test_overdue_jobs_are_listed_longest_first_up_to_the_limit(self, at: Scene) -> None:
         holds = []
         for _ in range(4):
-            holds.append(await started(at, LIMITS[Charge.STALLED]))
+            holds.append(await started(at, LIMITS[RescueReason.STALLED]))
             at.advance(1.0)
         await at.store.report([ProgressUpdate(job=holds[0].id, token=holds[0].token)])
         at.advance(LATEST)
@@ -197,7 +197,7 @@ class LimitContract(Part):
     async def test_a_lease_that_has_ended_is_judged_by_its_end(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, policy)
-            await at.store.end_lease(hold.lease, LeaseEnd(End.CRASHED))
+            await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CRASHED))
             at.advance(2 * LATEST)
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
@@ -205,10 +205,10 @@ class LimitContract(Part):
 
     @story
     async def test_a_lease_that_only_ran_out_is_living(self, at: Scene) -> None:
-        hold = await started(at, LIMITS[Charge.STALLED])
+        hold = await started(at, LIMITS[RescueReason.STALLED])
         at.advance(LATEST + EARLY)
         assert [view.id for view in await at.store.expired(10)] == [hold.lease]
-        assert await overdue(at) == [(hold, Charge.STALLED)]
+        assert await overdue(at) == [(hold, RescueReason.STALLED)]
 
     @story
     async def test_an_overdue_job_is_a_failed_attempt(self, at: Scene) -> None:
@@ -235,21 +235,21 @@ class LimitContract(Part):
 
     @story
     async def test_a_judge_is_judged_again_in_the_write(self, at: Scene) -> None:
-        moving, patient = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
+        moving, patient = await started(at, LIMITS[RescueReason.STALLED]), await started(at, LIMITS[RescueReason.TIMED_OUT])
         at.advance(LATEST)
         rows = [await at.row(hold.id) for hold in (moving, patient)]
-        assert await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT)) == (Answer.LOST,) * 2
+        assert await at.settle(seen(moving, RescueReason.STALLED), seen(patient, RescueReason.TIMED_OUT)) == (Answer.LOST,) * 2
         assert [await at.row(hold.id) for hold in (moving, patient)] == rows
         at.advance(EARLY)
         assert len(await at.store.overdue(10)) == 2
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token) for hold in (moving, patient)])
-        answers = await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT))
+        answers = await at.settle(seen(moving, RescueReason.STALLED), seen(patient, RescueReason.TIMED_OUT))
         assert answers == (Answer.LOST, Answer.APPLIED)
         assert await at.state(moving.id) is State.RUNNING
 
     @story
     async def test_a_charge_of_one_kind_is_not_judged_by_the_other(self, at: Scene) -> None:
-        for charge, other in ((Charge.STALLED, Charge.TIMED_OUT), (Charge.TIMED_OUT, Charge.STALLED)):
+        for charge, other in ((RescueReason.STALLED, RescueReason.TIMED_OUT), (RescueReason.TIMED_OUT, RescueReason.STALLED)):
             hold = await started(at, LIMITS[charge])
             at.advance(LATEST + EARLY)
             assert await at.settle(seen(hold, other)) == (Answer.LOST,)
@@ -270,9 +270,9 @@ class LimitContract(Part):
 
     @story
     async def test_a_judge_moves_nothing_without_the_token(self, at: Scene) -> None:
-        hold = await started(at, LIMITS[Charge.STALLED])
+        hold = await started(at, LIMITS[RescueReason.STALLED])
         at.advance(LATEST + EARLY)
-        move = seen(hold, Charge.STALLED)
+        move = seen(hold, RescueReason.STALLED)
         assert await at.settle(structs.replace(move, token=stale(hold.token))) == (Answer.LOST,)
         await at.settle(released(hold, code_ran=True))
         assert await at.settle(move) == (Answer.LOST,)
@@ -290,10 +290,10 @@ class LimitContract(Part):
 
     @story
     async def test_a_marked_job_that_is_overdue_ends_cancelled(self, at: Scene) -> None:
-        hold = await started(at, LIMITS[Charge.TIMED_OUT])
+        hold = await started(at, LIMITS[RescueReason.TIMED_OUT])
         await at.store.request_cancel([hold.id])
         at.advance(LATEST + EARLY)
         (found,) = await at.store.overdue(10)
         assert found.job.cancel_requested
-        await at.settle(seen(found.job, Charge.TIMED_OUT))
+        await at.settle(seen(found.job, RescueReason.TIMED_OUT))
         assert await at.state(hold.id) is State.CANCELLED

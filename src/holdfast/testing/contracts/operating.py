@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta, timezone
 from msgspec import structs
 
 from holdfast._core.answers import Answer, ReopenAnswer
-from holdfast._core.job import ActiveJob, Reason, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.requests import ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 async def held_back(at: Scene) -> ActiveJob:

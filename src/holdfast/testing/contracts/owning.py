@@ -6,14 +6,14 @@ from msgspec import structs
 
 from holdfast._core.answers import LeaseView
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
-CLOSED = LeaseEnd(End.CLOSED, is_free=True, charged_jobs={UUID(int=7): Charge.DEAF})
+CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="…")
+CLOSED = LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={UUID(int=7): RescueReason.DEAF})
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:
@@ -28,11 +28,13 @@ class LeaseContract(Part):
 
     @story
     async def test_why_a_lease_ended_is_kept_for_each_lease(self, at: Scene) -> None:
-        crash, close = LeaseEnd(End.CRASHED, "SIGKILL"), LeaseEnd(End.CLOSED)
+        crash, close = LeaseEnd(RescueReason.CRASHED, "SIGKILL"), LeaseEnd(RescueReason.CLOSED)
         crashed, closed, alive = [await at.lease() for _ in range(3)]
         await at.store.end_lease(crashed, crash)
         await at.store.end_lease(closed, close)
-        answers = [await at.store.end_lease(lease, LeaseEnd(End.EXPIRED), seen="never") for lease in (crashed, closed, alive)]
+        answers = [
+            await at.store.end_lease(lease, LeaseEnd(RescueReason.EXPIRED), seen="never") for lease in (crashed, closed, alive)
+        ]
         assert answers == [crash, close, None]
 
     @story
@@ -135,7 +137,7 @@ class LeaseContract(Part):
         for each in (lease, other):
             ended = await at.store.end_lease(each, CRASH)
             assert ended == structs.replace(CRASH, is_free=each == lease)
-            assert (await at.store.end_lease(each, LeaseEnd(End.EXPIRED))) == ended
+            assert (await at.store.end_lease(each, LeaseEnd(RescueReason.EXPIRED))) == ended
             assert (await view_of(at, each)).end == ended
 
     @story
@@ -198,7 +200,9 @@ class LeaseContract(Part):
         hold = await at.running()
         at.advance(TTL + 1.0)
         (view,) = await at.store.expired(10)
-        assert await at.store.end_lease(hold.lease, LeaseEnd(End.EXPIRED), seen=view.seen) == LeaseEnd(End.EXPIRED)
+        assert await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.EXPIRED), seen=view.seen) == LeaseEnd(
+            RescueReason.EXPIRED
+        )
         assert (await at.store.beat([hold.lease])).gone == {hold.lease}
         assert await at.claim(hold.lease) == ()
 

@@ -4,16 +4,16 @@ ran leaves no trace on it."""
 from collections.abc import Callable
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, State
-from holdfast._core.lifecycle import End, LeaseEnd, Transition, runner_crashed
+from holdfast._core.job import ActiveJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition, runner_crashed
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
-CRASHED = LeaseEnd(End.CRASHED, "SIGKILL")
-EXPIRED = LeaseEnd(End.EXPIRED)
-DRAINED = LeaseEnd(End.CLOSED, is_free=True)
+CRASHED = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
+EXPIRED = LeaseEnd(RescueReason.EXPIRED)
+DRAINED = LeaseEnd(RescueReason.CLOSED, is_free=True)
 AT_ONCE = Policy(max_crashes=9, max_attempts=9, backoff=Backoff.fixed("0s"))
 FAST = 300  # jobs claimed in a row, after which a store may look only where it found some
 

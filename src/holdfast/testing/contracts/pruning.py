@@ -5,15 +5,15 @@ from typing import NamedTuple
 from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, Answer, EnqueueAnswer, Pruned, ReopenAnswer
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, State
-from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, released, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 NOTHING = Pruned()
 ALL = 1000
 SHORT = 60.0
@@ -345,7 +345,7 @@ class PruneContract(Part):
         assert (await at.store.prune(ALL)).leases == 2
         assert [view.id for view in await at.store.workers()] == [alive.id]
         assert (await at.store.beat([alive.id, holding.lease])).gone == {holding.lease}
-        assert await at.store.end_lease(holding.lease, LeaseEnd(End.CLOSED)) == CRASH
+        assert await at.store.end_lease(holding.lease, LeaseEnd(RescueReason.CLOSED)) == CRASH
         await at.settle(rescued(holding, CRASH))
         assert (await at.store.prune(ALL)).leases == 1
         assert await at.store.open_lease(ended)

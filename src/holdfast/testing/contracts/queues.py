@@ -1,13 +1,13 @@
 """Queues: pausing, purging and looking at them."""
 
 from holdfast._core.answers import QueueView
-from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._engine import store_defaults
 from holdfast.testing.contracts.scene import Part, Scene, done, raised, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 class QueueContract(Part):

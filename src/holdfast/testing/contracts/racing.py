@@ -5,13 +5,13 @@ from functools import partial
 from uuid import UUID
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
-from holdfast._core.job import PLACE_OF, Place, State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import PLACE_OF, Place, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import JobFilter
 from holdfast.testing.contracts.scene import TTL, Part, Scene, done, in_threads, insist, raised, rescued, story
 
 STORES = 4
-CRASH = LeaseEnd(End.EXPIRED)
+CRASH = LeaseEnd(RescueReason.EXPIRED)
 
 
 class RaceContract(Part):

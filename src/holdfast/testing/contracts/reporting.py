@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from holdfast._core.job import ActiveJob, Failure, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import ActiveJob, Failure, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
 
-CRASH = LeaseEnd(End.CRASHED)
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 def update_of(

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, Rescue, RescueReason, State, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, cancelled, deadline_exceeded_elsewhere
+from holdfast._core.lifecycle import LeaseEnd, Transition, cancelled, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Fail, Retry, Snooze
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, RETENTION_FLOOR, Backoff, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
@@ -18,7 +18,7 @@ from holdfast._ports.store import RescueHooks
 from holdfast.errors import JobLost, Unsupported
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, needs, raised, released, rescued, story
 
-CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
+CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 PAUSE, ALL = 20.0, 100
 DAY = 86400.0
 TASKS = ("task",)
@@ -98,8 +98,8 @@ class RescueContract(Part):
     async def test_a_row_keeps_which_attempt_was_interrupted_and_the_claim_returns_it(self, at: Scene) -> None:
         for why, reason in (
             (CRASH, "crashed"),
-            (LeaseEnd(End.EXPIRED), "expired"),
-            (LeaseEnd(End.CLOSED, is_free=True), "closed"),
+            (LeaseEnd(RescueReason.EXPIRED), "expired"),
+            (LeaseEnd(RescueReason.CLOSED, is_free=True), "closed"),
         ):
             hold = await at.running(policy=Policy())
             row = await crash(at, hold, why)
@@ -175,7 +175,7 @@ class RescueContract(Part):
         row = await crashed(at)
         hold = await again(at, row)
         at.advance(TTL + 1.0)
-        later = await crash(at, hold, LeaseEnd(End.EXPIRED))
+        later = await crash(at, hold, LeaseEnd(RescueReason.EXPIRED))
         assert later.rescue == Rescue(reason=RescueReason.EXPIRED, worker="second", attempt=2, at=later.available_at)
         assert row.hook_due_at is not None
         assert later.hook_due_at is not None
@@ -183,7 +183,7 @@ class RescueContract(Part):
 
     @story
     async def test_others_who_judge_a_limit_leave_the_same(self, at: Scene) -> None:
-        limits = {Charge.STALLED: {"progress_within": 1.0}, Charge.TIMED_OUT: {"timeout": 1.0}}
+        limits = {RescueReason.STALLED: {"progress_within": 1.0}, RescueReason.TIMED_OUT: {"timeout": 1.0}}
         for charge, limit in limits.items():
             hold = await at.running(policy=structs.replace(HOOKED, **limit))
             assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.LOST,)

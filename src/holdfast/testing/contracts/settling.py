@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition, cancelled
 from holdfast._core.outcome import Cancel, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.requests import ProgressUpdate
@@ -24,7 +24,7 @@ from holdfast.testing.contracts.scene import (
     story,
 )
 
-CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="Thread 1 …")
+CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="Thread 1 …")
 OUTCOMES: tuple[Outcome, ...] = (
     Raised(BOOM),
     Raised(BOOM, is_final=True),
