@@ -5,12 +5,11 @@ from holdfast._core.explanation import Cause, Code, Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
-from holdfast._core.view import AttemptView, JobView, RescuedJob
+from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
-from holdfast._engine.supervisor.recovery import Rescued
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.task import Task

@@ -11,6 +11,7 @@ from msgspec import structs
 from holdfast._core.answers import Check, Pruned
 from holdfast._core.durations import Duration
 from holdfast._core.payload import encode_payload
+from holdfast._core.view import Rescued
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
@@ -19,7 +20,6 @@ from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, homes, importable
-from holdfast._engine.supervisor.recovery import Rescued
 from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.imports import import_all, problems_of_imports

@@ -11,10 +11,11 @@ from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.view import Rescued
 from holdfast._engine.supervisor import recovery
 from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.limits import Limits, TimedAttempt
-from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
+from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.supervisor import Supervisor
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._ports.host import Exit

@@ -143,3 +143,14 @@ def _readable(data: bytes | None) -> Json:
         return decode_json(data)
     except PayloadInvalid:
         return data.decode("utf-8", "replace")
+
+
+class Rescued(Struct, frozen=True):
+    """One job taken from a worker: why its lease ended, which attempt it was, and where the job went."""
+
+    id: UUID
+    task: str
+    reason: str
+    worker: str
+    attempt: int
+    to: State

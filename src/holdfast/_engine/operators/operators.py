@@ -12,9 +12,8 @@ from holdfast._core.durations import Duration
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
 from holdfast._core.requests import JobFilter
-from holdfast._core.view import JobView
+from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, Client
-from holdfast._engine.supervisor.recovery import Rescued
 from holdfast._engine.tasks.options import due
 from holdfast._engine.tasks.registry import NAME
 from holdfast.errors import ConfigurationError, JobNotFound

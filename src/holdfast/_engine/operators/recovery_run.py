@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from holdfast._core.view import Rescued
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
-from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
+from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._ports.host import Host
 from holdfast.settings import Settings
 

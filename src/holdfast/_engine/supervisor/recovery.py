@@ -8,14 +8,13 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
-from msgspec import Struct
-
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer, LeaseView
 from holdfast._core.identity import is_provably_dead
 from holdfast._core.job import ActiveJob, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming, Silence, Silences
+from holdfast._core.view import Rescued
 from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, failure_of_store
@@ -31,17 +30,6 @@ EXPIRED_PER_STEP = 1000
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
 MOST_REFUSALS = 5
 """Tries after which an outcome of a dead worker that the store refuses is given up, and its job is rescued."""
-
-
-class Rescued(Struct, frozen=True):
-    """One job taken from a worker: why its lease ended, which attempt it was, and where the job went."""
-
-    id: UUID
-    task: str
-    reason: str
-    worker: str
-    attempt: int
-    to: State
 
 
 class Contact:
