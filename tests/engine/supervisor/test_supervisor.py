@@ -275,7 +275,7 @@ def test_l2_a_worker_that_says_what_no_worker_says_is_killed() -> None:
         child.far.send(b"no message of ours")
         await turns()
         assert child.kills == 1
-        assert [fields["reason"] for fields in fleet.log.of("worker.killed")] == ["it says what no worker says"]
+        assert [fields["reason"] for fields in fleet.log.of("worker.killed")] == ["it sent a message that no worker sends"]
 
     run_virtual(test())
 

@@ -1,18 +1,17 @@
 """``app.run_due()``: everything that is due, run here and now, for tests. A worker that ends as soon as nothing is due."""
 
 import asyncio
-from uuid import UUID
+from typing import Any
 
 from msgspec import structs
 
-from holdfast._core.identity import worker_name
-from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.embedded.in_process import InProcessChild, InProcessWorker, LoopChannel
 from holdfast._engine.embedded.parts import Parts, without_processes
 from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
+from holdfast._engine.supervisor.worker_session import WorkerSession
 from holdfast._engine.worker.worker import Worker
 from holdfast._ports.host import Exit, SupervisorLink
 from holdfast.errors import ConfigurationError
@@ -25,97 +24,85 @@ WATCH = 0.25
 class RunDue:
     """A supervisor in miniature: it beats for one worker in its own loop and judges the limits of its jobs."""
 
-    def __init__(self, rooms: Parts) -> None:
-        self._rooms, self._grace = rooms, rooms.settings.grace
-        self._environment = rooms.environment(rooms.open_store(rooms.settings), rooms.events)
-        self._clock, self._chance, self._store = rooms.clock, rooms.chance, self._environment.store
-        self._timing = max(LONG, rooms.settings.timing, key=lambda timing: timing.ttl)
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._grace = parts, parts.settings.grace
+        self._environment = parts.environment(parts.open_store(parts.settings), parts.events)
+        self._clock, self._chance, self._store = parts.clock, parts.chance, self._environment.store
+        self._timing = max(LONG, parts.settings.timing, key=lambda timing: timing.ttl)
         self._now = self._environment.lease_time
         self._contact = Contact(self._timing, self._now)
 
     async def run(self, most: int) -> int:
-        """How many jobs were run."""
+        """Run at most that many jobs, and return how many were run."""
         loop = asyncio.get_running_loop()
         ours, theirs = LoopChannel.pair(loop, loop)
-        lodger = InProcessWorker(theirs, self._rooms.host.process())
-        child = InProcessChild(lodger, ours, loop)
-        ward = WorkerHandle(child, now=self._now, events=self._rooms.events)
-        worker = self._worker(lodger, most)
-        lodger.start(lambda link: worker, child.ended)
-        beside = [loop.create_task(each) for each in (self._listen(ward), self._beat(ward), self._watch(ward))]
+        inside = InProcessWorker(theirs, self._parts.host.process())
+        child = InProcessChild(inside, ours, loop)
+        handle = WorkerHandle(child, now=self._now, events=self._parts.events)
+        session = WorkerSession(handle, self._open_lease)
+        worker = self._worker(inside, most)
+        inside.start(lambda link: worker, child.ended)
+        exiting = asyncio.ensure_future(session.until_exit())
+        beside = [loop.create_task(each) for each in (self._beat(handle), self._watch(handle))]
         try:
-            await self._accompany(child, ward, beside)
+            await self._wait(exiting, handle, beside)
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-            await self._bury(ward, await child.wait())
-        if ward.refused:
-            raise ConfigurationError(ward.refused)
+            await self._recover(session, await exiting)
+        if session.error is not None:
+            raise session.error
+        if handle.refused:
+            raise ConfigurationError(handle.refused)
         return worker.executor.started
 
     def _worker(self, link: SupervisorLink, most: int) -> Worker:
         return Worker(
             link,
             self._environment,
-            registry=without_processes(self._rooms.registry),
-            settings=structs.replace(self._rooms.settings, timing=self._timing),
-            options=structs.replace(self._rooms.options, most=most),
-            tables=self._rooms.tables,
-            lifespan=self._rooms.lifespan(),
+            registry=without_processes(self._parts.registry),
+            settings=structs.replace(self._parts.settings, timing=self._timing),
+            options=structs.replace(self._parts.options, most=most),
+            tables=self._parts.tables,
+            lifespan=self._parts.lifespan(),
         )
 
-    async def _accompany(self, child: InProcessChild, ward: WorkerHandle, beside: "list[asyncio.Task[None]]") -> None:
-        dying = asyncio.ensure_future(child.wait())
+    async def _wait(self, exiting: "asyncio.Future[Exit]", handle: WorkerHandle, beside: "list[asyncio.Task[None]]") -> None:
         try:
-            await asyncio.wait({dying, *beside}, return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [exiting, *beside]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in beside:
-                if task.done() and not dying.done():
-                    ward.kill("its store is out of reach", is_free=True)
+                if task.done() and not exiting.done():
+                    handle.kill("its store is unreachable", is_free=True)
                     await task
         except asyncio.CancelledError:
-            ward.drain(0.0)
-            await asyncio.wait({dying}, timeout=self._grace)
-            ward.kill("it did not end when asked", is_free=True)
+            handle.drain(0.0)
+            await asyncio.wait({exiting}, timeout=self._grace)
+            handle.kill("it did not end when asked", is_free=True)
             raise
 
-    async def _listen(self, ward: WorkerHandle) -> None:
-        while (data := await ward.child.channel.receive()) is not None:
-            message = messages.decode(data)
-            ward.handle(message)
-            if isinstance(message, messages.WorkerHello):
-                await self._open_lease(ward, message)
-        await asyncio.get_running_loop().create_future()  # the worker's own end says how it went
+    async def _open_lease(self, session: WorkerSession, hello: messages.WorkerHello) -> None:
+        await session.open_lease(hello, self._environment, self._contact, timing=self._timing, grace=self._grace)
 
-    async def _open_lease(self, ward: WorkerHandle, hello: messages.WorkerHello) -> None:
-        lease: UUID = self._chance.uuid4()
-        process = ward.child.process
-        name = worker_name(process.host, process.pid, lease)
-        new = NewLease(lease, name, process, self._timing, hello.queues, hello.tasks, grace=self._grace, slots=hello.slots)
-        sent = self._now()
-        await self._store.open_lease(new)
-        self._contact.answered(sent)
-        ward.lease_granted(new, sent)
-
-    async def _beat(self, ward: WorkerHandle) -> None:
+    async def _beat(self, handle: WorkerHandle) -> None:
         while True:
             await self._clock.sleep(self._timing.beat)
-            if ward.lease is not None:
+            if handle.lease is not None:
                 sent = self._now()
-                answer = await self._store.beat([ward.lease.id])
+                answer = await self._store.beat([handle.lease.id])
                 self._contact.answered(sent)
-                if ward.lease.id in answer.alive:
-                    ward.lease_renewed(sent)
-                elif ward.lease.id in answer.gone:
-                    ward.lease_lost()
+                if handle.lease.id in answer.alive:
+                    handle.lease_renewed(sent)
+                elif handle.lease.id in answer.gone:
+                    handle.lease_lost()
 
-    async def _watch(self, ward: WorkerHandle) -> None:
+    async def _watch(self, handle: WorkerHandle) -> None:
         while True:
             await self._clock.sleep(WATCH)
-            ward.watch(self._timing, self._contact, max_block=float("inf"), grace=self._grace)
+            handle.watch(self._timing, self._contact, max_block=float("inf"), grace=self._grace)
 
-    async def _bury(self, ward: WorkerHandle, exit: Exit) -> None:
-        """A worker that ended well has ended its lease, unless the store refused outcomes to the last."""
-        if ward.lease is not None and (exit.code != 0 or ward.undelivered):
-            recovery = Recovery(self._environment, self._contact)
-            await recovery.end(ward.lease.id, ward.name, ward.lease_end(exit), undelivered=ward.undelivered)
+    async def _recover(self, session: WorkerSession, exit: Exit) -> None:
+        """Recover after a crash. A worker that exited well has ended its lease, unless the store refused its last outcomes."""
+        if exit.code != 0 or session.handle.undelivered:
+            await session.recover(Recovery(self._environment, self._contact))

@@ -7,10 +7,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from msgspec import MsgspecError
-
-from holdfast._core.identity import worker_name
-from holdfast._core.requests import NewLease, ProgressUpdate
+from holdfast._core.requests import ProgressUpdate
+from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
@@ -28,8 +26,9 @@ from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorO
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.until_empty import UntilEmpty
 from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
+from holdfast._engine.supervisor.worker_session import WorkerSession
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.host import Exit, Host
+from holdfast._ports.host import Host
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
@@ -135,12 +134,15 @@ class Supervisor:
         except Exception as error:
             self._report_error("spawn", error)
             return False
+        session = WorkerSession(ward, self._grant_lease, self._worker_ready)
         self.workers.append(ward)
         self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
         try:
             if self._drains:
                 self._drain(ward)
-            self._recover_jobs_of(ward, await self._wait_for_exit(ward))
+            exit = await session.until_exit()
+            self._events.emit(EventName.WORKER_ENDED, worker=ward.name, exit=str(exit))
+            self._recover_jobs_of(session)
         except ERRORS as error:
             self._report_error("worker", error)
             ward.kill("its end cannot be watched")  # without beats its guard ends it, and its lease runs out
@@ -156,42 +158,19 @@ class Supervisor:
         self._exit_code, self.problems = code, tuple(problems)
         self.drain()
 
-    async def _wait_for_exit(self, ward: WorkerHandle) -> Exit:
-        listening = asyncio.create_task(self._listen(ward))
-        exit = await ward.wait_for_exit()
-        # What it said before it died is still in the pipe.
-        await asyncio.wait({listening}, timeout=1.0)
-        listening.cancel()
-        ward.child.channel.close()
-        self._events.emit(EventName.WORKER_ENDED, worker=ward.name, exit=str(exit))
-        return exit
-
-    async def _listen(self, ward: WorkerHandle) -> None:
-        while (data := await ward.child.channel.receive()) is not None:
-            try:
-                message = messages.decode(data)
-            except MsgspecError:
-                ward.kill("it says what no worker says")  # code of a handler wrote into our pipe
-                return
-            ward.handle(message)
-            if isinstance(message, messages.WorkerHello):
-                await self._hand_lease(ward, message)
-            elif isinstance(message, messages.Ready):
-                self._worker_ready(ward)
-
     def _worker_ready(self, ward: WorkerHandle) -> None:
         if self._event_relay is not None:
             self._event_relay.deliver()
         if self._rows_scheduler is not None and ward.hello is not None:
             self._rows_scheduler.watch(ward.hello.rows)
 
-    async def _hand_lease(self, ward: WorkerHandle, hello: messages.WorkerHello) -> None:
+    async def _grant_lease(self, session: WorkerSession, hello: messages.WorkerHello) -> None:
         """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
         give_up, failures = self._clock.monotonic() + START_PATIENCE, 0
         while not self._drains:
             try:
-                await self._prepare(hello.settings)
-                await self._open_lease(ward, hello)
+                timing = await self._prepare(hello.settings)  # that of the first worker: all are renewed together
+                await session.open_lease(hello, self._environment, self._contact, timing=timing, grace=self._grace)
                 break
             except ERRORS as error:
                 self._report_error("open", error)
@@ -204,28 +183,13 @@ class Supervisor:
             failures += 1
             await self._pause(failures, hello.settings)
         if self._drains:
-            self._drain(ward)
+            self._drain(session.handle)
 
-    async def _open_lease(self, ward: WorkerHandle, hello: messages.WorkerHello) -> None:
-        assert self._settings is not None
-        process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
-        lease = self._chance.uuid4()
-        name = worker_name(process.host, process.pid, lease)
-        slots = 1 if ward.is_isolated else hello.slots
-        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, self._grace, slots, ward.is_isolated)
-        sent = self._now_of_lease()
-        await self._store.open_lease(new)
-        self._contact.answered(sent)
-        ward.lease_granted(new, sent)
-        self._events.emit(EventName.LEASE_OPENED, lease=lease, worker=name)
-        for limit in hello.limits:
-            self._events.emit(EventName.WORKER_DEGRADED, worker=name, limitation=limit)
-
-    async def _prepare(self, settings: Settings) -> None:
-        """Open store and transport once, reconcile, start the services."""
+    async def _prepare(self, settings: Settings) -> LeaseTiming:
+        """Open store and transport once, reconcile, start the services; return the timing of all leases."""
         async with self._opening:
-            if self._services:
-                return
+            if self._services and self._settings is not None:
+                return self._settings.timing
             if self._settings is None:
                 self._store, self._transport = self._connect(settings)
                 self._environment = Environment(self._store, self._transport, self._clock, self._chance, self._events)
@@ -246,6 +210,7 @@ class Supervisor:
             watching = self._service("watch", self._watch, pause=settings.timing.beat)
             running = (self._beating, self._recovering, watching, *self._maintenance(settings))
             self._services = [asyncio.create_task(each.run()) for each in running]
+            return self._settings.timing
 
     def _maintenance(self, settings: Settings) -> list[Service]:
         """What goes on beside beating, watching and recovering."""
@@ -338,29 +303,28 @@ class Supervisor:
             ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=self._grace)
         if self._options.until_empty and not self._drains:
             async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
-                if await self._until_empty.is_empty(self.workers, is_burying=bool(self._recoveries)):
+                if await self._until_empty.is_empty(self.workers, is_recovering=bool(self._recoveries)):
                     self.drain()
             return min(timing.beat / 4, 0.1)
         return min(timing.beat, timing.margin) / 4
 
-    def _recover_jobs_of(self, ward: WorkerHandle, exit: Exit) -> None:
-        if ward.lease is not None:
-            self._recoveries[task := asyncio.create_task(self._move_jobs_of(ward, exit))] = ward
-            task.add_done_callback(self._buried)
+    def _recover_jobs_of(self, session: WorkerSession) -> None:
+        if session.handle.lease is not None:
+            self._recoveries[task := asyncio.create_task(self._recover_until_answered(session))] = session.handle
+            task.add_done_callback(self._recovered)
 
-    def _buried(self, burial: asyncio.Task[None]) -> None:
-        del self._recoveries[burial]
+    def _recovered(self, task: asyncio.Task[None]) -> None:
+        del self._recoveries[task]
         if self._recovery.has_locked:  # perhaps by the last write of the dead worker, which the server still carries out
             self._recovering.wake.set()
 
-    async def _move_jobs_of(self, ward: WorkerHandle, exit: Exit) -> None:
-        """Again and again until the store answers: until then nobody else may think the lease is alive for long anyway."""
-        assert ward.lease is not None
+    async def _recover_until_answered(self, session: WorkerSession) -> None:
+        """Try until the store answers; by then the lease has not long been expired for other supervisors."""
         assert self._settings is not None
-        why, failures = ward.lease_end(exit), 0
+        failures = 0
         while True:
             try:
-                if await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered):
+                if await session.recover(self._recovery):
                     self._wake_isolation()
                 return
             except ERRORS as error:

@@ -17,12 +17,12 @@ class UntilEmpty:
         self._needs = needs
         self._rounds = 0
 
-    async def is_empty(self, wards: Sequence[WorkerHandle], *, is_burying: bool) -> bool:
+    async def is_empty(self, wards: Sequence[WorkerHandle], *, is_recovering: bool) -> bool:
         """Look at what the workers have answered, and ask them again."""
         answers = [ward.is_idle for ward in wards]
         if None in answers:
             return False
-        is_empty = bool(answers) and all(answers) and not is_burying
+        is_empty = bool(answers) and all(answers) and not is_recovering
         for is_needed in self._needs if is_empty else ():
             is_empty = is_empty and not await is_needed()
         self._rounds = self._rounds + 1 if is_empty else 0
