@@ -192,7 +192,7 @@ def late_death_costs() -> Any:
 
 def beats_for_the_dead() -> Any:
     """Nobody sees that a worker is dead, and its lease is beaten on."""
-    return patched(Supervisor, _recover_jobs_of=lambda self, ward, exit: self.workers.append(ward))
+    return patched(Supervisor, _recover_jobs_of=lambda self, session: self.workers.append(session.handle))
 
 
 def frozen_left_alone() -> Any:
