@@ -25,11 +25,11 @@ from proof.simulate import revision
 CHUNK = 20  # worlds that a process takes at a time
 AHEAD = 2  # chunks that each of them has been given
 TELLING = 250  # worlds between two words about how far it is
-MOST = 5  # broken worlds that are told of each script
+MOST = 5  # broken worlds that are printed for each script
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the command and return its exit code."""
     given = _parser().parse_args(arguments)
     scripts = [script for script in SCRIPTS if given.script in (None, script.name)]
     if given.serve:
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             broken += _enumerate(enumeration, processes)
             worlds, shapes = worlds + enumeration.worlds, shapes + len(enumeration.shapes)
     seconds = clock.monotonic() - started
-    said = f"worlds {worlds:,} (depth {given.depth}, window {given.window}), {shapes:,} distinct, {broken:,} violations"
-    print(f"{said}; {seconds:.0f} s in {given.jobs} processes")
+    summary = f"worlds {worlds:,} (depth {given.depth}, window {given.window}), {shapes:,} distinct, {broken:,} violations"
+    print(f"{summary}; {seconds:.0f} s in {given.jobs} processes")
     return 1 if broken else 0
 
 
@@ -125,7 +125,7 @@ def _receive(pipe: IO[bytes] | None) -> list[Trial]:
 
 
 def _serve() -> int:
-    """What each of those processes does."""
+    """Run the chunks that the parent process sends, and print their results."""
     scripts = {script.name: script for script in SCRIPTS}
     gc.freeze()  # what was imported is never garbage: a world costs a sixth less
     for line in sys.stdin.buffer:

@@ -33,9 +33,9 @@ from proof.simulator.profiles import Brand
 from proof.simulator.simulation import Outcome, perform, simulate
 
 World = Callable[[int], Outcome]
-REPEAT = 50  # every so many seeds one runs twice, and both histories must be equal
+REPEAT = 50  # one seed in this many runs twice, and both histories must be equal
 PORTION = 20  # seeds that a process takes at once
-MOST_TOLD = 5  # failing seeds
+MOST_PRINTED = 5  # failing seeds
 
 
 class _Speed(ProgressColumn):
@@ -48,7 +48,7 @@ class _Speed(ProgressColumn):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the command and return its exit code."""
     given = _parser().parse_args(arguments)
     kind, brand = _store(given.store)
     world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue)
@@ -66,11 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock = SystemClock()
     started = clock.monotonic()
     summary = _run_all(seeds, given, world)
-    for told in summary.told[:MOST_TOLD]:
-        print(told)
+    for failure in summary.failures[:MOST_PRINTED]:
+        print(failure)
     for line in summary.lines(clock.monotonic() - started, given.jobs):
         print(line)
-    for _, seed in summary.failed[:MOST_TOLD]:
+    for _, seed in summary.failed[:MOST_PRINTED]:
         print(f"repeat it at {revision()}: {COMMAND} --seed {seed}{_more(given)}")
     if summary.failed:
         _explain(world(summary.failed[0][1]), given, kind)
@@ -131,25 +131,25 @@ def _run_here(seeds: range, world: World) -> Iterator[Summary]:
 
 
 def _run_elsewhere(given: argparse.Namespace) -> Iterator[Summary]:
-    """Each process says after each portion what came of it."""
+    """Run the seeds in child processes, and yield the summary of each portion that one of them has run."""
     words = [sys.executable, "-m", "proof.simulate", *_more(given).split()]
     words += [f"--first={given.first}", f"--seeds={given.seeds}", f"--jobs={given.jobs}"]
     parts = [[*words, f"--part={part}"] for part in range(given.jobs)]
-    # In sessions of their own, so that Ctrl-C is heard by one of us only.
+    # In separate sessions, so that only the parent receives Ctrl-C.
     running = [subprocess.Popen(part, stdout=subprocess.PIPE, start_new_session=True) for part in parts]
-    heard: SimpleQueue[bytes] = SimpleQueue()
+    received: SimpleQueue[bytes] = SimpleQueue()
 
-    def hear(process: subprocess.Popen[bytes]) -> None:
+    def read(process: subprocess.Popen[bytes]) -> None:
         for line in process.stdout or ():
-            heard.put(line)
-        heard.put(b"")
+            received.put(line)
+        received.put(b"")
 
     with ThreadPoolExecutor(len(running)) as readers:
-        readers.map(hear, running)
+        readers.map(read, running)
         left = len(running)
         try:
             while left:
-                line = heard.get()
+                line = received.get()
                 if line:
                     yield msgspec.json.decode(line, type=Summary, dec_hook=lambda kind, value: kind(value))
                 left -= not line
@@ -193,7 +193,7 @@ def _explain(found: Outcome, given: argparse.Namespace, kind: type[Book]) -> Non
 
 
 def revision() -> str:
-    """The commit this code is at, marked when it was changed since."""
+    """Return the commit of this code, with a suffix if the code was changed since."""
     folder = Path(__file__).parent
     words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:

@@ -1,4 +1,4 @@
-"""Tells a violation as the story of one job, and sums up runs.
+"""Describe a violation as the story of one job, and sum up runs.
 
 A mistake fails `tests/simulation/test_narrative.py`.
 """

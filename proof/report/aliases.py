@@ -1,4 +1,4 @@
-"""Short names for whoever and whatever a story speaks of: worker A, supervisor 1, claim 4, the job."""
+"""Short names for the processes, claims, leases and jobs of a story: worker A, supervisor 1, claim 4, the job."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from uuid import UUID
 from holdfast._core.job import Token
 from holdfast.testing.history import Event, JobRow, LeaseRow
 
-_SAID_BY = {
+_ROLE_OF_EVENT = {
     "handler.start": "worker",
     "worker.ready": "worker",
     "enqueue": "client",
@@ -18,20 +18,20 @@ _SAID_BY = {
     "reschedule": "operator",
     "delete": "operator",
 }
-"""What somebody must be who was not introduced, and does this."""
+"""The role of a process that was not introduced, by an event that only this role causes."""
 _BEGIN, _END = "\x02", "\x03"
-_MARK = f"{_BEGIN}[0-9]+{_END}"
+_PLACEHOLDER = f"{_BEGIN}[0-9]+{_END}"
 
 
 class Cast:
-    """Everybody in these events. Names are given at the end, by ``render``, in the order in which they are read."""
+    """The processes and claims in these events. ``render`` gives the names at the end, in the order in which they are read."""
 
     def __init__(self, events: Iterable[Event], jobs: Sequence[UUID]) -> None:
         self.workers: dict[UUID, str] = {}  # by the lease
         self.owners: dict[Token, str] = {}
         self._jobs = jobs
         self._roles: dict[str, str] = {}
-        self._marks: dict[str, str] = {}
+        self._placeholders: dict[str, str] = {}
         self._claims: dict[Token, str] = {}
         for event in events:
             self._introduce(event)
@@ -43,24 +43,24 @@ class Cast:
             self.workers[event.lease] = event.after.process
             self._roles[event.after.process] = "worker"
             self._roles.setdefault(event.process, "supervisor")
-        elif event.what in _SAID_BY:
-            self._roles.setdefault(event.process, _SAID_BY[event.what])
+        elif event.what in _ROLE_OF_EVENT:
+            self._roles.setdefault(event.process, _ROLE_OF_EVENT[event.what])
         if isinstance(event.after, JobRow) and event.after.lease is not None:
             self.owners.setdefault(event.after.token, self.workers.get(event.after.lease, ""))
 
     def role(self, process: str) -> str:
-        """What it is: worker, supervisor, guard, client, operator; itself if nothing is known of it."""
+        """Return the role of a process: worker, supervisor, guard, client, operator; its own name if none is known."""
         return self._roles.get(process, process) if process else ""
 
     def process(self, process: str) -> str:
-        """``worker A``, ``supervisor 1``, the letter or number still a mark; empty if nobody knows who it was."""
+        """Return ``worker A`` or ``supervisor 1``, with a placeholder for the letter or number; empty if the process is unknown."""
         role = self.role(process)
         if role == process:
             return process
-        return f"{role} {self._marks.setdefault(process, f'{_BEGIN}{len(self._marks)}{_END}')}"
+        return f"{role} {self._placeholders.setdefault(process, f'{_BEGIN}{len(self._placeholders)}{_END}')}"
 
     def claim(self, token: Token) -> str:
-        """``claim 4``; numbers come twice where a store has forgotten one."""
+        """Return ``claim 4``; a number comes twice where a store has lost a claim in a fail-over."""
         if token.claim is None:
             return "nobody"
         if token not in self._claims:
@@ -69,24 +69,24 @@ class Cast:
         return self._claims[token]
 
     def owned(self, token: Token) -> str:
-        """The claim and who has it."""
+        """Return the claim and its owner."""
         owner = self.whose(self.owners.get(token, ""))
         return f"{self.claim(token)} of {owner}" if owner and token.claim else self.claim(token)
 
     def whose(self, process: str) -> str:
-        """The same as ``process`` where something is said to be its own: ``A``."""
+        """Return what ``process`` returns, in the short form for possession: ``A``."""
         return self.process(process).removeprefix("worker ")
 
     def job(self, job: UUID | None) -> str:
-        """``the job``, or another one."""
+        """Return ``the job``, or how a story calls another one."""
         return "the job" if not self._jobs or job == self._jobs[0] else "the other job" if job in self._jobs else "another job"
 
     def lease(self, lease: UUID) -> str:
-        """Whose it is."""
+        """Return ``the lease of A``."""
         return f"the lease of {self.whose(self.workers.get(lease, '')) or 'somebody'}"
 
     def name(self, value: object) -> object:
-        """What a sentence calls it; itself if it is no name."""
+        """Return what a sentence calls the value; the value itself if it does not name a process, claim, lease or job."""
         match value:
             case Token():
                 return self.owned(value)
@@ -100,18 +100,18 @@ class Cast:
                 return value
 
     def render(self, text: str) -> tuple[str, str]:
-        """The text with its names; and who is who in it, for those who look into logs."""
+        """Return the text with its names, and a legend with the real names of the processes, for readers of logs."""
         count, names, legend = Counter[str](), dict[str, str](), list[str]()
-        processes = {mark: process for process, mark in self._marks.items()}
-        for mark in re.findall(_MARK, text):
-            if mark not in names:
-                role, process = self.role(processes[mark]), processes[mark]
+        processes = {placeholder: process for process, placeholder in self._placeholders.items()}
+        for placeholder in re.findall(_PLACEHOLDER, text):
+            if placeholder not in names:
+                role, process = self.role(processes[placeholder]), processes[placeholder]
                 count[role] += 1
-                names[mark] = _letter(count[role] - 1) if role == "worker" else str(count[role])
-                legend.append(f"{role} {names[mark]} is {process}")
+                names[placeholder] = _letter(count[role] - 1) if role == "worker" else str(count[role])
+                legend.append(f"{role} {names[placeholder]} is {process}")
         twins = [name for name in self._claims.values() if name[-1].isalpha() and name in text]
         legend += [f"{name} has the number of an earlier claim" for name in twins]
-        return re.sub(_MARK, lambda found: names[found[0]], text), ", ".join(legend)
+        return re.sub(_PLACEHOLDER, lambda found: names[found[0]], text), ", ".join(legend)
 
 
 def _letter(number: int) -> str:

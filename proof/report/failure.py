@@ -12,11 +12,14 @@ from proof.simulator.plans import Plan
 from proof.simulator.simulation import Outcome
 
 COMMAND = "python -m proof.simulate"
-_NAMED = re.compile(r"(\w+ \w+) is (m\d+-\d+-\d+)")  # as the story introduces those who take part
+_NAMED = re.compile(r"(\w+ \w+) is (m\d+-\d+-\d+)")  # as the story introduces the processes that take part
 
 
 def explain(found: Outcome, run: Callable[[Plan], Outcome], *, budget: int, folder: Path, revision: str) -> Iterator[str]:
-    """Line by line, as small as ``budget`` worlds can make it; that world is left in a file. ``run``: plays one."""
+    """Yield the lines that explain a failing world, shrunk with at most ``budget`` worlds. ``run`` plays one.
+
+    The shrunk world is written to a file in the folder.
+    """
     shrinker = Shrinker(run, budget=budget)
     small = shrinker.shrink(found)
     name = broken_by(small)[0]
@@ -29,16 +32,16 @@ def explain(found: Outcome, run: Callable[[Plan], Outcome], *, budget: int, fold
 
 
 def tell(outcome: Outcome) -> Iterator[str]:
-    """What was decided, and what came of it."""
+    """Yield the decisions of a world, one a line, and then its story."""
     lines = [describe(each) for each in sorted(outcome.decisions, key=lambda each: each.time)]
     story = "nothing broke" if outcome.is_clean else outcome.explain()
     yield _describe_world(outcome.plan)
     yield from lines
     names = {process: name for name, process in _NAMED.findall(story)}
-    people = {title: process for title, process in outcome.titles.items() if any(title in line for line in lines)}
-    told = [f"{title} is called {names[process]}" for title, process in people.items() if process in names]
-    if told:
-        yield f"In the story {', '.join(told)}."
+    named = {title: process for title, process in outcome.titles.items() if any(title in line for line in lines)}
+    aliases = [f"{title} is called {names[process]}" for title, process in named.items() if process in names]
+    if aliases:
+        yield f"In the story {', '.join(aliases)}."
     yield story
 
 

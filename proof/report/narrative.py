@@ -1,6 +1,6 @@
-"""What became of one job, told in English: who claimed it, who died or slept meanwhile, and what each write met.
+"""The story of one job in English: which workers claimed it, which processes died or slept, and how each write was answered.
 
-For readers who know nothing of the code. What says nothing is left out, and what is repeated is told once.
+For readers who do not know the code. Events that explain nothing are left out, and repeated ones are described once.
 """
 
 from collections.abc import Sequence
@@ -48,13 +48,13 @@ class _Lease(Struct):
 
 
 class Narrator:
-    """The story that ends with the event at ``index``, of that job, or of whom that event or ``values`` speak."""
+    """The story of a job that ends with the event at ``index``; without a job, of the processes and leases in ``values``."""
 
     def __init__(self, history: History, index: int, job: UUID | None, values: Sequence[object] = ()) -> None:
         self._events, self._values = history.events[: index + 1], values
         self._focus = Focus(self._events, job, values)
         self._cast = Cast(self._events, self._focus.jobs)
-        self._heard = {event.token for event in history.events if event.what == "claim"}
+        self._received = {event.token for event in history.events if event.what == "claim"}
         self._beats = Beats()
         self._known: dict[UUID, _Lease] = {}
         self._claims: dict[UUID, Token] = {}
@@ -63,12 +63,12 @@ class Narrator:
         self._openers: dict[str, str] = {}
         self._dead: set[str] = set()
 
-    def tell(self, said: str) -> str:
-        """Line by line; ``said``: what is wrong, with braces for the values."""
+    def tell(self, template: str) -> str:
+        """Return the lines of the story. ``template``: what is wrong, with braces for the values."""
         for event in self._events:
             self._pass_time(event.time)
             self._see(event)
-        wrong = said.format(*(self._cast.name(value) for value in self._values))
+        wrong = template.format(*(self._cast.name(value) for value in self._values))
         story, legend = self._cast.render("\n".join([*self._beats.lines(self._focus.tokens), f"What is wrong: {wrong}."]))
         title = f"The story of job {self._focus.jobs[0]}:" if self._focus.jobs else "The story:"
         return f"{title}\n{'':12} ({legend})\n{story}"
@@ -136,7 +136,7 @@ class Narrator:
             text = f"code of {self._cast.owned(by.token)} of {self._cast.job(by.parent)} enqueues {noun}"
         text += f", due in {row.due_in:.1f} s" if row.due_in > TOGETHER else ""
         text += f", which expires in {row.expires_in:.1f} s" if row.expires_in is not None else ""
-        self._beats.forget(key)  # that it was asked for
+        self._beats.forget(key)  # the sentence that reports the request
         self._beats.say(event, text, VITAL, key=key)
 
     def _see_change(self, event: Event, noun: str, old: JobRow, new: JobRow) -> None:
@@ -148,7 +148,7 @@ class Narrator:
             worker = self._cast.process(self._cast.workers.get(new.lease, "") if new.lease else "") or "somebody"
             rest = f", although {self._cast.owned(old.token)} owns it" if was is Place.ACTIVE else ""
             rest += f", although it is {_state(old)}" if was is Place.FINISHED or old.state is State.HELD else ""
-            rest += ", and never hears of it" if self._heard and new.token not in self._heard else ""
+            rest += ", and never hears of it" if self._received and new.token not in self._received else ""
             text = f"{worker} claims {noun} ({self._cast.claim(new.token)}){rest}"
             self._beats.say(event, text, key=f"claim {new.token}", token=new.token)
         elif now is Place.ACTIVE:
@@ -246,7 +246,7 @@ class Narrator:
             self._beats.say(event, f"{whose} begins; it lasts {after.ttl:g} s from each renewal")
         if after.is_draining and (old is None or not old.row.is_draining) and not after.is_ended:
             self._beats.say(event, f"{self._cast.process(after.process)} is asked to end", MINOR)
-        # What has been said of this expiry, and what was over before a store was set back, is not said again.
+        # The story mentions an expiry once, and does not repeat one that was over before a store was set back.
         known = _Lease(after, event.time)
         is_same = old is not None and old.is_over and abs(old.expires - known.expires) < 0.01
         known.is_warned = known.is_over = is_same or known.expires < event.time
@@ -298,11 +298,11 @@ class Narrator:
         noun = self._cast.job(event.job)
         match event.what, event.phase:
             case "settle", Phase.FAIL:
-                self._beats.say(event, f"{self._told_of(event)}: REFUSED, {_reason(event.note)}", VITAL)
+                self._beats.say(event, f"{self._settle_of(event)}: REFUSED, {_reason(event.note)}", VITAL)
             case "settle", Phase.OK if event.token not in self._settled:
-                self._beats.say(event, f"{self._told_of(event)}: confirmed, and NOTHING WAS DONE", VITAL)
+                self._beats.say(event, f"{self._settle_of(event)}: confirmed, and NOTHING WAS DONE", VITAL)
             case "settle", Phase.UNKNOWN:
-                self._beats.say(event, f"{self._told_of(event)}: it hears no answer", key=f"unknown {event.token}")
+                self._beats.say(event, f"{self._settle_of(event)}: it hears no answer", key=f"unknown {event.token}")
             case (("report" | "start"), Phase.FAIL) if event.token is not None:
                 text = f"{self._who(event)} {_VERBS[event.what]} under {self._cast.claim(event.token)}: REFUSED"
                 self._beats.say(event, text, key=f"refused {event.token}")
@@ -331,7 +331,7 @@ class Narrator:
             text = birth.text.replace(f"{noun} is enqueued", f"{self._who(event)} enqueues {noun}")
             birth.text = f"{text}, and is told that it is there"
 
-    def _told_of(self, event: Event) -> str:
+    def _settle_of(self, event: Event) -> str:
         assert event.token is not None
         word = event.by.outcome.split()[0] if event.by is not None and event.by.outcome else ""
         outcome = f" as {_STATES.get(word, word)}" if word else ""
@@ -339,7 +339,7 @@ class Narrator:
         return f"{self._who(event)} {what} {self._cast.claim(event.token)}{outcome}"
 
     def _is_involved(self, process: str) -> bool:
-        """Whether it owns the job, runs code of it, looks after somebody who does, or is whom the story is about."""
+        """Return whether the process owns the job, runs its code, supervises such a process, or is the subject of the story."""
         owners = {self._cast.owners.get(token, "") for token in self._claims.values()} | set(self._running.values())
         return process in owners or process in self._focus.processes or process in {self._openers.get(owner) for owner in owners}
 

@@ -1,4 +1,4 @@
-"""Of whom a story is to speak: the job of a violation, or the one held by whoever is blamed, and the claims in question."""
+"""The subject of a story: the job of a violation, or the last job of the process that is blamed, and the claims in question."""
 
 from collections.abc import Iterator, Sequence
 from uuid import UUID
@@ -7,7 +7,10 @@ from holdfast.testing.history import Event, JobRow, LeaseRow
 
 
 class Focus:
-    """``values``: of what else the violation speaks. Without a job they name leases or processes."""
+    """The jobs, leases, processes and claims of a story. ``values``: what else the violation names.
+
+    Without a job the values name leases or processes.
+    """
 
     def __init__(self, events: Sequence[Event], job: UUID | None, values: Sequence[object]) -> None:
         self.processes = {value for value in values if isinstance(value, str)} if job is None else set()
@@ -28,13 +31,13 @@ class Focus:
                 yield event.lease
 
     def _held(self, events: Sequence[Event]) -> list[UUID]:
-        """The last job that had an owner under one of these leases."""
+        """Return the last job that had an owner under one of these leases."""
         job = next((event.job for event in reversed(events) if event.what == "job" and _lease(event) in self.leases), None)
         return [] if job is None else [job]
 
 
 def _lease(event: Event) -> UUID | None:
-    """Under which the job was or is held."""
+    """Return the lease under which the job is owned now, or was before."""
     rows = [row for row in (event.after, event.before) if isinstance(row, JobRow)]
     return next((row.lease for row in rows if row.lease is not None), None)
 
@@ -45,7 +48,7 @@ def _others(events: Sequence[Event], job: UUID, values: Sequence[object]) -> lis
 
 
 def _claims(events: Sequence[Event]) -> Iterator[str]:
-    """Of which claims an event speaks, and what its row says of others."""
+    """Yield the claims that an event names, and those that its rows name."""
     for event in events:
         yield from (str(event.token), str(event.by and event.by.token))
         for row in (event.before, event.after):

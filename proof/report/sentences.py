@@ -1,4 +1,4 @@
-"""The sentences of a story, each with its time and its weight: what is repeated is told once, what weighs least goes first."""
+"""The sentences of a story, each with its time and its weight: repetitions are counted, and the least important are left out."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from holdfast.testing.history import Event
 LONGEST = 11  # sentences of a story
 TOGETHER = 0.01  # seconds in which two events are one
 MINOR, USUAL, VITAL = 1, 2, 3
-BIRTH = "birth"  # begins the key of how a job came to be: no story begins later
+BIRTH = "birth"  # begins the key of the sentence on how a job was enqueued: every story keeps it
 
 
 class Beat(Struct):
-    """One sentence."""
+    """One sentence of a story."""
 
     time: float
     text: str
@@ -25,32 +25,32 @@ class Beat(Struct):
     last: float = 0.0
 
     def line(self) -> str:
-        """With its time."""
+        """Return the sentence with its time, and how often it repeats."""
         more = f" ({self.times} times, until {self.last:.2f} s)" if self.times > 1 else ""
         return f"{self.time:9.2f} s  {self.text}{more}"
 
 
 class Beats:
-    """All of a story, in order."""
+    """All sentences of a story, in order."""
 
     def __init__(self) -> None:
         self._beats: list[Beat] = []
 
     @property
     def last(self) -> Beat | None:
-        """The newest one."""
+        """The newest sentence, if any."""
         return self._beats[-1] if self._beats else None
 
     def find(self, key: str) -> Beat | None:
-        """The newest one with that key; one that was joined has several."""
+        """Return the newest sentence with that key; a joined sentence has several keys."""
         return next((beat for beat in reversed(self._beats) if key and key in beat.key.split("|")), None)
 
     def add(self, beat: Beat) -> None:
-        """Another one, whatever was said before."""
+        """Append a sentence, also if it repeats an earlier one."""
         self._beats.append(beat)
 
     def say(self, event: Event, text: str, weight: int = USUAL, *, key: str = "", token: Token | None = None) -> None:
-        """What an event comes to. With the key of an earlier one it only repeats that."""
+        """Append the sentence of an event; if an earlier sentence has the same key, count a repetition of that instead."""
         known = self.find(key)
         if known is None:
             self.add(Beat(event.time, text, weight, key, token or event.token))
@@ -58,16 +58,19 @@ class Beats:
             known.times, known.last = known.times + 1, event.time
 
     def forget(self, key: str) -> None:
-        """It was said too early."""
+        """Remove the sentences with that key, which a later event describes better."""
         self._beats = [beat for beat in self._beats if beat.key != key]
 
     def lines(self, tokens: set[Token]) -> list[str]:
-        """The story of these claims: what came before them counts little. Of what counts least the oldest goes first."""
+        """Return the lines of the story of these claims.
+
+        Sentences before the first of these claims weigh little. Of the sentences that weigh least, the oldest are left out first.
+        """
         beats = self._beats
-        first = next((place for place, beat in enumerate(beats) if beat.token in tokens), 0)
-        weights = [_weight(beat, tokens, is_early=place < first) for place, beat in enumerate(beats)]
-        doomed = sorted(range(len(beats)), key=lambda place: (weights[place], place))[: max(0, len(beats) - LONGEST)]
-        return list(_told(beats, set(doomed)))
+        first = next((index for index, beat in enumerate(beats) if beat.token in tokens), 0)
+        weights = [_weight(beat, tokens, is_early=index < first) for index, beat in enumerate(beats)]
+        omitted = sorted(range(len(beats)), key=lambda index: (weights[index], index))[: max(0, len(beats) - LONGEST)]
+        return list(_kept(beats, set(omitted)))
 
 
 def _weight(beat: Beat, tokens: set[Token], *, is_early: bool) -> int:
@@ -78,8 +81,8 @@ def _weight(beat: Beat, tokens: set[Token], *, is_early: bool) -> int:
     return VITAL if beat.token in tokens and beat.weight == USUAL else beat.weight
 
 
-def _told(beats: Sequence[Beat], doomed: set[int]) -> list[str]:
-    lines = [beat.line() for place, beat in enumerate(beats) if place not in doomed]
-    if doomed:
-        lines.insert(min(doomed), f"{'':13}… ({len(doomed)} of less weight left out)")
+def _kept(beats: Sequence[Beat], omitted: set[int]) -> list[str]:
+    lines = [beat.line() for index, beat in enumerate(beats) if index not in omitted]
+    if omitted:
+        lines.insert(min(omitted), f"{'':13}… ({len(omitted)} of less weight left out)")
     return lines

@@ -1,4 +1,4 @@
-"""What many seeds came to."""
+"""The summary of the runs of many seeds."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from proof.simulator.simulation import Outcome
 
 
 class Summary(Struct):
-    """What some seeds came to. ``failed``: of each how many decisions it took, and the seed."""
+    """The results of some seeds. ``failed``: the number of decisions and the seed of each failure."""
 
     seeds: int = 0
     failed: list[tuple[int, int]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     starts: int = 0
@@ -25,7 +25,7 @@ class Summary(Struct):
     recoveries: list[float] = field(default_factory=list)
 
     def add(self, outcome: Outcome, problems: list[str]) -> None:
-        """One more seed."""
+        """Add the result of one seed, and its failure if there are problems."""
         report = outcome.report
         self.seeds += 1
         self.checked += report.checked
@@ -38,16 +38,16 @@ class Summary(Struct):
         self.recoveries += [round(seconds / outcome.plan.longest_ttl, 4) for seconds in report.recoveries]
         if problems:
             self.failed.append((len(outcome.decisions), outcome.seed))
-            self.told.append(f"seed {outcome.seed} failed: " + "\n  ".join(problems))
+            self.failures.append(f"seed {outcome.seed} failed: " + "\n  ".join(problems))
 
     def merge(self, other: "Summary") -> None:
-        """The seeds of another process."""
+        """Add the results of seeds that another process ran."""
         for name in self.__struct_fields__:
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, mine + theirs)
 
     def lines(self, seconds: float, jobs: int) -> Iterator[str]:
-        """For a terminal."""
+        """Yield the lines to print, after a run of that many seconds in that many processes."""
         per_minute = 60 * self.seeds / max(seconds, 1e-9)
         yield f"{self.seeds} seeds, {len(self.failed)} failed; {per_minute:,.0f} seeds a minute in {jobs} processes"
         yield f"{self.virtual:.0f} s simulated, {self.starts} attempts, {self.rescues} rescues"
@@ -59,7 +59,7 @@ class Summary(Struct):
 
 
 def problems_of(outcome: Outcome) -> list[str]:
-    """The first of each kind that broke, one a line."""
+    """Return the first complaints, and the first violation of each broken property, one a line."""
     first: dict[str, Violation] = {}
     for each in outcome.report.violations:
         first.setdefault(each.name, each)

@@ -26,18 +26,18 @@ class Case(Struct, frozen=True, kw_only=True):
     plan: Plan
 
     def play(self, kind: type[Book] = Book) -> Outcome:
-        """What becomes of it now."""
+        """Run the world of this case with the code of today."""
         return perform(self.plan, self.seed, kind)
 
 
 def broken_by(outcome: Outcome) -> list[str]:
-    """The names of the properties, the first one first."""
+    """Return the names of the broken properties, in the order in which they broke."""
     names = dict.fromkeys(violation.name for violation in outcome.report.violations)
     return [*names, *([COMPLAINT] if outcome.complaints else [])]
 
 
 def read(path: Path) -> Case:
-    """The case of a file."""
+    """Return the case that a file holds."""
     return msgspec.json.decode(path.read_bytes(), type=Case)
 
 

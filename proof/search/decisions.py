@@ -1,6 +1,6 @@
-"""What a world does to those who live in it, as data: drawn from a seed, or given one by one, as a script.
+"""What a world does to its processes, as data: drawn from a seed, or given one by one, as a script.
 
-Each says all that it needs, so that one can be left out and the others stay what they are.
+Each decision contains all that it needs, so that one can be left out and the others keep their meaning.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from proof.simulator.call_outcomes import Fault, Luck
 
 
 class Birth(Struct, frozen=True, tag=True):
-    """A client enqueues this one of its jobs. ``time``: when it was, only to be told."""
+    """A client enqueues this one of its jobs. ``time``: when it did, only for the report."""
 
     client: int
     job: int
@@ -23,7 +23,7 @@ class Mishap(Struct, frozen=True, tag=True):
     """What happens to the ``nth`` call of a verb by a process, counted from 1; an empty verb: of its calls of any.
 
     ``luck``: how long it takes; without it, what the process draws at that call.
-    ``time``: when it was, only to be told, unless ``nth`` is 0: then it is the first such call from about that time on.
+    ``time``: when it was, only for the report, unless ``nth`` is 0: then it is the first such call from about that time on.
     """
 
     process: str
@@ -37,8 +37,9 @@ class Mishap(Struct, frozen=True, tag=True):
 class Strike(Struct, frozen=True, tag=True):
     """Something goes wrong around processes, at a time in seconds since the start.
 
-    ``slot``: whose; ``pick``: which of those that live then, from 0 to 1; ``is_refusing``: who is cut off is told at once, and a
-    row is locked FOR UPDATE; ``is_for_ever``: that slot never comes back. ``whom``: who it was, only to be told.
+    ``slot``: whose processes; ``pick``: which of those that live then, from 0 to 1.
+    ``is_refusing``: a process that is cut off gets its error at once, and a row is locked FOR UPDATE.
+    ``is_for_ever``: that slot never comes back. ``whom``: which process it was, only for the report.
     """
 
     time: float
@@ -65,7 +66,7 @@ Decision = Birth | Mishap | Strike | Operation
 Births = dict[tuple[int, int], str]
 ABOUT = 0.05  # seconds
 ROLLED_BACK = 0.7
-"""Of the times without a majority end with another primary, which never heard of them."""
+"""The share of the times without a majority that end with another primary, which never received their writes."""
 
 
 class Lookup:
@@ -83,7 +84,7 @@ class Lookup:
                     self._from.append(each)
 
     def __call__(self, verb: str, nth: int, call: int) -> tuple[Fault, Luck | None]:
-        """That of the ``nth`` of this verb, which is so many calls of any."""
+        """Return the fault of the ``nth`` call of this verb. ``call``: its number among the calls of all verbs."""
         for each in self._from:
             if each.verb == verb and each.time - ABOUT <= self._now():
                 self._from.remove(each)
@@ -93,7 +94,7 @@ class Lookup:
 
 
 def births_of(script: Iterable[Decision] | None) -> Births | None:
-    """The task of each job that a script knows of a client."""
+    """Return the task of each job that the clients of a script enqueue, by client and job."""
     if script is None:
         return None
     return {(each.client, each.job): each.task for each in script if isinstance(each, Birth)}
@@ -112,7 +113,7 @@ FATES = {
     Fault.WRONG_BEFORE: "fails with an error that no store promises, and nothing was applied",
     Fault.WRONG_AFTER: "fails with an error that no store promises, and was applied",
 }
-TOLD = {
+DESCRIPTIONS = {
     "outage": "the store is away for everybody",
     "brief_outage": "the store is away for everybody for {seconds:.2f} s",
     "stand_still": "the store stands still for {seconds:.2f} s and then does all that was sent",
@@ -135,7 +136,7 @@ VERBS = {
 
 
 def describe(decision: Decision) -> str:
-    """One line for somebody who wants to know what happened."""
+    """Return one line that describes the decision to a reader of the report."""
     return f"{decision.time:8.2f} s  {_describe(decision)}"
 
 
@@ -155,7 +156,7 @@ def _describe_strike(strike: Strike) -> str:
     verb = "" if strike.name in ("freeze_writer", "lose_quorum", "lock_row", "lock_file") else strike.name.partition("_")[0]
     whom = " and ".join(strike.whom.rsplit(", ", 1)) or "nobody"
     fate = "all it did meanwhile never was" if strike.pick < ROLLED_BACK else "all it did meanwhile counts"
-    what = TOLD.get(strike.name) or f"{{whom}}: {VERBS[verb]}"
+    what = DESCRIPTIONS.get(strike.name) or f"{{whom}}: {VERBS[verb]}"
     for_long = " for ever" if strike.is_for_ever else f" for {strike.seconds:.2f} s"
     has_length = verb in ("freeze", "cut", "lull", "outage")
     at_once = ", and told so at once" if strike.is_refusing and verb in ("cut", "lull", "outage") else ""

@@ -21,13 +21,13 @@ class What(StrEnum):
     CRASH_SENT = "crash-sent"  # the sender dies, its call arrives later
     CREW_CRASH_BEFORE = "crew-crash-before"  # a supervisor dies together with its worker
     CREW_CRASH_AFTER = "crew-crash-after"
-    POWER_LOST = "power-lost"  # applied, then the sender's whole machine is gone; later it boots anew
+    POWER_LOST = "power-lost"  # applied, then the sender's whole machine is gone; later it boots again
     FREEZE_BEFORE = "freeze-before"  # the sender alone stands still, and sends the call when it wakes
     FREEZE_AFTER = "freeze-after"  # applied, the sender stands still before it knows
     CREW_FREEZE_BEFORE = "crew-freeze-before"  # a supervisor stands still together with its worker
     CREW_FREEZE_AFTER = "crew-freeze-after"
     CUT_OFF = "cut-off"  # from this call on nothing of the crew reaches the store
-    OUTAGE = "outage"  # from this call on nothing of anybody does
+    OUTAGE = "outage"  # from this call on no process reaches the store
     RELEASE_BEFORE = "release-before"  # all that is held, frozen or cut off goes on, before the call is applied
     RELEASE_AFTER = "release-after"  # and after it
     CANCEL = "cancel"  # an operator comes by and asks for it, for the first job there is
@@ -41,13 +41,16 @@ class Until(StrEnum):
     """For how long something is held."""
 
     NOTHING = ""
-    NEXT = "next"  # until somebody else's next call has been applied
+    NEXT = "next"  # until the next call of another process has been applied
     TAKEN = "taken"  # until a job has another owner
     DONE = "done"  # until all work is done
 
 
 class Deviation(Struct, frozen=True):
-    """``at``: the number of the call, of all that anybody makes, or of the moment; ``first``: who runs first there."""
+    """One departure from the plain run. ``at``: the number of the call, among those of all processes, or of the moment.
+
+    ``first``: which process runs first at that moment.
+    """
 
     at: int
     what: What
@@ -60,7 +63,7 @@ class Deviation(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What ``str`` made."""
+        """Return the deviation that ``str`` wrote as this string."""
         at, what, last = (*text.split(":"), "")[:3]
         is_swap = what == What.SWAP.value
         return cls(int(at), What(what), Until.NOTHING if is_swap else Until(last), int(last) if is_swap else 0)

@@ -64,7 +64,7 @@ class Trial(Struct):
 
 
 class Reach(StrEnum):
-    """Which worlds are run, of those with at most so many deviations."""
+    """Which worlds are run, of those with at most the given number of deviations."""
 
     SHARP = "sharp"  # those of sharp deviations at calls that change something
     EVERY = "every"  # also those of any one deviation, at any call or moment
@@ -114,8 +114,10 @@ class Enumeration:
 
 
 def _every(trial: Trial) -> Iterator[Deviation]:
-    """Each deviation at each call, and each order of each moment. A call that repeats one to which nothing has happened since is
-    none of its own."""
+    """Yield each deviation at each call, and each order of each moment.
+
+    A call that repeats an earlier one, with no change in between, does not count as another call.
+    """
     seen: set[tuple[str, str]] = set()
     for at, call in enumerate(trial.calls, 1):
         if call.is_busy and call.verb not in LOOKS:

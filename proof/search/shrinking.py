@@ -31,19 +31,19 @@ SMALLER: tuple[dict[str, Any], ...] = (
 
 
 class Shrinker:
-    """Plays smaller and smaller worlds. ``run``: plays one; ``tried``: so many so far."""
+    """Play smaller and smaller worlds. ``run`` plays one; ``tried`` counts them."""
 
     def __init__(self, run: Callable[[Plan], Outcome], *, budget: int = BUDGET) -> None:
         self.tried = 0
         self._run = run
         self._budget = budget
-        self._in_vain: set[bytes] = set()
+        self._rejected: set[bytes] = set()
 
     def shrink(self, found: Outcome, name: str = "") -> Outcome:
-        """The smallest that was found; it breaks the property of that name, or the one that this one breaks first."""
+        """Return the smallest world found that breaks the named property, or the one that the given world breaks first."""
         name = name or broken_by(found)[0]
         best = self._try(structs.replace(found.plan, script=tuple(found.decisions)), name)
-        if best is None:  # chance that is no decision: as it was found
+        if best is None:  # the failure depends on chance that no decision records: keep the world as it was found
             return found
         size = -1
         while size != len(best.decisions):
@@ -80,15 +80,15 @@ class Shrinker:
         return best
 
     def _try(self, plan: Plan, name: str) -> Outcome | None:
-        """What becomes of it, if that is the same."""
+        """Return the outcome of a plan if it breaks the same property, or None."""
         key = msgspec.json.encode(plan)
-        if self.tried >= self._budget or key in self._in_vain:
+        if self.tried >= self._budget or key in self._rejected:
             return None
         self.tried += 1
         outcome = self._run(plan)
         if name in broken_by(outcome):
             return outcome
-        self._in_vain.add(key)
+        self._rejected.add(key)
         return None
 
 
@@ -114,7 +114,7 @@ def _unnumbered(decision: Decision) -> Decision:
 
 
 def _guesses(outcome: Outcome, name: str) -> Iterator[Callable[[Decision], bool]]:
-    """What may well do without the rest: what came before it was seen, and all but one kind that does harm."""
+    """Yield tests for decisions that may suffice: those before the violation, and those of all but one harmful kind."""
     seen = next((violation.event for violation in outcome.report.violations if violation.name == name), len(outcome.history))
     last = outcome.history.events[min(seen, len(outcome.history) - 1)].time
     yield lambda each: each.time <= last

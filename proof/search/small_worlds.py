@@ -47,7 +47,7 @@ CLOCKS: dict[Profile, LeaseClock] = {
     Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
 }  # fmt: skip
 HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # the call; others hold processes
-LOOKS = ("expired", "overdue", "held", "owed_hooks")  # who finds something there acts on it
+LOOKS = ("expired", "overdue", "held", "owed_hooks")  # a process that finds something there acts on it
 
 
 class Script(Struct, frozen=True):
@@ -75,7 +75,10 @@ class Call(Struct):
 
 
 class SmallWorld(World):
-    """``calls``: of everybody, in order; together with the moments of its loop they are what can be deviated from."""
+    """A world with few processes. ``calls``: those of all processes, in order.
+
+    Deviations apply to these calls and to the moments of the loop.
+    """
 
     loop: SteadyLoop
 
@@ -90,15 +93,15 @@ class SmallWorld(World):
         self.true_clock = HoldingClock(self.loop, self.holds)
 
     def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
-        """As the script wants it; nobody's connection is better than others'."""
+        """Return the faults that the script asks for; a healthy process has the same connection as the others."""
         return _Fates(self, process)
 
     def door(self, process: Process) -> Store:
-        """Watched."""
+        """Return the store, with each call of the process recorded."""
         return cast(Store, _Watched(self, process, super().door(process)))
 
     def start_clients(self) -> None:
-        """One, who enqueues."""
+        """Start the one client, which enqueues all jobs."""
         self._start_client("client 0", self._enqueue_all)
 
     async def _enqueue_all(self, client: Client, clock: SimClock) -> None:
@@ -135,7 +138,7 @@ class SmallWorld(World):
     # what deviates
 
     def next_call(self, process: Process, verb: str) -> Fate:
-        """What becomes of it."""
+        """Record the next call, and return the outcome that the script asks for."""
         self.calls.append(Call(verb, process.title, bool(self.holds)))
         deviation = self._deviations.get(len(self.calls))
         if deviation is None:
@@ -238,7 +241,7 @@ class _Fates(Faults):
         self._world, self._process = world, process
 
     def draw(self, verb: str) -> Fate:
-        """Whatever happens, a call that cannot be sent is not."""
+        """Return the outcome of the next call; a call that cannot be sent fails, with any script."""
         self.calls += 1
         fate = self._world.next_call(self._process, verb)
         return CUT if self.is_out else fate
