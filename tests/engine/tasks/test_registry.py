@@ -88,8 +88,8 @@ class Class:
         (job_optional, "write `job: Job`"),
         (job_untyped, "write `job: Job` to receive the job"),
         (generator, "cannot yield"),
-        (Class, "is no function"),
-        (5, "is no function"),
+        (Class, "is not a function"),
+        (5, "is not a function"),
         (lambda: None, "letters, digits"),
     ],
 )

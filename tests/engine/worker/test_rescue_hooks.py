@@ -324,8 +324,8 @@ def yields(connection: Any, job: RescuedJob) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("handler", "on_rescue", "said"),
     [
-        (no_job, hook, "write `async def heal"),
-        (work_on, ahook, "write `def heal"),
+        (no_job, hook, "write `async def repair"),
+        (work_on, ahook, "write `def repair"),
         (work_on, "heal", "use a function"),
         (work_on, Shop, "use a function"),
         (work_on, yields, "use a function"),

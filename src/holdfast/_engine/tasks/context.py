@@ -1,4 +1,4 @@
-"""What a handler holds: its job."""
+"""What a handler receives: its job."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -25,50 +25,50 @@ class Bindable(Protocol[Payload]):
     """A task, one with options, or one that is bound already."""
 
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> "PreparedJob":
-        """A job to be."""
+        """Check the arguments, and return a job that is ready to be enqueued."""
         ...
 
 
 class ChildWriter(Protocol):
-    """Takes the jobs that a handler enqueues."""
+    """Writes the jobs that a handler enqueues."""
 
-    async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
-        """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
+    async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
+        """Return once the child is durable. ``JobLost`` if the job belongs to another attempt: then there is no child."""
         ...
 
 
 class ProgressSink(Protocol):
-    """Takes what a handler says: the worker's reporter or, in a runner process, the pipe to it."""
+    """Takes a handler's reports: the worker's progress writer or, in a runner process, the pipe to the worker."""
 
     @property
     def children(self) -> ChildWriter:
-        """For ``job.enqueue``."""
+        """What writes the children of ``job.enqueue``."""
         ...
 
-    def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
-        """Remember the latest."""
+    def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+        """Keep the latest progress until the next write."""
         ...
 
-    async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
-        """Return once it is durable; ``JobLost`` if the job is somebody else's."""
+    async def checkpoint(self, job: ActiveJob, data: bytes) -> None:
+        """Return once the checkpoint is durable; ``JobLost`` if the job belongs to another attempt."""
         ...
 
-    def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
-        """The user's rows and the check of the job's token, together."""
+    def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction that commits the user's rows only if the job's token is still valid."""
         ...
 
-    def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
-        """The same for code outside of an event loop."""
+    def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
+        """Open the same transaction for code outside of an event loop."""
         ...
 
 
 class JobContext:
-    """What both kinds of handler see; told from outside when the job is lost or to be cancelled."""
+    """What both kinds of handler see of their job; the engine marks it when the job is lost or to be cancelled."""
 
     state: Any = None
     """What ``App(lifespan=…)`` yielded in this worker: connections and the like, which its handlers share."""
     on_begun: Callable[[], None] | None = None
-    """The engine's: called where the code runs in another process, when it starts there."""
+    """For the engine: called when code that runs in another process starts there."""
 
     def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         self._claim = claim
@@ -90,7 +90,7 @@ class JobContext:
 
     @property
     def crashes(self) -> int:
-        """How many workers died under this job so far."""
+        """How many workers have died while they ran this job."""
         return self._claim.job.crashes
 
     @property
@@ -110,20 +110,20 @@ class JobContext:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the handler should end soon. One that saw it and returned nothing has not completed its job."""
+        """Whether the handler should end soon. A handler that saw it and returned nothing has not completed its job."""
         self.saw_cancellation = self._is_cancelled
         return self.saw_cancellation
 
     def mark_lost(self) -> None:
-        """The engine's: from now on every call raises ``JobLost``."""
+        """Make every later call raise ``JobLost``; for the engine."""
         self._is_lost = True
 
     def mark_cancelled(self) -> None:
-        """The engine's: tell a handler that looks at ``is_cancelled``."""
+        """Set ``is_cancelled`` for a handler that reads it; for the engine."""
         self._is_cancelled = True
 
     def mark_draining(self) -> None:
-        """The engine's: a run that could go on for long ends at its next good moment."""
+        """Ask a run that could go on for long to end at its next good moment; for the engine."""
         self._is_draining = True
 
     def _require_owned(self) -> None:
@@ -169,11 +169,11 @@ class Job(JobContext):
     """
 
     async def progress(self, *, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
-        """Say how far the job is; coalesced (the latest wins), returns at once. Raises ``JobLost``."""
+        """Report how far the job is; coalesced (the latest wins), returns at once. Raises ``JobLost``."""
         await self._progress(stage, fraction, message)
 
     async def alive(self) -> None:
-        """Say that the job moves, without news."""
+        """Report that the job moves, without new progress."""
         await self._progress(None, None, None)
 
     async def checkpoint(self, value: Json) -> None:
@@ -181,7 +181,7 @@ class Job(JobContext):
         await self._save(value)
 
     async def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """A child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``.
+        """Enqueue a child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``.
 
         >>> await job.enqueue(thumbnail.options(priority=5), path="a.png")  # doctest: +SKIP
         """
@@ -189,9 +189,9 @@ class Job(JobContext):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """A connection to the store's database; what is written through it commits only if the job is still this attempt's.
+        """Open a transaction in the store's database, which commits only if the job still belongs to this attempt; yields a connection.
 
-        Keep it short: it holds up other writers, and is rolled back with an error when it takes too long. Raises ``JobLost``.
+        Keep it short: it delays other writers, and is rolled back with an error when it takes too long. Raises ``JobLost``.
 
         >>> async with job.transaction() as connection:  # doctest: +SKIP
         ...     await connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
@@ -214,11 +214,11 @@ class SyncJob(JobContext):
         self._loop = loop
 
     def progress(self, *, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
-        """Say how far the job is; coalesced. Raises ``JobLost``."""
+        """Report how far the job is; coalesced. Raises ``JobLost``."""
         self._in_loop(self._progress(stage, fraction, message))
 
     def alive(self) -> None:
-        """Say that the job moves, without news."""
+        """Report that the job moves, without new progress."""
         self._in_loop(self._progress(None, None, None))
 
     def checkpoint(self, value: Json) -> None:
@@ -226,12 +226,12 @@ class SyncJob(JobContext):
         self._in_loop(self._save(value))
 
     def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """A child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``."""
+        """Enqueue a child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``."""
         return self._in_loop(self._enqueue(other.bind(*args, **kwargs)))
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A connection to the store's database; what is written through it commits only if the job is still this attempt's.
+        """Open a transaction in the store's database, which commits only if the job still belongs to this attempt; yields a connection.
 
         >>> with job.transaction() as connection:  # doctest: +SKIP
         ...     connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])

@@ -34,7 +34,7 @@ class Decorator(Protocol):
 
 
 class TaskRegistrar(ABC):
-    """Whatever tasks can be registered with: an App or a group."""
+    """What tasks can be registered with: an App or a group."""
 
     @overload
     def task(
@@ -69,9 +69,9 @@ class TaskRegistrar(ABC):
         """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
 
         The job parameter is optional and comes first: ``Job`` in ``async def``, ``SyncJob`` in ``def``, which
-        runs in a thread or, with ``process=True``, in a process of its own that can be killed: when told to stop in vain, past
-        its limit, or by its own crash, which costs no other job anything.
-        ``on_rescue``: a function of a connection and a ``RescuedJob``, which heals your own rows after an attempt that was cut short.
+        runs in a thread or, with ``process=True``, in a separate process. That process can be killed when the handler does not stop or
+        passes its limit, and its crash costs no other job anything.
+        ``on_rescue``: a function of a connection and a ``RescuedJob``, which repairs your own rows after an interrupted attempt.
 
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP
         ... async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict: ...
@@ -89,4 +89,4 @@ class TaskRegistrar(ABC):
 
     @abstractmethod
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
-        """A task of it."""
+        """Register the handler and return its task."""

@@ -11,7 +11,7 @@ from holdfast.errors import ConfigurationError
 
 
 class TaskGroup(TaskRegistrar):
-    """Tasks that an App includes later, under names with a prefix and in a queue of their own.
+    """Tasks that an App includes later, under names with a prefix and in their own queue.
 
     It breaks the circle of an App that imports its tasks and tasks that import their App.
 
@@ -34,7 +34,7 @@ class TaskGroup(TaskRegistrar):
         return f"TaskGroup(prefix={self.prefix!r}, queue={self.queue!r})"
 
     def join(self, registry: Registry, connections: Connections) -> None:
-        """The App's: register all tasks there, those of later too. Twice in one App is once; a second App is refused.
+        """Register all tasks, also those added later, with an App. Twice in one App is once; a second App is refused.
 
         A task enqueues into one store, so it belongs to one App.
         """

@@ -1,4 +1,4 @@
-"""The user's own modules: imported by name, and what went wrong said in a line."""
+"""The user's own modules: imported by name, and failures reported in one line."""
 
 import importlib
 import sys
@@ -11,9 +11,9 @@ from holdfast.errors import ConfigurationError
 
 
 def import_module(name: str, remedy: str) -> ModuleType:
-    """The module; ``ConfigurationError`` when there is none, or when its own code fails."""
+    """Return the module; ``ConfigurationError`` when there is none, or when its own code fails."""
     try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of a command's answer
+        with redirect_stdout(sys.stderr):  # what a module prints is not part of a command's answer
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
@@ -26,7 +26,7 @@ def import_module(name: str, remedy: str) -> ModuleType:
 
 
 def import_all(names: Sequence[str]) -> None:
-    """Those that ``App(imports=…)`` names; all problems at once."""
+    """Import the modules that ``App(imports=…)`` names; all problems at once."""
     problems = []
     for name in names:
         try:
@@ -38,7 +38,7 @@ def import_all(names: Sequence[str]) -> None:
 
 
 def problems_of_imports(names: object) -> list[str]:
-    """What is wrong with the names themselves."""
+    """Return what is wrong with the names themselves."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         return [f"imports={names!r}: use a tuple of module names, for example imports=('shop.tasks',)"]
     return [

@@ -13,7 +13,7 @@ logger = logging.getLogger("holdfast")
 
 
 class Lifespan:
-    """One worker's; ``state`` is what the user's context manager yielded, which handlers see as ``job.state``."""
+    """One worker's lifespan; ``state`` is what the user's context manager yielded, which handlers see as ``job.state``."""
 
     def __init__(self, open: Callable[[], AbstractAsyncContextManager[Any]] | None = None) -> None:
         self._open = open
@@ -21,7 +21,7 @@ class Lifespan:
         self.state: Any = None
 
     async def enter(self) -> None:
-        """``ConfigurationError`` with what the user's code raised: a worker without it would fail every job."""
+        """Enter the user's context; ``ConfigurationError`` with what its code raised: a worker without it would fail every job."""
         if self._open is None:
             return
         try:
@@ -33,7 +33,7 @@ class Lifespan:
         self._entered = context
 
     async def leave(self) -> None:
-        """Close what was opened. All jobs have ended, so an error here is only said."""
+        """Leave the user's context. All jobs have ended, so an error here is only logged."""
         context, self._entered, self.state = self._entered, None, None
         if context is None:
             return
@@ -44,11 +44,11 @@ class Lifespan:
 
 
 def problems_of_lifespan(open: object) -> list[str]:
-    """What is wrong with ``App(lifespan=…)`` itself."""
+    """Return what is wrong with ``App(lifespan=…)`` itself."""
     if open is None:
         return []
     if inspect.isasyncgenfunction(open) or inspect.iscoroutinefunction(open):
         return ["lifespan: decorate it with @contextlib.asynccontextmanager, and yield once"]
     if not callable(open):
-        return [f"lifespan={open!r}: pass a function that takes the App and answers an async context manager"]
+        return [f"lifespan={open!r}: pass a function that takes the App and returns an async context manager"]
     return []

@@ -1,4 +1,4 @@
-"""What a caller says about one job, beyond its payload."""
+"""What a caller chooses for one job, beyond its payload."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ DEFAULT_POLICY = Policy()
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Checked options; ``None``: as the task says. ``run_at`` wins over ``delay``, which the store's clock counts.
+    """Checked options; ``None``: the task's own value. ``run_at`` wins over ``delay``, which the store's clock counts.
 
     ``within``: the caller's own database connection, in whose transaction the job is written.
     """
@@ -45,7 +45,7 @@ class Options(Struct, frozen=True, kw_only=True):
         tags: Sequence[str] = (),
         within: object = None,
     ) -> "Options":
-        """Options from what the user wrote; ``ConfigurationError`` with every problem found."""
+        """Check what the user wrote, and return the options; ``ConfigurationError`` with every problem found."""
         problems = problems_of_names("-", "-" if queue is None else queue, 0 if priority is None else priority)
         wait, when = due("delay", delay, run_at, problems)
         lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
@@ -54,7 +54,7 @@ class Options(Struct, frozen=True, kw_only=True):
         if unique_key is not None:
             problems += _problems_of_text("unique_key", unique_key)
         if isinstance(tags, str) or not isinstance(tags, Sequence):
-            problems.append(f"tags={tags!r}: use a list of texts")
+            problems.append(f"tags={tags!r}: use a list of strings")
         else:
             problems += [problem for tag in tags for problem in _problems_of_text("tags", tag)]
         if problems:
@@ -97,7 +97,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def due(name: str, delay: Duration | None, run_at: datetime | None, problems: list[str]) -> tuple[float, datetime | None]:
-    """When a job is due, from what the user wrote; what is wrong with it joins the problems."""
+    """Return when a job is due, from what the user wrote; append what is wrong with it to the problems."""
     wait = 0.0 if delay is None else _seconds(name, delay, problems) or 0.0
     if delay is not None and run_at is not None:
         problems.append(f"{name} and run_at: use one of them")
@@ -122,14 +122,14 @@ def _seconds(name: str, duration: Duration, problems: list[str]) -> float | None
 
 
 def _problems_of_text(name: str, text: object) -> list[str]:
-    """Other writers share the statement, and people read it in a terminal: nothing in it may break either."""
+    """Return what is wrong with a string: other writers share its statement, and people read it in a terminal; it may break neither."""
     if (
         isinstance(text, str)
         and 1 <= len(text) <= TEXT_LIMIT
         and not any(unicodedata.category(each) in _CONTROL for each in text)
     ):
         return []
-    return [f"{name}={text!r}: use a text of 1 to {TEXT_LIMIT} characters without control characters"]
+    return [f"{name}={text!r}: use a string of 1 to {TEXT_LIMIT} characters without control characters"]
 
 
 _CONTROL = ("Cc", "Cs")

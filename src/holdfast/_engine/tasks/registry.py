@@ -31,7 +31,7 @@ class RunnerKind(StrEnum):
 
 
 class TaskDefinition(Struct, frozen=True, kw_only=True):
-    """A registered handler. ``policy`` is what travels on each job's row, so that others can judge it without the code.
+    """A registered handler. ``policy`` travels on each job's row, so that processes without the code can apply it.
 
     ``rows``: the table whose rows it works on, if its jobs are runs of such a handler.
     """
@@ -52,13 +52,13 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> RunnerKind:
-        """Where its handler runs."""
+        """Where the handler runs: loop, thread or process."""
         if self.is_async:
             return RunnerKind.LOOP
         return RunnerKind.PROCESS if self.process else RunnerKind.THREAD
 
     def is_final(self, error: BaseException) -> bool:
-        """Whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
+        """Return whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
         return isinstance(error, self.fail_for) or (bool(self.retry_for) and not isinstance(error, self.retry_for))
 
 
@@ -76,11 +76,11 @@ class Registry:
         self._tasks.update({task.name: task for task in definitions})
 
     def get(self, name: str) -> TaskDefinition | None:
-        """The task of that name."""
+        """Return the task of that name, or ``None``."""
         return self._tasks.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """All names, in order of registration."""
+        """Return all names, in order of registration."""
         return tuple(self._tasks)
 
     def rows_tasks(self) -> tuple[RowsSettings, ...]:
@@ -88,7 +88,7 @@ class Registry:
         return tuple(task.rows for task in self._tasks.values() if task.rows is not None)
 
     def problems(self, timing: LeaseTiming) -> list[str]:
-        """What does not go together with the timing of the App's leases."""
+        """Return which options of tasks contradict the timing of the App's leases."""
         return [
             f"task {name}: progress_within >= beat + margin is broken: {within:g}s, {timing.beat:g}s + {timing.margin:g}s;"
             " raise progress_within or lower the App's ttl"
@@ -97,7 +97,7 @@ class Registry:
         ]
 
     def policies(self, kind: RunnerKind | None = None) -> dict[str, Policy]:
-        """What a claim, for handlers of one kind or all, writes on the rows it takes."""
+        """Return the policies that a claim, for handlers of one kind or all, writes on the rows it takes."""
         return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind)}
 
 
@@ -119,7 +119,7 @@ def define(  # size: one line for each option
     process: bool = False,
     on_rescue: Callable[..., Any] | None = None,
 ) -> TaskDefinition:
-    """A task definition from what the user wrote; ``ConfigurationError`` with every problem found."""
+    """Check what the user wrote, and return the task definition; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
     problems = [
         *problems_of_names(name, queue, priority),
@@ -136,7 +136,7 @@ def define(  # size: one line for each option
         payload = PayloadType.of(function, skip=int(takes_job))
     except ConfigurationError as error:
         problems += error.problems
-    except (TypeError, ValueError):  # no signature: said by _problems_of_function
+    except (TypeError, ValueError):  # no signature: _problems_of_function reports it
         pass
     if problems or policy is None or payload is None:
         raise ConfigurationError([problem if problem.startswith("task ") else f"task {name}: {problem}" for problem in problems])
@@ -157,14 +157,14 @@ def define(  # size: one line for each option
 
 
 def problems_of_names(task: object, queue: object, priority: object) -> list[str]:
-    """What is wrong with a task's name, its queue and its priority, one sentence each."""
+    """Return what is wrong with a task's name, its queue and its priority, one sentence each."""
     found = []
     if not isinstance(task, str) or not NAME.fullmatch(task):
         found.append(f"name={task!r}: use 1 to 200 letters, digits and _ . : -")
     if not isinstance(queue, str) or not NAME.fullmatch(queue):
         found.append(f"queue={queue!r}: use 1 to 200 letters, digits and _ . : -")
     if type(priority) is not int or priority not in PRIORITIES:
-        found.append(f"priority={priority!r}: use a whole number of at most 32 bits; smaller runs sooner")
+        found.append(f"priority={priority!r}: use an integer of at most 32 bits; smaller runs sooner")
     return found
 
 
@@ -172,13 +172,13 @@ def _problems_of_function(function: object) -> list[str]:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return ["a handler returns its result; it cannot yield"]
     if inspect.isclass(function) or not callable(function) or not hasattr(function, "__name__"):
-        return [f"{function!r} is no function: decorate a `def` or an `async def`"]
+        return [f"{function!r} is not a function: decorate a `def` or an `async def`"]
     return []
 
 
 def _problems_of_process(function: object, process: object) -> list[str]:
     if not isinstance(process, bool):
-        return [f"process={process!r}: use True to run the handler in a process of its own, or False"]
+        return [f"process={process!r}: use True to run the handler in a separate process, or False"]
     if process and inspect.iscoroutinefunction(function):
         return ["process=True is for blocking code: write `def` with a `SyncJob`, or leave process=True out"]
     return []
@@ -193,21 +193,21 @@ def _problems_of_hook(function: object, hook: object) -> list[str]:
     try:
         inspect.signature(hook).bind(None, None)
     except (TypeError, ValueError):
-        found.append("on_rescue: it is called with a connection and a RescuedJob; write `heal(connection, job)`")
+        found.append("on_rescue: it is called with a connection and a RescuedJob; write `repair(connection, job)`")
     is_async = inspect.iscoroutinefunction(function)
     if inspect.iscoroutinefunction(hook) is not is_async:
         wanted, given = ("async def", "`async def`") if is_async else ("def", "no `async def`")
-        found.append(f"on_rescue: write `{wanted} heal(connection, job)`, because the handler is {given}")
+        found.append(f"on_rescue: write `{wanted} repair(connection, job)`, because the handler is {given}")
     return found
 
 
-def _takes_job(function: Callable[..., Any], problems: list[str], place: str) -> bool:
-    """Whether the first parameter is the job. Which class it must be follows from where the handler runs."""
+def _takes_job(function: Callable[..., Any], problems: list[str], runs_in: str) -> bool:
+    """Return whether the first parameter is the job. Where the handler runs decides which class it must be."""
     hints = annotations_of(function)
     parameters = list(inspect.signature(function).parameters)
     is_async = inspect.iscoroutinefunction(function)
     wanted, kind = (Job, "async def") if is_async else (SyncJob, "def")
-    where = "the event loop" if is_async else place
+    where = "the event loop" if is_async else runs_in
     for position, parameter in enumerate(parameters):
         hint = hints.get(parameter)
         mentioned = any(part is Job or part is SyncJob for part in (hint, *get_args(hint)))
@@ -240,7 +240,7 @@ def _policy(
     before = len(problems)
     for option, number in (("max_attempts", max_attempts), ("max_crashes", max_crashes)):
         if type(number) is not int:
-            problems.append(f"{option}={number!r}: use a whole number")
+            problems.append(f"{option}={number!r}: use an integer")
     if backoff is not None and not isinstance(backoff, Backoff):
         problems.append(f"backoff={backoff!r}: use Backoff.exponential('1s', cap='1h'), .linear(…) or .fixed(…)")
     if on_crash not in set(CrashPolicy):

@@ -1,4 +1,4 @@
-"""A registered task as its callers hold it: call it, or enqueue it."""
+"""A registered task as its callers use it: call it, or enqueue it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -35,13 +35,12 @@ class PreparedJob(Struct, frozen=True):
         return self
 
     def new_job(self) -> NewJob:
-        """Return a new job."""
         task, job = self.task.definition, connections_of(self.task).chance.uuid7()
         options, name, payload = self.options, task.name, self.payload
         return options.new_job(job, name, payload, queue=task.queue, priority=task.priority, policy=task.policy)
 
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
-        """Return the handle of a job that was written. ``UniqueConflict`` if its key is taken by one with another payload."""
+        """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
         return handles_of([job], answer, connections_of(self.task).client)[0]
 
 
@@ -56,20 +55,20 @@ class TaskWithOptions(Generic[Payload]):
         return PreparedJob(self._task, self._options, self._encode(args, kwargs))
 
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """Durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
+        """Enqueue a job: durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
 
-        With ``within=`` it is written in the caller's transaction, and durable when that commits: awaited on a connection
-        whose library is, else in this thread.
+        With ``within=`` the job is written in the caller's transaction, and durable when that commits. The write is awaited if
+        the connection's library is async, and else blocks this thread.
         """
         (handle,) = await self._write([self._new_job(self._encode(args, kwargs))])
         return handle
 
     async def aenqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
-        """One atomic write: all of them or none; ``PayloadInvalid`` names the first that does not fit, by its place."""
+        """Enqueue all of them or none, in one write; ``PayloadInvalid`` names the first that does not fit, by its position."""
         return await self._write(self._jobs(payloads))
 
     def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """``aenqueue`` for code without an event loop.
+        """Enqueue as ``aenqueue`` does, for code without an event loop.
 
         >>> resize.options(unique_key="a.png").enqueue("a.png").created  # doctest: +SKIP
         True
@@ -80,7 +79,7 @@ class TaskWithOptions(Generic[Payload]):
         return enqueue_within(connections_of(self._task), self._options.within, [self.bind(*args, **kwargs).new_job()])[0]
 
     def enqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
-        """``aenqueue_many`` for code without an event loop."""
+        """Enqueue as ``aenqueue_many`` does, for code without an event loop."""
         if self._options.within is None:
             return self._enqueue_many(payloads)
         refuse_inside_loop("aenqueue_many")
@@ -99,21 +98,21 @@ class TaskWithOptions(Generic[Payload]):
         return PreparedJob(self._task, self._options, payload).new_job()
 
     def _jobs(self, payloads: Iterable[Mapping[str, object]]) -> list[NewJob]:
-        encoded = [self._encode_item(place, payload) for place, payload in enumerate(payloads)]
+        encoded = [self._encode_item(position, payload) for position, payload in enumerate(payloads)]
         if self._options.unique_key is not None and len(encoded) > 1:
-            raise ConfigurationError(["unique_key: many jobs cannot share one; enqueue each with a key of its own"])
+            raise ConfigurationError(["unique_key: many jobs cannot share one; enqueue each with its own key"])
         return [self._new_job(payload) for payload in encoded]
 
     def _encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
         return self._task.definition.payload.encode(args, kwargs, is_compared=self._options.unique_key is not None)
 
-    def _encode_item(self, place: int, payload: Mapping[str, object]) -> bytes:
+    def _encode_item(self, position: int, payload: Mapping[str, object]) -> bytes:
         if not isinstance(payload, Mapping):
-            raise PayloadInvalid(f"payloads[{place}]: {type(payload).__name__} is no dict of arguments by name")
+            raise PayloadInvalid(f"payloads[{position}]: {type(payload).__name__} is not a dict of arguments by name")
         try:
             return self._encode((), payload)
         except PayloadInvalid as error:
-            raise type(error)(f"payloads[{place}]: {error}") from error
+            raise type(error)(f"payloads[{position}]: {error}") from error
 
 
 class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
@@ -140,7 +139,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
 
     @property
     def name(self) -> str:
-        """What its jobs are called in the store."""
+        """The name that its jobs have in the store."""
         return self.definition.name
 
     def options(
@@ -155,7 +154,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
         tags: Sequence[str] = (),
         within: object = None,
     ) -> TaskWithOptions[Payload]:
-        """The same task with options for some jobs. ``ConfigurationError`` with all problems at once.
+        """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
         false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
