@@ -103,7 +103,7 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
         (["worker", "shop", "--processes", "0"], 2, "--processes"),
         (["worker", "shop", "--queues", "a,,b"], 2, "--queues: ''"),
         (["worker", "shop", "--grace", "soon"], 2, "is no duration"),
-        (["jobs", "explain", "x", "--app", "shop"], 1, "is no job id"),
+        (["jobs", "explain", "x", "--app", "shop"], 1, "is not a job id"),
         (["jobs", "cancel", "x", "--app", "shop"], 1, "is not a job id"),
         (["jobs", "cancel"], 2, "no jobs chosen"),
         (["jobs", "cancel", "x", "--all"], 2, "use one of them"),

@@ -27,7 +27,7 @@ def test_a_subscriber_hears_the_events_of_its_name_and_a_star_hears_all() -> Non
 
 
 def test_an_unknown_name_is_refused_and_the_known_ones_are_listed() -> None:
-    with pytest.raises(ValueError, match=r"'job.finished' is no event; there are: job.cancel_requested, job.cancelled"):
+    with pytest.raises(ValueError, match=r"'job.finished' is not an event; there are: job.cancel_requested, job.cancelled"):
         Events().on("job.finished", print)
 
 

@@ -21,6 +21,6 @@ class Environment(Struct, frozen=True):
 
     @property
     def lease_time(self) -> Callable[[], float]:
-        """The clock of this machine by which leases of the store are kept: it stops in a suspend only if the store's does too."""
+        """The clock of this machine that measures the store's leases: it stops in a suspend only if the store's clock does too."""
         is_kernel = self.store.capabilities.lease_clock == "kernel"
         return self.clock.monotonic if is_kernel else self.clock.boottime

@@ -1,4 +1,4 @@
-"""Describe any exception. The user's classes have a say in most of what one asks of an exception, and may raise in all of it."""
+"""Describe any exception. The user's classes decide most of what an exception answers, and each of their methods may raise."""
 
 import traceback
 from types import TracebackType
@@ -7,17 +7,17 @@ from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text
 
 NAME_LIMIT = 256
 MOST_PARTS = 1000
-"""Exceptions that are described one by one. Groups that share their parts are small, and endless when they are written out."""
+"""Exceptions described one by one. Groups that share their parts are small in memory, and endless when they are written out."""
 _name = vars(type)["__name__"]
 
 
 def type_name(error: BaseException) -> str:
-    """Its class as the interpreter knows it, whatever a metaclass says."""
+    """Return the class name as the interpreter knows it, even if a metaclass overrides it."""
     return cut_text(_name.__get__(type(error)), NAME_LIMIT)
 
 
 def text_of(value: object) -> str:
-    """Its text, cut; or why there is none, also when asking raises ``SystemExit`` or needs more stack than there is."""
+    """Return the value's string, cut; or why there is none, even if ``str`` raises ``SystemExit`` or needs more stack than there is."""
     try:
         return cut_text(str(value), ERROR_TEXT_LIMIT)
     except BaseException as broken:
@@ -25,7 +25,7 @@ def text_of(value: object) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Class and text in one line.
+    """Return class and text in one line.
 
     >>> described(ValueError("bad")), described(TimeoutError())
     ('ValueError: bad', 'TimeoutError')
@@ -34,7 +34,7 @@ def described(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException, ours: str) -> str:
-    """File, line and function of each frame from the handler on; no source text's values, no locals. Empty if it cannot be told.
+    """Return file, line and function of each frame from the handler on, without values of locals; empty if it cannot be read.
 
     ``ours``: the folder whose frames come before the handler's.
     """

@@ -15,7 +15,7 @@ logger = logging.getLogger("holdfast")
 
 
 class EventName(StrEnum):
-    """``noun.past``, each with the fields it carries in its comment."""
+    """``noun.past``, each with the fields that it carries in its comment."""
 
     JOB_ENQUEUED = "job.enqueued"  # job task queue
     JOB_CANCEL_REQUESTED = "job.cancel_requested"  # job state: ended if it waited, asked to end if it runs
@@ -33,8 +33,8 @@ class EventName(StrEnum):
     JOB_RELEASED = "job.released"  # job task attempt worker
     JOB_RESCUED = "job.rescued"  # job task attempt worker reason to crashes delay recovery
     JOB_DEADLINE_EXCEEDED = "job.deadline_exceeded"  # job worker reason: it stalled or passed its limit; its code has to stop
-    JOB_EXPIRED = "job.expired"  # job task: nobody started it in time
-    JOB_LOST = "job.lost"  # job task attempt worker reason: a zombie's write was refused
+    JOB_EXPIRED = "job.expired"  # job task: no worker started it in time
+    JOB_LOST = "job.lost"  # job task attempt worker reason: the store refused a zombie's write
     JOB_MISSING = "job.missing"  # job task attempt worker: an outcome was dropped, no trace of its job is left
     LEASE_OPENED = "lease.opened"  # lease worker
     LEASE_ENDED = "lease.ended"  # lease worker reason signal
@@ -51,17 +51,17 @@ class EventName(StrEnum):
     QUEUE_PURGED = "queue.purged"  # queue jobs
     RUNNER_UNAVAILABLE = "runner.unavailable"  # error failures: a runner process could not be started
     RUNNER_CRASHED = "runner.crashed"  # job task exit: it ended by itself, and its job with it
-    RUNNER_KILLED = "runner.killed"  # job task reason: its handler did not stop when told
+    RUNNER_KILLED = "runner.killed"  # job task reason: its handler did not stop when cancelled
     STORE_UNAVAILABLE = "store.unavailable"  # operation error failures
     STORE_REFUSED = "store.refused"  # operation error failures job: the store is up; an operator has to act
     STORE_BUSY = "store.busy"  # operation error failures jobs: another session keeps a lock
     STORE_RECOVERED = "store.recovered"  # operation failures
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store_seconds local_seconds
-    STORE_WARNED = "store.warned"  # warning: said once, at start
+    STORE_WARNED = "store.warned"  # warning: reported once, at start
     STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts
     TRANSPORT_REPUBLISHED = "transport.republished"  # jobs: published again, because no worker had come for them
-    ROWS_RESET = "rows.reset"  # rows count failed oldest owner keys: taken from whoever had them for too long
-    ROWS_LOST = "rows.lost"  # rows count keys job: they were somebody else's when this batch wanted to finish them
+    ROWS_RESET = "rows.reset"  # rows count failed oldest owner keys: taken from owners that had them for too long
+    ROWS_LOST = "rows.lost"  # rows count keys job: they belonged to another owner when this batch wanted to finish them
     ROWS_KEPT = "rows.kept"  # rows keys error job: alone with its handler's error; taken back after stale_after, or failed
     ROWS_BATCH_SLOW = "rows.batch_slow"  # rows seconds stale_after job: a batch takes so long that it may be taken for stuck
     ROWS_UNREADABLE = "rows.unreadable"  # rows count keys: their stamps are of no form that can be compared; left alone
@@ -140,41 +140,41 @@ class Events:
     def on(self, name: str, callback: Callable[[Event], object]) -> None:
         """Call ``callback`` for each event of that name (``"*"``: every one); ``ValueError`` for an unknown name."""
         if name != "*" and name not in set(EventName):
-            raise ValueError(f"{name!r} is no event; there are: {', '.join(sorted(EventName))}")
+            raise ValueError(f"{name!r} is not an event; there are: {', '.join(sorted(EventName))}")
         self._subscribers[name].append(callback)
 
     def emit(self, name: EventName, **fields: Any) -> None:
-        """Log the event and tell its subscribers; formats nothing when nobody listens."""
+        """Log the event and call its subscribers; format nothing if there is neither a log nor a subscriber for it."""
         if logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG)):
-            self._tell(_log, Event(name, fields))
+            self._call(_log, Event(name, fields))
         if self._subscribers:
             self.pass_on(Event(name, fields))
 
-    def hears(self, name: EventName) -> bool:
-        """Whether anybody listens: who emits for each of many jobs asks once."""
+    def has_listener(self, name: EventName) -> bool:
+        """Return whether the event is logged or has subscribers: code that emits it for each of many jobs asks once."""
         return bool(self._subscribers) or logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG))
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether anybody wants to hear of anything."""
+        """Whether there is a subscriber of any event."""
         return bool(self._subscribers)
 
     def pass_on(self, event: Event) -> None:
-        """Tell subscribers of an event that was emitted, and logged, elsewhere."""
+        """Call the subscribers of an event that was emitted, and logged, elsewhere."""
         for callback in (*self._subscribers.get(event.name, ()), *self._subscribers.get("*", ())):
-            self._tell(callback, event)
+            self._call(callback, event)
 
-    def _tell(self, callback: Callable[[Event], object], event: Event) -> None:
+    def _call(self, callback: Callable[[Event], object], event: Event) -> None:
         try:
             callback(event)
-        except BaseException as error:  # the exit that a subscriber asks for is not ours
+        except BaseException as error:  # a subscriber's SystemExit must not end the engine
             if event.name is not EventName.SUBSCRIBER_FAILED:
                 self.emit(EventName.SUBSCRIBER_FAILED, event=event.name.value, error=type(error).__name__)
 
 
 def _log(event: Event) -> None:
     shown = ((key, f"{value:.3f}" if isinstance(value, float) else value) for key, value in event.fields.items())
-    # Names of exceptions and of a payload's fields are anybody's words, and logs are often the user's own.
+    # Names of exceptions and of a payload's fields may hold any characters, and logs are often the user's own.
     text = printable(" ".join(f"{key}={value}" for key, value in shown if value is not None))
     extra = {"event": event.name.value, "fields": event.fields}
     logger.log(_LEVELS.get(event.name, logging.DEBUG), "%s %s", event.name.value, text, extra=extra)

@@ -1,4 +1,4 @@
-"""What a supervisor and its worker say to each other over their pipe."""
+"""Messages between a supervisor and its worker over their pipe."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -20,7 +20,7 @@ MOST_RESULTS = 16 * 2**20
 
 
 class WorkerHello(Struct, frozen=True, tag="hello"):
-    """Worker: the app is loaded; this is what it says."""
+    """Worker: the App is loaded; these are its settings, tasks and queues."""
 
     settings: Settings
     tasks: tuple[str, ...]
@@ -32,15 +32,15 @@ class WorkerHello(Struct, frozen=True, tag="hello"):
 
 
 class StartRefused(Struct, frozen=True, tag="refused"):
-    """Worker: the app cannot be loaded; trying again will not help."""
+    """Worker: the App cannot be loaded; trying again will not help."""
 
     problems: tuple[str, ...]
 
 
 class LeaseGranted(Struct, frozen=True, tag="leased"):
-    """Supervisor: your lease is open; start nothing past ``deadline`` (seconds on the lease's clock).
+    """Supervisor: the worker's lease is open; start nothing past ``deadline`` (seconds on the lease's clock).
 
-    ``is_isolated``: run one job that crashed before, alone, and end.
+    ``is_isolated``: run one job that crashed before, and nothing else, then end.
     """
 
     lease: UUID
@@ -50,7 +50,7 @@ class LeaseGranted(Struct, frozen=True, tag="leased"):
 
 
 class Ready(Struct, frozen=True, tag="ready"):
-    """Worker: the store answers me; I claim."""
+    """Worker: the store answers; the worker claims."""
 
 
 class LeaseRenewed(Struct, frozen=True, tag="beaten"):
@@ -60,7 +60,7 @@ class LeaseRenewed(Struct, frozen=True, tag="beaten"):
 
 
 class LeaseLost(Struct, frozen=True, tag="gone"):
-    """Supervisor: your lease has ended; your jobs are not yours any more."""
+    """Supervisor: the worker's lease has ended, and with it the right to its jobs."""
 
 
 class CancelJobs(Struct, frozen=True, tag="cancelled"):
@@ -70,24 +70,24 @@ class CancelJobs(Struct, frozen=True, tag="cancelled"):
 
 
 class Ping(Struct, frozen=True, tag="ping"):
-    """Supervisor: does your event loop run?"""
+    """Supervisor: asks for a ``Pong``, which shows that the worker's event loop runs."""
 
 
 class Pong(Struct, frozen=True, tag="pong"):
-    """Worker: it runs. ``answered``: when the store last answered me, on the lease's clock."""
+    """Worker: its event loop runs. ``answered``: when the store last answered the worker, on the lease's clock."""
 
     answered: float
     is_idle: bool = False
 
 
 class UndeliveredOutcomes(Struct, frozen=True, tag="undelivered"):
-    """Worker: outcomes the store has not answered, in case I do not live to deliver them."""
+    """Worker: outcomes that the store has not acknowledged, in case the worker dies before it delivers them."""
 
     transitions: tuple[Transition, ...]
 
     @classmethod
     def of(cls, transitions: Sequence[Transition]) -> "UndeliveredOutcomes":
-        """As many as fit: more than the pipe takes would close it, and end the worker in the midst of an outage."""
+        """Return a message with as many as fit: more than the pipe takes would close it, and end the worker in the midst of an outage."""
         sizes = accumulate(len(each.result or b"") for each in transitions)
         return cls(tuple(each for each, size in zip(transitions, sizes, strict=True) if size <= MOST_RESULTS))
 
@@ -111,7 +111,7 @@ class AttemptStarted(Struct, frozen=True, tag="begun"):
 
 
 class AttemptProgressed(Struct, frozen=True, tag="moved"):
-    """Worker: that job said ``at`` this time that it moves; sent when it says so, whatever the store does."""
+    """Worker: that job reported progress ``at`` this time; sent at once, even while the store is away."""
 
     job: UUID
     at: float
@@ -133,13 +133,13 @@ class DeadlineExceeded(Struct, frozen=True, tag="overrun"):
 
 
 class CodeUnresponsive(Struct, frozen=True, tag="deaf"):
-    """Worker: the code of these jobs does not stop; only the end of my process can end it."""
+    """Worker: the code of these jobs does not stop; only the end of the worker's process can end it."""
 
     jobs: tuple[UUID, ...]
 
 
 class EventForwarded(Struct, frozen=True, tag="told"):
-    """Supervisor: an event of mine, for your subscribers; what is no number is told as text."""
+    """Supervisor: one of its events, for the worker's subscribers; fields that are not numbers are strings."""
 
     name: str
     fields: dict[str, str | bool | int | float | None]
@@ -151,11 +151,11 @@ class EventForwarded(Struct, frozen=True, tag="told"):
 
 
 class DumpStacks(Struct, frozen=True, tag="dump"):
-    """Supervisor: say where the coroutines of your jobs wait; a dump of threads does not show it."""
+    """Supervisor: log where the coroutines of the worker's jobs wait; a dump of threads does not show it."""
 
 
 class Drain(Struct, frozen=True, tag="drain"):
-    """Supervisor: claim nothing more, let running jobs end within ``grace`` seconds, then stop them and go."""
+    """Supervisor: claim nothing more, let running jobs end within ``grace`` seconds, then stop them and exit."""
 
     grace: float
 
@@ -182,10 +182,10 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encode(message: Message) -> bytes:
-    """One message as bytes."""
+    """Return one message as bytes."""
     return _encoder.encode(message)
 
 
 def decode(data: bytes) -> Message:
-    """Bytes as one message."""
+    """Read one message from its bytes."""
     return _decoder.decode(data)

@@ -9,7 +9,7 @@ from holdfast.errors import StoreBusy
 
 
 async def report(store: Ownership, updates: Sequence[ProgressUpdate]) -> tuple[frozenset[UUID], frozenset[UUID]]:
-    """Write the updates; the jobs that were lost, and those that another session has locked, which are not written."""
+    """Write the updates; return the jobs that were lost, and those that another session has locked, which are not written."""
     try:
         return await store.report(updates), frozenset()
     except StoreBusy as error:

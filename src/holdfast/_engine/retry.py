@@ -1,4 +1,4 @@
-"""Asking a store that may be away: every verb may be sent again, so it is, up to a limit."""
+"""Retry store verbs while the store is unreachable; every verb is idempotent."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -14,7 +14,7 @@ Answered = TypeVar("Answered")
 
 
 class Retrier:
-    """Asks until the store answers; ``StoreUnavailable`` after ``give_up`` seconds."""
+    """Calls a verb until the store answers; ``StoreUnavailable`` after ``give_up`` seconds."""
 
     def __init__(self, clock: Clock, chance: Randomness, events: Events, *, give_up: float = GIVE_UP) -> None:
         self._clock = clock
@@ -23,7 +23,7 @@ class Retrier:
         self._give_up = give_up
 
     async def call(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
-        """The verb's answer. What makes two copies of it one, such as the id of an enqueue, is fixed by the caller."""
+        """Return the verb's answer. The caller fixes what makes two copies of the verb one, such as the id of an enqueue."""
         started, pause, failures = self._clock.monotonic(), PAUSES[0], 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The only loop: wake, step, back off. Every service of the engine is a ``step()`` that tests can call."""
+"""The only loop: wait, step, back off. Every service of the engine is a ``step()`` that tests can call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,11 +11,11 @@ from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
 SHORTEST_PAUSE = 0.05
 ERRORS = (Exception, asyncio.CancelledError)
-"""What a call of a store may raise, a cancellation that nobody asked for among it."""
+"""What a call of a store may raise, among it a cancellation that was not aimed at this task."""
 
 
 def is_answer(error: BaseException) -> bool:
-    """Return whether the store has answered by this error, so that the contact with it has lasted."""
+    """Return whether the error is an answer of the store, so that the contact with it has lasted."""
     return isinstance(error, HoldfastError) and (not isinstance(error, StoreUnavailable) or isinstance(error, StoreBusy))
 
 
@@ -25,26 +25,26 @@ def is_refusal(error: BaseException) -> bool:
 
 
 class Signal:
-    """A signal that is remembered until somebody waits for it; one task waits at a time."""
+    """A signal that is remembered until a task waits for it; one task waits at a time."""
 
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        """Wake whoever waits, or will wait next."""
+        """Wake the task that waits, or that waits next."""
         self._is_set = True
         if self._waiter is not None:
             _release(self._waiter)
 
     def forget(self) -> None:
-        """Whoever waits next is not woken by what was said before."""
+        """Drop the signal, so that it does not wake the task that waits next."""
         self._is_set = False
 
     async def wait(self, seconds: float) -> bool:
-        """Wait at most this long; whether it was woken."""
+        """Wait at most this long; return whether the signal was set."""
         if not self._is_set and seconds > 0:
-            # A future and a timer: every idle service comes by here, and asyncio.timeout() costs twice as much.
+            # A future and a timer: every idle service waits here, and asyncio.timeout() costs twice as much.
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             timer = loop.call_later(seconds, _release, self._waiter)
@@ -64,7 +64,7 @@ def _release(waiter: "asyncio.Future[None]") -> None:
 
 
 class Service:
-    """A step that is repeated for ever: an error is reported and backed off from, never the end of it."""
+    """Repeats a step until cancelled; reports errors and backs off."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Service:
         self._longest_pause = longest_pause
 
     async def run(self) -> None:
-        """Step, wait as long as the step says or until woken, again. After a failure nothing shortens the pause."""
+        """Step, wait for the seconds that the step returned or until woken, and repeat. After a failure nothing shortens the pause."""
         failures = 0
         while True:
             self.wake.forget()  # a step sees what was there before it
@@ -105,13 +105,13 @@ class Service:
             await (wake.wait(wait) if wait > 0 else yield_to_loop())
 
     def _pause(self, failures: int) -> float:
-        """Exponential with jitter, so that a store that comes back is not met by everybody at once."""
+        """Return an exponential pause with jitter, so that not all callers ask at once when a store comes back."""
         longest = min(self._longest_pause, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
         return longest * (0.75 + 0.25 * self._chance.jitter())
 
 
 def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
-    """Run ``main`` to its end; a SystemExit or KeyboardInterrupt out of a handler's child task does not end the loop."""
+    """Run ``main`` to its end; a SystemExit or KeyboardInterrupt from a handler's child task does not end the loop."""
     task = loop.create_task(main)
     while not task.done():
         try:
@@ -122,13 +122,13 @@ def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, No
 
 
 def require_not_cancelled() -> None:
-    """Whoever goes on after ``ERRORS`` asks first."""
+    """Raise ``CancelledError`` if this task was cancelled; call it before going on after ``ERRORS``."""
     if is_cancelled():
         raise asyncio.CancelledError
 
 
 def is_cancelled() -> bool:
-    """Whether somebody wants this task to end, or a cancellation merely strayed out of a store's inside."""
+    """Return whether this task was cancelled; if not, a cancellation escaped from inside a store's driver."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -164,7 +164,7 @@ def test_many_jobs_cannot_share_a_key(app: App) -> None:
         ({"path": 5}, PayloadInvalid, r"payloads\[2\]: shrink: Expected `str`, got `int` - at `\$.path`"),
         ({}, PayloadInvalid, r"payloads\[2\]: shrink: .*missing required field `path`"),
         ({"path": "x" * 300_000}, PayloadTooLarge, r"payloads\[2\]: shrink: the payload has"),
-        ("path", PayloadInvalid, r"payloads\[2\]: str is no dict"),
+        ("path", PayloadInvalid, r"payloads\[2\]: str is not a dict"),
     ],
 )
 def test_the_bad_one_of_many_is_named_by_its_place(app: App, item: object, error: type[Exception], words: str) -> None:
@@ -269,7 +269,7 @@ def test_jobs_are_rescheduled(app: App) -> None:
     assert app.jobs.reschedule([str(now.id), UNKNOWN], run_at=FAR) == {now.id: State.SCHEDULED}
     assert now.get().available_at == FAR
     assert [fields["job"] for fields in told] == [later.id, now.id]
-    for wrong, words in (({}, "say delay"), ({"delay": "x"}, "delay: "), ({"delay": 1, "run_at": FAR}, "one of them")):
+    for wrong, words in (({}, "pass delay"), ({"delay": "x"}, "delay: "), ({"delay": 1, "run_at": FAR}, "one of them")):
         with pytest.raises(ConfigurationError, match=words):
             app.jobs.reschedule(now.id, **wrong)  # type: ignore[arg-type]
 

@@ -264,7 +264,7 @@ def test_check_says_what_is_wrong_with_tables(app: App, databases: Databases) ->
         ("warning", "pastes: a trigger fires"),
         ("warning", "pastes: each look for due or stuck rows reads more than it must without: CREATE INDEX i"),
         ("error", "orders: inspect: not reached"),
-        ("warning", "mails: it has no handler, so nobody works it off or watches over it"),
+        ("warning", "mails: it has no handler, so no worker finishes its rows and no supervisor watches over it"),
         ("ok", "mails: its table fits"),
     ]
     assert found[2][2] == "`holdfast rows indexes pastes --create`"

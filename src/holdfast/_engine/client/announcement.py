@@ -11,7 +11,7 @@ from holdfast._ports.transport import Hint
 
 async def announce(environment: Environment, written: Sequence[NewJob]) -> None:
     """Emit ``job.enqueued`` for these durable jobs, and wake idle workers."""
-    if environment.events.hears(EventName.JOB_ENQUEUED):
+    if environment.events.has_listener(EventName.JOB_ENQUEUED):
         for job in written:
             environment.events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
     transport = environment.transport

@@ -1,4 +1,4 @@
-"""The caller's side: enqueue, look, cancel, retry, and what operators do. Every verb is sent again while the store is away."""
+"""The caller's side: enqueue, read, cancel, retry, and what operators do. Every verb is sent again while the store is away."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, Uni
 RESULT_PAUSES = (0.005, 0.25)
 HINTED = 64
 BATCH = 1000
-"""How many jobs one write moves at most when many were asked for, so that nobody waits long behind it."""
+"""How many jobs one write moves at most when many were asked for, so that other writers do not wait long behind it."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = EnqueueAnswer()
@@ -38,7 +38,7 @@ Ids = list[UUID]
 
 
 class Client:
-    """Speaks to one store from one event loop. Concurrent enqueues share commits, but for those with a unique key."""
+    """Calls one store from one event loop. Concurrent enqueues share commits, except those with a unique key."""
 
     def __init__(self, environment: Environment, *, give_up: float = GIVE_UP) -> None:
         self._environment = environment
@@ -56,22 +56,24 @@ class Client:
         if not jobs:
             return EnqueueAnswer()
         if [job for job in jobs if job.unique_key is not None]:
-            answer = await self._commits.write(jobs)  # alone: another caller's conflict must not undo this one
+            answer = await self._commits.write(
+                jobs
+            )  # a commit of its jobs only: another caller's conflict must not undo this one
             require_no_conflict(jobs, answer)
             return answer
         await self._commits.add(jobs)
         return _ALL
 
     async def get(self, job: UUID) -> JobView:
-        """The job with its attempts; ``JobNotFound``."""
+        """Return the job with its attempts; ``JobNotFound``."""
         return JobView.of(await self._record(job))
 
     async def list(self, which: JobFilter) -> "list[JobView]":
-        """Matching jobs, newest first, without attempts."""
+        """Return matching jobs, newest first, without attempts."""
         return [JobView.of(record) for record in await self._retry("list", lambda: self._store.list(which))]
 
     async def ids(self, which: JobFilter, reason: Reason | None, limit: int | None) -> Ids:
-        """Ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
+        """Return the ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
         found: Ids = []
         while limit is None or len(found) < limit:
             page = await self._retry("list", partial(self._store.list, which))
@@ -82,17 +84,17 @@ class Client:
         return found[:limit]
 
     async def counts(self, by: Literal["queue", "task"] | None) -> dict[str, dict[str, int]]:
-        """Jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""
+        """Count jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""
         found = await self._retry("counts", lambda: self._store.counts(by))
         groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
         return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
 
     async def workers(self) -> Sequence[LeaseView]:
-        """Those whose lease has not ended, oldest first."""
+        """Return the workers whose lease has not ended, oldest first."""
         return await self._retry("workers", self._store.workers)
 
     async def explain(self, job: UUID) -> Explanation:
-        """Why the job is where it is; ``JobNotFound``."""
+        """Explain why the job is in its state; ``JobNotFound``."""
         record = await self._record(job)
         queues = await self._retry("queues", self._store.queues)
         workers = await self.workers()
@@ -101,17 +103,17 @@ class Client:
         return explain(record, is_paused=record.queue in paused, workers=tuple(map(_facts, workers)), now=now)
 
     async def cancel(self, jobs: Sequence[UUID]) -> States:
-        """End what waits, mark what runs; the state each is in now, absent if unknown."""
+        """End waiting jobs and flag running ones; return the state each is in now, absent if unknown."""
 
-        async def tell(states: States, _: frozenset[UUID]) -> None:
+        async def emit(states: States, _: frozenset[UUID]) -> None:
             for job, state in states.items():
                 self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
             await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
 
-        return await self._each("request_cancel", jobs, self._store.request_cancel, tell)
+        return await self._each("request_cancel", jobs, self._store.request_cancel, emit)
 
     async def retry(self, jobs: Sequence[UUID]) -> ReopenAnswer:
-        """Run finished, held and scheduled jobs now, with fresh budgets; who has the keys of those that could not."""
+        """Run finished, held and scheduled jobs now, with fresh budgets; also return which jobs have the keys of those that could not."""
         taken: dict[UUID, UUID] = {}
 
         async def reopen(some: Sequence[UUID]) -> States:
@@ -123,7 +125,7 @@ class Client:
         return ReopenAnswer(states, taken)
 
     async def reschedule(self, jobs: Sequence[UUID], *, delay: float, run_at: datetime | None) -> States:
-        """Make waiting jobs due then; the state each is in now, absent if unknown."""
+        """Make waiting jobs due then; return the state each is in now, absent if unknown."""
 
         async def reschedule(some: Sequence[UUID]) -> States:
             return await self._store.reschedule(some, delay=delay, run_at=run_at)
@@ -131,22 +133,22 @@ class Client:
         return await self._each("reschedule", jobs, reschedule, partial(self._publish_moved, EventName.JOB_RESCHEDULED))
 
     async def delete(self, jobs: Sequence[UUID]) -> States:
-        """No trace is left of those that nobody owns; the states of the others."""
+        """Delete every trace of jobs that no worker owns; return the states of the others."""
 
-        async def tell(states: States, locked: frozenset[UUID]) -> None:
+        async def emit(states: States, locked: frozenset[UUID]) -> None:
             for job in dict.fromkeys(jobs):
                 if job not in states and job not in locked:
                     self._events.emit(EventName.JOB_DELETED, job=job)
 
-        return await self._each("delete", jobs, self._store.delete, tell)
+        return await self._each("delete", jobs, self._store.delete, emit)
 
     async def queues(self) -> tuple[QueueView, ...]:
-        """Queues that have jobs or are paused, with all nine counts."""
+        """Return the queues that have jobs or are paused, with all nine counts."""
         found = await self._retry("queues", self._store.queues)
         return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        """Leave these queues alone, or take from them again."""
+        """Stop all claims from these queues, or allow them again."""
         await self._retry("pause", lambda: self._store.pause(queues, is_paused=is_paused))
         for queue in queues:
             self._events.emit(EventName.QUEUE_PAUSED if is_paused else EventName.QUEUE_RESUMED, queue=queue)
@@ -154,7 +156,7 @@ class Client:
             await self._transport.publish([Hint(queue) for queue in queues])
 
     async def purge(self, queues: Sequence[str]) -> int:
-        """Delete what waits in the queues and was enqueued before the store's first answer, a batch at a time; how many that were."""
+        """Delete jobs that wait in the queues and were enqueued before the store's first answer, in batches; return how many."""
         purged, until = dict.fromkeys(queues, 0), None
         for queue in purged:
             while (some := await self._retry("purge", partial(purge, self._store, queue, BATCH, until))).jobs:
@@ -165,7 +167,7 @@ class Client:
         return sum(purged.values())
 
     async def prune(self) -> Pruned:
-        """Forget all whose time has come, a batch at a time."""
+        """Delete everything whose retention has passed, a batch at a time."""
         done = Pruned()
         while (some := await self._retry("prune", lambda: self._store.prune(BATCH))).total:
             done = Pruned(
@@ -187,7 +189,7 @@ class Client:
         await self._transport.publish([Hint(queue)])
 
     async def result(self, job: UUID, timeout: float | None) -> Json:
-        """Wait for the job's end: its result, or ``JobFailed``, ``JobCancelled``, ``JobNotFound``, ``TimeoutError``."""
+        """Wait for the job's end; return its result, or raise ``JobFailed``, ``JobCancelled``, ``JobNotFound`` or ``TimeoutError``."""
         started, pause = self._clock.monotonic(), RESULT_PAUSES[0]
         while True:
             record = await self._record(job)
@@ -210,11 +212,11 @@ class Client:
         operation: str,
         jobs: Sequence[UUID],
         verb: Callable[[Sequence[UUID]], Awaitable[States]],
-        tell: Callable[[States, frozenset[UUID]], Awaitable[None]],
+        emit: Callable[[States, frozenset[UUID]], Awaitable[None]],
     ) -> States:
-        """The verb for all of them, a batch at a time, and tell of what has moved. ``StoreBusy`` names the locked jobs of all batches.
+        """Apply the verb to all jobs, a batch at a time, and report what has moved. ``StoreBusy`` names the locked jobs of all batches.
 
-        It is never sent again for a job that it was done for: a job that was retried may have run to its end by then.
+        The verb is never sent again for a job whose write succeeded: a job that was retried may have run to its end by then.
         """
         states: States = {}
         busy: StoreBusy | None = None
@@ -240,7 +242,7 @@ class Client:
                     raise
                 locked |= error.jobs
                 busy = StoreBusy(str(error), locked)
-        await tell(states, locked)
+        await emit(states, locked)
         if busy is not None:
             busy.states = states
             raise busy

@@ -1,4 +1,4 @@
-"""What an App has open: one store and one transport for the process, and a client for each event loop."""
+"""What an App has open: one store and one transport per process, and a client per event loop."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from holdfast.settings import Settings
 
 
 class Connections(Forked):
-    """Opened when first used; a forked child forgets its parent's and opens its own."""
+    """Store and transport, opened when first used; a forked child forgets its parent's and opens its own."""
 
     def __init__(
         self,
@@ -35,21 +35,19 @@ class Connections(Forked):
         self._lock = threading.Lock()
         self._opened: tuple[Store, Transport] | None = None
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
-        self._of_parent: list[object] = []
+        self._inherited: list[object] = []
         register(self)
 
     @property
     def store(self) -> Store:
-        """The store."""
         return self._open()[0]
 
     @property
     def transport(self) -> Transport:
-        """The transport."""
         return self._open()[1]
 
     def client(self) -> Client:
-        """The running loop's client; callers of one loop share commits."""
+        """Return the running loop's client; callers of one loop share commits."""
         loop = asyncio.get_running_loop()
         known = self._clients.get(loop)
         if known is not None:  # each enqueue asks twice, and a lock costs more than all the rest of it
@@ -64,14 +62,14 @@ class Connections(Forked):
             return self._clients[loop]
 
     def move(self, settings: Settings) -> None:
-        """Open what these name instead. ``ConfigurationError`` when others are open already."""
+        """Open the store and transport of these settings instead. ``ConfigurationError`` when others are open already."""
         with self._lock:
             if self._opened is not None:
                 raise ConfigurationError(["the App's store was opened when its module was imported: open it in a function"])
             self._settings = settings
 
     async def close(self) -> None:
-        """Let go of files and sockets; the next use opens them again."""
+        """Close files and sockets; the next use opens them again."""
         if self._opened is not None:
             store, transport = self._opened
             await transport.close()
@@ -87,6 +85,6 @@ class Connections(Forked):
         return (self._lock,)
 
     def after_fork_in_child(self) -> None:
-        """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
-        self._of_parent += [self._opened, self._clients]
+        """Keep the parent's store and clients unused: closing them could close the parent's connections."""
+        self._inherited += [self._opened, self._clients]
         self._lock, self._opened, self._clients = threading.Lock(), None, {}

@@ -56,17 +56,17 @@ class GroupCommit:
         return answer
 
     def add(self, jobs: Sequence[NewJob]) -> Awaitable[None]:
-        """Return an awaitable that ends when the jobs are durable; await it at once. A cancelled caller leaves the others alone."""
+        """Return an awaitable that ends when the jobs are durable; await it at once. A cancelled caller does not affect the others."""
         if not self._is_writing and not self._is_crowded:
-            return self._write_alone(jobs)
+            return self._write_directly(jobs)
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(PendingCall(jobs, done))
         if not self._is_writing:
             self._start_flushing()
         return done
 
-    async def _write_alone(self, jobs: Sequence[NewJob]) -> None:
-        """Write without a task: no other caller shares the commit, and a turn of the loop costs more than the rest."""
+    async def _write_directly(self, jobs: Sequence[NewJob]) -> None:
+        """Write without a task: no other caller shares the commit, and a turn of the loop costs more than the rest of it."""
         self._is_writing = True
         try:
             await self.write(jobs)

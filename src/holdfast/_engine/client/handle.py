@@ -1,4 +1,4 @@
-"""What an enqueue answers: a job by its id, to look at, wait for, cancel or run again."""
+"""What an enqueue returns: a job by its id, to read, wait for, cancel or run again."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
@@ -31,7 +31,7 @@ class Handle:
         return f"Handle({str(self.id)!r})"
 
     async def aget(self) -> JobView:
-        """The job now, with its attempts; ``JobNotFound`` once its retention has passed."""
+        """Return the job now, with its attempts; ``JobNotFound`` once its retention has passed."""
         return await self._connect().get(self.id)
 
     async def aresult(self, timeout: Duration | None = None) -> Json:
@@ -39,11 +39,11 @@ class Handle:
         return await self._connect().result(self.id, None if timeout is None else seconds(timeout))
 
     async def acancel(self) -> State:
-        """End it if it waits, ask it to end if it runs; its state now, unchanged if it had finished."""
+        """End the job if it waits, ask it to end if it runs; return its state now, unchanged if it had finished."""
         return self._found(await self._connect().cancel([self.id]))
 
     async def aretry(self) -> State:
-        """Run it again, with fresh budgets, if it has finished, is held or waits for later; its state now.
+        """Run the job again, with fresh budgets, if it has finished, is held or waits for later; return its state now.
 
         ``UniqueConflict`` if another unfinished job has its unique key.
         """

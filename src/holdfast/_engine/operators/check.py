@@ -1,4 +1,4 @@
-"""``app.check()``: what an App and the workers of its store can be seen to lack, all findings at once."""
+"""``app.check()``: what an App and the workers of its store visibly lack, all findings at once."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -17,13 +17,13 @@ from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.settings import Settings
 
-PATIENCE: Final = 5.0
+HINT_TIMEOUT: Final = 5.0
 PAUSE: Final = 0.25
-"""Seconds between two hints: the first may be sent before anybody listens."""
+"""Seconds between two hints: the first may be sent before the listener is connected."""
 
 
 async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
-    """Of the settings, the tasks, the store and whoever works on it; a store that cannot be asked is one finding."""
+    """Check the settings, the tasks, the store and its workers; a store that cannot be reached is one finding."""
     own = _of_app(settings, registry, store)
     try:
         found = await store.check()
@@ -32,46 +32,53 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
         waiting, queues = await waiting_tasks(store), await store.queues()
     except HoldfastError as error:
-        return (*own, Check("error", "store", str(error), "see that the store is up and can be reached"))
+        return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
     return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
-    """Of the server that carries hints, if one does."""
+    """Check the server that carries hints, if one does."""
     name = server_of_hints(settings.url, settings.transport, settings.pooler)
     return (await check_hints(lambda: open_one(settings), name, mark),) if name else ()
 
 
-async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, *, patience: float = PATIENCE) -> Check:
+async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, *, timeout: float = HINT_TIMEOUT) -> Check:
     """Return whether a hint of one connection reaches another. ``mark``: the id of no job, known to this check alone."""
-    listener, teller, wake = open_one(), open_one(), Signal()
+    listener, sender, wake = open_one(), open_one(), Signal()
     try:
         await listener.subscribe(lambda hint: wake.set() if mark in hint.ids else None)
-        for _ in range(round(patience / PAUSE)):
-            await teller.publish([Hint(ids=(mark,))])
+        for _ in range(round(timeout / PAUSE)):
+            await sender.publish([Hint(ids=(mark,))])
             if await wake.wait(PAUSE):
                 return Check("ok", "transport", f"hints arrive by {name}")
     finally:
-        await teller.close()
+        await sender.close()
         await listener.close()
-    message = f"no hint arrives by {name} within {patience:g} s: workers find work by polling only"
-    remedy = "see that its server is up and lets this user in; behind PgBouncer say ?pooler=transaction, or transport='poll'"
+    message = f"no hint arrives by {name} within {timeout:g} s: workers find work by polling only"
+    remedy = (
+        "check that its server is running and lets this user in; behind PgBouncer use ?pooler=transaction, or transport='poll'"
+    )
     return Check("error", "transport", message, remedy)
 
 
 async def check_rows(watches: Iterable[Rows]) -> tuple[Check, ...]:
-    """Of tables that are watched over; one whose database cannot be asked is one finding."""
+    """Check the tables that are watched over; one whose database cannot be reached is one finding."""
     return tuple([finding for each in watches async for finding in _of_rows(each)])
 
 
 async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
     if not rows.has_handler:
         remedy = "decorate a function of a batch with its .handler"
-        yield Check("warning", "rows", f"{rows.name}: it has no handler, so nobody works it off or watches over it", remedy)
+        yield Check(
+            "warning",
+            "rows",
+            f"{rows.name}: it has no handler, so no worker finishes its rows and no supervisor watches over it",
+            remedy,
+        )
     try:
         found = await rows.ainspect()
     except HoldfastError as error:
-        remedy = "" if isinstance(error, ConfigurationError) else "see that its database is up and can be reached"
+        remedy = "" if isinstance(error, ConfigurationError) else "check that its database is running and reachable"
         yield Check("error", "rows", f"{rows.name}: {error}", remedy)
         return
     for problem in found.problems:

@@ -1,4 +1,4 @@
-"""What people and programs ask of a whole App: its jobs, its queues, its workers, its recovery."""
+"""What people and programs do with a whole App: its jobs, its queues, its workers, its recovery."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -31,7 +31,7 @@ class Jobs:
         self._connect = connect
 
     async def aget(self, job: Id) -> JobView:
-        """The job with its attempts; ``JobNotFound``."""
+        """Return the job with its attempts; ``JobNotFound``."""
         return await self._connect().get(_id(job))
 
     async def alist(
@@ -44,7 +44,7 @@ class Jobs:
         limit: int = 100,
         cursor: Id | None = None,
     ) -> list[JobView]:
-        """Matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before."""
+        """Return matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before."""
         before = None if cursor is None else _id(cursor)
         which = _filter(state=state, task=task, queue=queue, tag=tag, limit=limit, before=before)
         return await self._connect().list(which)
@@ -59,7 +59,7 @@ class Jobs:
         reason: Reason | str | None = None,
         limit: int | None = None,
     ) -> Ids:
-        """Ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
+        """Return ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
         if reason is not None and reason not in set(Reason):
             raise ConfigurationError([f"reason={reason!r}: use one of {', '.join(Reason)}"])
         which = _filter(state=state, task=task, queue=queue, tag=tag, limit=1 if limit is None else limit)
@@ -67,18 +67,18 @@ class Jobs:
         return await self._connect().ids(structs.replace(which, limit=BATCH), why, limit)
 
     async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
-        """Jobs by state, all nine, zeros included; ``by`` nests that under each queue or task."""
+        """Count jobs by state, all nine, zeros included; ``by`` nests that under each queue or task."""
         if by not in (None, "queue", "task"):
             raise ConfigurationError([f"by={by!r}: use 'queue' or 'task'"])
         groups = await self._connect().counts(by)
         return groups if by is not None else groups[""]
 
     async def acancel(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """End those that wait, ask those that run to end; the state each is in now. Unknown ids are left out."""
+        """End jobs that wait, ask those that run to end; return the state each is in now. Unknown ids are left out."""
         return await self._connect().cancel(_ids(jobs))
 
     async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """Run finished, held and scheduled jobs now, with fresh budgets; the state each is in now. Unknown ids are left out.
+        """Run finished, held and scheduled jobs now, with fresh budgets; return the state each is in now, without unknown ids.
 
         One whose unique key another unfinished job has stays finished.
         """
@@ -87,21 +87,21 @@ class Jobs:
     async def areschedule(
         self, jobs: Id | Sequence[Id], *, delay: Duration | None = None, run_at: datetime | None = None
     ) -> dict[UUID, State]:
-        """Make waiting jobs due after ``delay``, or at ``run_at``; the state each is in now. Unknown ids are left out."""
+        """Make waiting jobs due after ``delay``, or at ``run_at``; return the state each is in now. Unknown ids are left out."""
         problems: Problems = []
         wait, when = due("delay", delay, run_at, problems)
         if delay is None and run_at is None:
-            problems.append("reschedule: say delay='10s' or run_at=datetime.now(UTC)")
+            problems.append("reschedule: pass delay='10s' or run_at=datetime.now(UTC)")
         if problems:
             raise ConfigurationError(problems)
         return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
 
     async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """Remove every trace of jobs that nobody runs; the states of those left, because they run: cancel them first."""
+        """Remove every trace of jobs that no worker runs; return the states of those left, because they run: cancel them first."""
         return await self._connect().delete(_ids(jobs))
 
     async def aexplain(self, job: Id) -> Explanation:
-        """Why the job is where it is, and what to do about it; ``JobNotFound``.
+        """Explain why the job is in its state, and what to do about it; ``JobNotFound``.
 
         >>> app.jobs.explain(handle.id).causes[0].remedy  # doctest: +SKIP
         '`holdfast queues resume slow`'
@@ -120,27 +120,27 @@ class Jobs:
 
 
 class Queues:
-    """``app.queues``: lines of jobs that workers may be told to leave alone. A queue exists while it has jobs or is paused."""
+    """``app.queues``: list, pause, resume and purge queues. A queue exists while it has jobs or is paused."""
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
 
     async def alist(self) -> list[QueueView]:
-        """Queues that have jobs or are paused, by name."""
+        """Return the queues that have jobs or are paused, by name."""
         return list(await self._connect().queues())
 
     async def apause(self, queues: str | Sequence[str]) -> None:
-        """No worker takes from them any more; what runs goes on."""
+        """Stop all claims from these queues; jobs that run go on."""
         await self._connect().pause(_queues(queues), is_paused=True)
 
     async def aresume(self, queues: str | Sequence[str]) -> None:
-        """Workers take from them again."""
+        """Let workers claim from these queues again."""
         await self._connect().pause(_queues(queues), is_paused=False)
 
     async def apurge(self, queues: str | Sequence[str]) -> int:
-        """Delete every job that waits in them, also those due later; how many that were.
+        """Delete every job that waits in these queues, also those due later; return how many.
 
-        What runs or is held stays, and so does what is enqueued after the call.
+        Jobs that run or are held stay, and so do those enqueued after the call.
         """
         return await self._connect().purge(_queues(queues))
 
@@ -157,7 +157,7 @@ class Workers:
         self._client = client
 
     async def alist(self) -> list[LeaseView]:
-        """Workers whose lease has not ended, oldest first; ``overdue`` below zero: alive."""
+        """Return the workers whose lease has not ended, oldest first; ``overdue`` below zero: alive."""
         return [*await self._client().workers()]
 
     list = blocking(alist)
@@ -187,7 +187,7 @@ def _filter(
     if state is not None and state not in set(State):
         problems.append(f"state={state!r}: use one of {', '.join(State)}")
     if type(limit) is not int or limit < 1:
-        problems.append(f"limit={limit!r}: use a whole number from 1")
+        problems.append(f"limit={limit!r}: use an integer from 1")
     if problems:
         raise ConfigurationError(problems)
     known = None if state is None else State(state)
@@ -208,7 +208,7 @@ def _id(job: Id) -> UUID:
     try:
         return UUID(job)
     except (ValueError, AttributeError, TypeError):
-        raise JobNotFound(f"{job!r} is no job id; enqueue answers it, and `holdfast jobs list` shows it") from None
+        raise JobNotFound(f"{job!r} is not a job id; enqueue returns it, and `holdfast jobs list` shows it") from None
 
 
 def _ids(jobs: Id | Sequence[Id]) -> tuple[UUID, ...]:

@@ -257,7 +257,7 @@ class Exchange:
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
         may_start = self._lease.may_act() and not self.is_closed  # each asks again before its first line
-        is_heard = self._events.hears(EventName.JOB_CLAIMED)
+        is_heard = self._events.has_listener(EventName.JOB_CLAIMED)
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.job.id in self._executor.running
             if place < limit and may_start and not code_of_it_runs:
@@ -294,7 +294,7 @@ class Exchange:
         return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
 
     def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
-        is_heard = self._events.hears(EventName.JOB_COMPLETED)
+        is_heard = self._events.has_listener(EventName.JOB_COMPLETED)
         self._locked.put_off(batch, answers)
         for ended, answer in zip(batch, answers, strict=True):
             is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
