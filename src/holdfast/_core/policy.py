@@ -106,7 +106,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     def needs_isolation(self, crashes: int) -> bool:
         """Whether one more crash ends the job, which has crashed before: it runs alone, so that only it can be to blame.
 
-        >>> Policy(max_crashes=3).is_last_try(2)
+        >>> Policy(max_crashes=3).needs_isolation(2)
         True
         """
         return crashes > 0 and self.max_crashes - 1 <= crashes
