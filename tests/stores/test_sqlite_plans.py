@@ -221,7 +221,7 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
         await at.enqueue(at.new())
         for name in sorted(INDEXED):
             plan = await inside(at.store, lambda database, name=name: plan_of(database, name))
-            walks = [line for line in plan if re.match(r"SCAN (holdfast_)?(jobs?|attempts|bodies)\b", line)]
+            walks = [line for line in plan if re.match(r"SCAN (holdfast_)?(jobs?|attempts|payloads)\b", line)]
             # The active rows alone, by their own index.
             assert [line for line in walks if "INDEX holdfast_active_lease" not in line] == [], (name, plan)
 
