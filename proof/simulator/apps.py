@@ -1,7 +1,7 @@
-"""Processes of the users' own in a world: each runs a worker in its event loop, and that worker's supervisor in a thread beside it.
+"""Users' processes in a world: each runs a worker in its event loop, and that worker's supervisor in a thread beside it.
 
-Nobody can kill such a worker but with its whole process, and no guard watches it. Threads are processes beside it here, which
-go on while its event loop is busy. Host, pipes and lodgers are the engine's own.
+Such a worker can be killed only with its whole process, and no guard watches it. Threads are processes beside it here, which
+go on while its event loop is busy. The engine provides the host, the pipes and the in-process workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from proof.simulator.loop import Process, VirtualLoop
     from proof.simulator.world import World
 
-STAYS = 0.5  # of those who left their worker enter another one in the same process
+STAYS = 0.5  # the share of those that left their worker and enter another one in the same process
 
 
 class App:
@@ -41,7 +41,7 @@ class App:
         self.is_broken = False
 
     def start(self) -> None:
-        """A process, for as long as it lives; then another one."""
+        """Start a process, and another one whenever it has ended."""
         self._lives += 1
         process = self._machine.process(EMBEDDED, f"{EMBEDDED} {self._number}.{self._lives}")
         self.process = process
@@ -49,21 +49,21 @@ class App:
         self._world.loop.start(process, self._live(process))
 
     def start_again(self) -> None:
-        """If none lives here."""
+        """Start a process if none lives here."""
         if not self._world.is_over and not self.is_broken and (self.process is None or self.process.is_dead):
             self.start()
 
     def leave(self) -> list[str]:
-        """The user's code leaves its worker, which drains."""
+        """Make the user's code leave its worker, which drains; return the title of the process."""
         if self.process is None or self._stay is None:
             return []
         self._stay.drain()
         return [self.process.title]
 
-    def _restart(self, patience: float) -> None:
+    def _restart(self, share: float) -> None:
         world = self._world
         if not world.is_over and not self.is_broken:
-            pause = 0.0 if world.is_calm else patience**2 * world.plan.settings.timing.ttl
+            pause = 0.0 if world.is_calm else share**2 * world.plan.settings.timing.ttl
             world.loop.call_later(0.1 + pause, self.start_again, context=world.loop.outside)
 
     async def _live(self, process: Process) -> None:
@@ -86,7 +86,7 @@ class _Stay:
         self._over, self._code = asyncio.Event(), OK
         context = world.loop.context_of(process)
         self._host = _Host(
-            SimHost(machine, process, _nobody),
+            SimHost(machine, process, _refuse_process),
             cast("asyncio.AbstractEventLoop", _Home(world.loop, process)),
             context,
             self._worker,
@@ -148,24 +148,24 @@ class _Home:
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """As asyncio's."""
+        """Schedule the callback as asyncio does, unless the process has ended."""
         context = self._loop.context_of(self._process) if context is None else context
         return self._loop.call_soon_threadsafe(callback, *arguments, context=context)
 
     def is_closed(self) -> bool:
-        """It is closed by the end of its process only, and then nobody asks."""
+        """Return False: only the end of the process closes the loop, and no code runs there any more."""
         return False
 
 
 class _Host(InProcessHost):
-    """Whose lodgers have no stacks: those of the simulator itself would be different ones each time."""
+    """A host whose workers report no stacks: those of the simulator itself would differ from run to run."""
 
     async def spawn(self, arguments: Sequence[str]) -> InProcessChild:
-        """Another worker in the user's loop."""
+        """Start another worker in the user's loop."""
         child = await super().spawn(arguments)
         setattr(child, "dump_stacks", lambda: f"stacks of {child.process.pid}")  # noqa: B010 - a method of one object only
         return child
 
 
-def _nobody(*_: object) -> Coroutine[object, object, object]:
-    raise AssertionError("such a worker is no process")
+def _refuse_process(*_: object) -> Coroutine[object, object, object]:
+    raise AssertionError("such a worker is not a process")

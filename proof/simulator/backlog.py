@@ -1,4 +1,4 @@
-"""Jobs that wait from the start of a world, so many that whoever stands behind them waits for long."""
+"""Jobs that wait from the start of a world, in such numbers that later jobs wait for long."""
 
 import random
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ SLOW = ("silent", "long")  # tasks that keep their slots, so that a backlog stay
 
 
 def backlog(size: int, numbers: random.Random, known: Mapping[str, TaskDefinition], millis: int) -> list[NewJob]:
-    """All of it, made at that time on the wall clock."""
+    """Return the jobs of the backlog, enqueued at that time on the wall clock."""
     return [
         NewJob(
             id=compose_uuid7(millis, 1 << 62 | number << 32 | numbers.getrandbits(32)),
@@ -28,5 +28,5 @@ def backlog(size: int, numbers: random.Random, known: Mapping[str, TaskDefinitio
 
 
 def left_of(jobs: Collection[UUID], known: Snapshot | Seen) -> list[UUID]:
-    """Those that still wait."""
+    """Return the jobs that still wait."""
     return [job for job in jobs if job in known.jobs and known.jobs[job].state is State.AVAILABLE]

@@ -22,7 +22,7 @@ class Fault(StrEnum):
     LATE = "late"  # an error now, applied afterwards
     TWICE = "twice"  # applied and answered, then applied again
     SLOW = "slow"  # applied and answered, in the end
-    IN_FLIGHT = "in_flight"  # on its way: it arrives whatever becomes of its sender
+    IN_FLIGHT = "in_flight"  # on its way: it arrives even if its sender dies
     CRASH_BEFORE = "crash_before"  # the sender dies, nothing was applied
     CRASH_AFTER = "crash_after"  # applied, the sender dies before it knows
     WRONG_BEFORE = "wrong_before"  # an error that no store promises; nothing was applied
@@ -63,8 +63,8 @@ class Fate(Struct, frozen=True):
         return self.luck.there * self.mix.latency
 
     @property
-    def patience(self) -> float:
-        """From a failed call to its error: at once, or a time-out."""
+    def error_delay(self) -> float:
+        """Seconds from a failed call to its error: at once, or a time-out."""
         if self.is_refusing or self.luck.wait < 0.2:
             return self.luck.back * self.mix.latency
         return (self.luck.wait - 0.2) / 0.8 * self.mix.timeout
@@ -85,7 +85,7 @@ class Fate(Struct, frozen=True):
         return self.luck.back**2 * self.mix.latest
 
     def odd(self) -> BaseException:
-        """What no store promises: errors of drivers and of the machine, and a cancellation that strays out of a driver's inside."""
+        """Return an error that no store promises: of a driver, of the machine, or a cancellation that leaks out of a driver."""
         return ODD_ERRORS[int(self.luck.side * len(ODD_ERRORS))](ODD)
 
 
@@ -99,11 +99,12 @@ def is_odd(error: BaseException) -> bool:
 
 
 class Faults:
-    """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment; ``is_refusing``: and
-    whoever tries is told at once. ``calls``: so far. ``standstill``: seconds for which the store still does nothing; what is
-    sent waits there.
+    """Draw the outcome of each call of one process.
 
-    ``script``: what happens to the n-th call of a verb, the m-th of any, instead of what ``mix`` says; ``note`` is told each fault.
+    ``is_out``: nothing reaches the store at the moment. ``is_refusing``: callers then get the error at once.
+    ``calls``: how many there were so far. ``standstill``: seconds for which the store still does nothing; what is sent waits there.
+
+    ``script``: what happens to the n-th call of a verb, the m-th of any, in place of ``mix``. ``note`` receives each fault.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Faults:
         self._calls_of: defaultdict[str, int] = defaultdict(int)
 
     def draw(self, verb: str) -> Fate:
-        """What happens to the next call: always as many numbers, so that no fault moves what comes after it."""
+        """Draw the outcome of the next call; each draw takes the same count of numbers, so that no fault moves later ones."""
         draw = self._draw
         lot, luck, given = draw(), Luck(draw(), draw(), draw(), draw()), None
         self.calls += 1

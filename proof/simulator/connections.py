@@ -1,6 +1,6 @@
-"""The connections of one process to a server that lets nobody have many: a call holds one until it is answered.
+"""The connections of one process to a server that allows each process few: a call keeps one until it is answered.
 
-A beat has one of its own: whoever waits for slow calls must still be able to say that he lives.
+A beat has a separate one: a process that waits for slow calls must still be able to renew its lease.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from contextlib import asynccontextmanager
 from holdfast.errors import StoreUnavailable
 from proof.simulator.loop import VirtualLoop
 
-APART = ("beat", "close")  # on a connection of its own; on none
+APART = ("beat", "close")  # on a separate connection; on none
 
 
 class Connections:
-    """``most``: at one time; ``patience``: seconds for which a call waits for one."""
+    """The connections of one process. ``most``: how many at one time. ``timeout``: seconds for which a call waits for one."""
 
-    def __init__(self, loop: VirtualLoop, most: int, *, patience: float) -> None:
-        self._loop, self._most, self._patience = loop, most, patience
+    def __init__(self, loop: VirtualLoop, most: int, *, timeout: float) -> None:
+        self._loop, self._most, self._timeout = loop, most, timeout
         self._lent = 0
         self._waiting: deque[asyncio.Future[bool]] = deque()
 
     @asynccontextmanager
     async def lend(self, verb: str) -> AsyncIterator[None]:
-        """Who came first goes first."""
+        """Lend a connection for one call, in the order in which calls came."""
         if verb in APART:
             yield
             return
@@ -40,10 +40,10 @@ class Connections:
     async def _wait_for_turn(self, verb: str) -> None:
         turn = self._loop.create_future()
         self._waiting.append(turn)
-        timer = self._loop.call_later(self._patience, _answer, turn, False)
+        timer = self._loop.call_later(self._timeout, _answer, turn, False)
         try:
             if not await turn:
-                raise StoreUnavailable(f"{verb}: all {self._most} connections were busy for {self._patience:g} s")
+                raise StoreUnavailable(f"{verb}: all {self._most} connections were busy for {self._timeout:g} s")
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
                 self._pass_turn()  # it came in the same moment

@@ -1,4 +1,4 @@
-"""Chance taken out: streams that always give the middle and the first, and a loop that runs who came first."""
+"""Worlds without chance: streams that always return the middle and the first, and a loop that runs callbacks in order."""
 
 import asyncio
 import random
@@ -20,11 +20,11 @@ class Steady(random.Random):
         self._count = 0
 
     def random(self) -> float:
-        """The middle."""
+        """Return the middle of the range, always."""
         return 0.5
 
     def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
-        """The first."""
+        """Return the first element, always."""
         return seq[0]
 
     def getrandbits(self, k: int, /) -> int:
@@ -35,9 +35,9 @@ class Steady(random.Random):
 
 
 class SteadyLoop(VirtualLoop):
-    """Whoever came first runs first, but for ``swaps``: at the n-th moment at which several could run, who does instead.
+    """A loop that runs first what came first, except for ``swaps``: which one runs instead, at the n-th moment with several.
 
-    ``moments``: how many could, each time.
+    ``moments``: how many could run, each time.
     """
 
     def __init__(self, seed: int) -> None:
@@ -46,7 +46,7 @@ class SteadyLoop(VirtualLoop):
         self.moments: list[int] = []
 
     def stream(self, purpose: str) -> random.Random:
-        """Without chance."""
+        """Return a stream without chance."""
         return Steady(purpose)
 
     def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:

@@ -51,8 +51,8 @@ class Nemesis:
         if whom or strike.is_for_ever:
             self._world.decisions.append(structs.replace(strike, whom=", ".join(whom)))
 
-    def heal(self) -> None:
-        """Everything is well from now on – or, in a live world, as broken as it is."""
+    def end_faults(self) -> None:
+        """End all faults – or, in a live world, cause no further ones."""
         world = self._world
         world.is_calm, self._away = True, None
         self._strangers.leave()
@@ -94,7 +94,7 @@ class Nemesis:
     # what
 
     def _do(self, strike: Strike) -> list[str]:
-        """The titles of those whom it has hit."""
+        """Cause one fault, and return the titles of the processes that it has hit."""
         match strike.name:
             case "outage" | "brief_outage":
                 until = self._world.loop.time() + strike.seconds
@@ -142,7 +142,7 @@ class Nemesis:
                 raise ValueError(f"no such strike: {strike}")
 
     def _do_to_app(self, strike: Strike) -> list[str]:
-        """The whole process, worker and supervisor together."""
+        """Cause one fault in a whole process, worker and supervisor together."""
         apps = self._world.apps
         app = apps[strike.slot] if strike.slot < len(apps) else None
         if app is None or app.process is None or app.process.is_dead:
@@ -178,7 +178,7 @@ class Nemesis:
         return [slot.process.title]
 
     def _deploy(self, slot: Slot) -> list[str]:
-        """The other release: workers that are started from now on have its code, and those that run are asked to end."""
+        """Deploy the other release: workers started from now on have its code, and running ones are asked to end."""
         slot.is_new = not slot.is_new
         return self._drain(slot) or [f"slot {slot.number}"]
 
@@ -192,7 +192,7 @@ class Nemesis:
                 continue
             if strike.is_for_ever:
                 self._lost.add(process)
-            # Of two freezes that overlap the later end counts: a worker awake beside a frozen guard is nobody's promise.
+            # Of two freezes that overlap the later end counts: nothing is promised for a worker awake beside a frozen guard.
             until = world.loop.time() + strike.seconds
             self._until[process] = max(until, self._until.get(process, until))
             if not process.is_frozen_by("stopped"):
@@ -204,7 +204,7 @@ class Nemesis:
         return hit
 
     def _waits_for_pen(self, process: Process, strike: Strike) -> bool:
-        """Whoever is stopped in the midst of a write stops everybody, the healthy core too: no world has a core then."""
+        """Delay a freeze of the process that is writing in a live world: it would stop all writers, the healthy core too."""
         pen = self._world.entrance.pen
         if pen is None or pen.holder is not process or not self._world.plan.is_live:
             return False
@@ -212,7 +212,7 @@ class Nemesis:
         return True
 
     def _trap(self, slot: Slot, strike: Strike) -> list[str]:
-        """Whoever of that slot writes next, or of its workers only, is stopped in the midst of it."""
+        """Stop the next process of that slot, or of its workers only, that writes, in the middle of its write."""
         world, pen = self._world, self._world.entrance.pen
         if pen is None:
             return []
@@ -228,7 +228,7 @@ class Nemesis:
         return [f"the next writer of {slot.number}"]
 
     def _lose_quorum(self, strike: Strike) -> list[str]:
-        """The primary is cut off from the others, and either they hear of all that it did, or never."""
+        """Cut the primary off from the others; what it writes alone is confirmed later, or rolled back."""
         world, quorum = self._world, self._world.entrance.quorum
         if quorum is None or quorum.is_lost:
             return []
@@ -251,7 +251,7 @@ class Nemesis:
             process.thaw()
 
     def _meet(self, process: Process) -> None:
-        """One who is born while the store is away for everybody."""
+        """Cut off a process that starts while the store is away for all."""
         if self._away is not None and (left := self._away[0] - self._world.loop.time()) > 0:
             self._cut([process], structs.replace(self._away[1], seconds=left))
 
@@ -290,7 +290,7 @@ class Nemesis:
         return hit
 
     def _stand_still(self, seconds: float) -> list[str]:
-        """The store answers nobody and refuses nobody: all that is sent is done when it goes on."""
+        """Stop the store: it neither answers nor refuses, and does all that was sent when it goes on."""
         world = self._world
         world.standstill_over = max(world.standstill_over, min(world.now() + seconds, world.plan.chaos))
         world.write("store.still", "store", f"{seconds:.3f}")
@@ -300,7 +300,7 @@ class Nemesis:
         clock, most = self._world.store_clock, self._world.plan.step / 2
         if clock is None:
             return []
-        # The sum of all steps stays within what the plan allows, whatever their order.
+        # The sum of all steps stays within what the plan allows, in any order.
         step = max(-most, min(most, self._stepped + step)) - self._stepped
         self._stepped += step
         clock.stepped += step
@@ -308,14 +308,14 @@ class Nemesis:
         return ["the store"]
 
     def _remember(self) -> None:
-        """What the store's stand-in may know."""
+        """Record a snapshot that a stand-in of the store may start from."""
         world = self._world
         if not world.is_calm and isinstance(world.store, Witness):
             self._remembered = [*self._remembered[-3:], world.store.snapshot()]
             world.loop.call_later(world.plan.interval / 4, self._remember, context=world.loop.outside)
 
     def _fail_over(self, pick: float) -> list[str]:
-        """The store's stand-in takes over and has not heard of the newest writes."""
+        """Let a stand-in of the store take over, which never received the newest writes."""
         assert isinstance(self._world.store, Witness)  # no real store fails over here
         self._world.store.fail_over(self._remembered[int(pick * len(self._remembered))])
         return ["the store"]

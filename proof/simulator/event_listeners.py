@@ -18,7 +18,7 @@ FAILURES = (EventName.STORE_UNAVAILABLE, EventName.STORE_REFUSED, EventName.SUBS
 
 
 class Ears(Events):
-    """Logs nothing, and hears when a loop of the engine goes on after an error that is no fault of the store."""
+    """Events that log nothing, and record when a loop of the engine goes on after an error that the store did not cause."""
 
     def __init__(self, world: World, process: Process) -> None:
         super().__init__()
@@ -30,8 +30,12 @@ class Ears(Events):
         if name is EventName.WORKER_READY:
             self._world.write("worker.ready", self._process.name, IN_CARE if self._process.name in self._world.core else "")
         operation, error = fields.get("operation"), str(fields.get("error", ""))
-        is_told = error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
-        is_told = is_told or error.partition(": ")[2].startswith(("/", "postgresql://"))  # real stores, with a query's name
-        is_told = is_told or (str(operation).startswith(ROWS) and error.partition(": ")[0] in (*VERBS, "transaction"))
-        if name in FAILURES and not is_told:
+        is_expected = (
+            error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
+        )
+        is_expected = is_expected or error.partition(": ")[2].startswith(
+            ("/", "postgresql://")
+        )  # real stores, with a query's name
+        is_expected = is_expected or (str(operation).startswith(ROWS) and error.partition(": ")[0] in (*VERBS, "transaction"))
+        if name in FAILURES and not is_expected:
             self._world.loop.complaints.append(f"{name}: {operation}: {error}")

@@ -32,7 +32,7 @@ def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
 
 
 def strikes_of_apps(plan: Plan, numbers: random.Random) -> list[Strike]:
-    """What happens to processes with a worker of their own; ``numbers`` of their own leave all else as it was drawn."""
+    """Draw the faults of processes that run a worker themselves; the separate ``numbers`` leave all else as it was drawn."""
     names = APP_STRIKES.get(plan.mode, ())
     if plan.script is not None or not plan.apps or not names:
         return []
@@ -93,7 +93,7 @@ def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator
 
 
 def _draw_seconds(name: str, plan: Plan, slot: int, numbers: random.Random) -> float:
-    """A step's size, a lull's length; else well below the slot's ttl, below it, on the brink of it, or far beyond."""
+    """Draw a step's size or a lull's length; else seconds well below the slot's ttl, below it, close to it, or far beyond."""
     is_common = name in ("step_clock", "lull") or name.endswith("_app")
     settings = plan.settings if is_common else plan.settings_of(slot)
     timing, number = settings.timing, numbers.random()

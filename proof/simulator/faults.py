@@ -58,26 +58,24 @@ class Faulty:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The store's."""
         return self._store.capabilities
 
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-        """The store's: the connection is the caller's own."""
+        """Enqueue without faults: the connection belongs to the caller."""
         return cast(CallerTransactions, self._store).enqueue_within(connection, call, jobs)
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        """The store's; that of a hook meets faults of its own."""
+        """Open a transaction of the store; one for a hook can fail when it commits."""
         transaction = cast(CallerTransactions, self._store).transaction(job, token, idle=idle, hook_due_at=hook_due_at)
         return transaction if hook_due_at is None else self._committing(transaction)
 
     def blocking_transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
-        """The store's."""
         return cast(CallerTransactions, self._store).blocking_transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     @asynccontextmanager
@@ -97,7 +95,7 @@ class Faulty:
         if fate.fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
             self._crash()
             await asyncio.get_running_loop().create_future()
-        await self._clock.sleep(fate.patience)
+        await self._clock.sleep(fate.error_delay)
         if fate.fault in (Fault.WRONG_BEFORE, Fault.WRONG_AFTER):
             raise fate.odd()
         raise StoreUnavailable("transaction: the store cannot be reached, or its answer was lost")
@@ -121,7 +119,7 @@ class Faulty:
         return await getattr(self._store, verb)(*arguments, **keywords)
 
     def _late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
-        """A store that composes what it writes of what it has read does that when the call is sent."""
+        """Return what a late copy of a call does: a store that composes its writes does that when the call is sent."""
         return self._store.late_copy(verb, arguments, keywords, ask) if isinstance(self._store, Door) else ask
 
     async def _travel(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -130,16 +128,16 @@ class Faulty:
             return await self._arrive(self._deliver(standstill, ask))
         match fate.fault:
             case Fault.BEFORE:
-                await self._clock.sleep(fate.patience)
+                await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: the store cannot be reached")
             case Fault.ANSWER_LOST:
                 await self._clock.sleep(fate.delay)
                 await ask()
-                await self._clock.sleep(fate.patience)
+                await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: the answer was lost")
             case Fault.LATE:
                 self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
-                await self._clock.sleep(fate.patience)
+                await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: no answer in time")
             case Fault.TWICE:
                 self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
@@ -165,7 +163,7 @@ class Faulty:
         return answer
 
     async def _arrive(self, delivery: Coroutine[Any, Any, Any]) -> Any:
-        """It is on its way: only its sender can stop waiting for it."""
+        """Wait for a call that is on its way: its sender can only stop waiting, and the call still arrives."""
         sent = self._carry(delivery)
         await asyncio.wait([sent])
         return sent.result()
@@ -204,7 +202,7 @@ class Faulty:
 
 
 def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[Item]:
-    """The jobs a call speaks of, each with the token it carries."""
+    """Return the jobs that a call names, each with the token that it carries."""
     match verb:
         case "enqueue":
             parent, token = keywords.get("under") or (None, None)
@@ -259,10 +257,10 @@ def faulty(
     introduce: Callable[[str], None] = lambda process: None,
     connections: Connections | None = None,
 ) -> Store:
-    """The store as one process meets it on a bad day, with everything it saw written into ``history``.
+    """Return the store as one process reaches it under faults, with all calls and answers written into ``history``.
 
-    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``introduce`` is told for
-    whom the store works next; ``now`` stamps the events. ``connections``: of the process, if it cannot have any number.
+    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``introduce`` names the
+    process for which the store works next; ``now`` stamps the events. ``connections``: of the process, if it cannot have any number.
     """
     return cast(
         Store,
@@ -282,7 +280,7 @@ def faulty(
 
 
 class _Background:
-    """Tasks nobody waits for, kept until they end."""
+    """Tasks without a waiter, kept until they end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -296,5 +294,5 @@ class _Background:
     def _forget(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # A late copy that fails tells nobody, as on a real wire.
+            # The failure of a late copy reaches no caller, as on a real wire.
             return

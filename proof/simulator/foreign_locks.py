@@ -32,7 +32,7 @@ class Strangers:
         self._held: list[_Lock] = []
 
     def lock(self, strike: Strike) -> list[str]:
-        """Lock a job's row for as long as the strike says, mostly one that is owned; of a file all of it."""
+        """Lock a job's row for as long as the strike lasts, mostly one that is owned; of a file, lock all of it."""
         world, store = self._world, self._world.store
         has_locks = isinstance(store, Mirror) or isinstance(store.book, LockedRows)
         if not has_locks or world.is_calm:
@@ -51,7 +51,7 @@ class Strangers:
         return [f"the row of job {job}" for job in jobs] or ["the file"]
 
     def leave(self) -> None:
-        """All locks end."""
+        """Release all locks that are still in place."""
         for held in list(self._held):
             self._let_go(held)
 

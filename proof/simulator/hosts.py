@@ -31,15 +31,15 @@ class SimClock:
         return self._origin + self._loop.time() * self._rate
 
     def boottime(self) -> float:
-        """The same: these machines are never suspended, only stopped."""
+        """Return the monotonic time: these machines are never suspended, only stopped."""
         return self.monotonic()
 
     def wall(self) -> float:
-        """As wrong as ``wall_error`` says."""
+        """Return the wall clock's time, wrong by ``wall_error``."""
         return EPOCH + self._loop.time() * self._rate + self.wall_error
 
     def moment(self, reading: float) -> float:
-        """The loop's time at which this machine's monotonic clock shows ``reading``."""
+        """Return the loop's time at which this machine's monotonic clock shows ``reading``."""
         return (reading - self._origin) / self._rate
 
     async def sleep(self, seconds: float) -> None:
@@ -82,7 +82,6 @@ class SimChance:
         self._count = 0
 
     def uuid4(self) -> UUID:
-        """128 random bits."""
         return UUID(int=self._numbers.getrandbits(128))
 
     def uuid7(self) -> UUID:
@@ -107,7 +106,7 @@ class SimChannel:
 
     @classmethod
     def pair(cls, loop: VirtualLoop) -> "tuple[SimChannel, SimChannel]":
-        """Both ends."""
+        """Return both ends of a new channel."""
         left, right = cls(loop), cls(loop)
         left.other, right.other = right, left
         return left, right
@@ -118,7 +117,7 @@ class SimChannel:
             self.other._put(message)
 
     async def receive(self) -> bytes | None:
-        """The next message, ``None`` at the end."""
+        """Return the next message, or ``None`` at the end."""
         while not self._inbox:
             if self._is_closed:
                 return None
@@ -147,7 +146,7 @@ class SimChannel:
 
 
 class Machine:
-    """Where processes run. Its name stays when it boots anew; process ids come back soon."""
+    """A machine on which processes run. Its name stays when it boots again; process ids come back soon."""
 
     def __init__(self, loop: VirtualLoop, name: str, clock: SimClock) -> None:
         self.loop = loop
@@ -158,7 +157,7 @@ class Machine:
         self._boots = 1
 
     def process(self, role: str, title: str = "") -> Process:
-        """A new process, not yet running anything."""
+        """Create a process that does not run anything yet."""
         taken = {each.identity.pid for each in self.processes if not each.is_dead}
         pid = 100
         while pid in taken:
@@ -173,7 +172,7 @@ class Machine:
         return made
 
     def find(self, wanted: ProcessIdentity) -> Process | None:
-        """The living process with that id and start time."""
+        """Return the living process with that id and start time."""
         for each in self.processes:
             if not each.is_dead and (each.identity.pid, each.identity.start) == (wanted.pid, wanted.start):
                 return each
@@ -201,18 +200,18 @@ class Guard:
         worker.on_exit.append(process.end)
 
     def tell(self, deadline: float) -> None:
-        """A new deadline came down the pipe."""
+        """Receive a new deadline from the supervisor's pipe."""
         self._deadline = deadline
         self._watch()
 
     def set_code_running(self, is_running: bool) -> None:
-        """The flag that the worker sets."""
+        """Record whether code runs: the flag that the worker sets."""
         self._is_code_running = is_running
         if is_running:
             self._watch()
 
     def lose_supervisor(self) -> None:
-        """The end of its pipe: a worker that never had a lease ends now, any other one by its last deadline."""
+        """Receive the end of the pipe: a worker that never had a lease ends now, any other one by its last deadline."""
         if self._deadline is None:
             self._worker.end(Exit(signal="SIGKILL"))
 
@@ -246,11 +245,9 @@ class SimCell:
         return self._channel
 
     def process(self) -> ProcessIdentity:
-        """Who it is."""
         return self._process.identity
 
     def set_code_running(self, is_running: bool) -> None:
-        """Tell the guard."""
         self._guard.set_code_running(is_running)
 
 
@@ -268,7 +265,6 @@ class SimChild:
 
     @property
     def process(self) -> ProcessIdentity:
-        """Who it is."""
         return self._process.identity
 
     @property
@@ -282,7 +278,7 @@ class SimChild:
         return True
 
     def is_stopped(self) -> bool:
-        """A stopped process, not one that merely computes for long."""
+        """Return whether the process is stopped; one that only computes for long is not."""
         return self._process.is_frozen_by("stopped")
 
     def dump_stacks(self) -> str:
@@ -290,7 +286,7 @@ class SimChild:
         return "stacks of " + self._process.name
 
     def kill(self) -> None:
-        """The worker and its guard."""
+        """Kill the worker, and with it its guard."""
         self._process.end(Exit(signal="SIGKILL"))
 
     async def wait(self) -> Exit:
@@ -322,7 +318,6 @@ class SimHost:
         self.workers: list[tuple[Process, Guard]] = []
 
     def process(self) -> ProcessIdentity:
-        """The supervisor."""
         return self._supervisor.identity
 
     def is_running(self, process: ProcessIdentity) -> bool:
@@ -335,7 +330,7 @@ class SimHost:
         return 0
 
     async def spawn(self, arguments: Sequence[str]) -> SimChild:
-        """A worker with a pipe and a guard; its first line runs when its imports are done."""
+        """Start a worker with a pipe and a guard; its first line runs when its imports are done."""
         loop = self._machine.loop
         title = self._title("worker")
         worker, watcher = self._machine.process("worker", title), self._machine.process("guard", f"the guard of {title}")

@@ -52,7 +52,7 @@ class Process:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended, however."""
+        """Whether the process has ended, for any reason."""
         return self.exit is not None
 
     @property
@@ -70,7 +70,7 @@ class Process:
         return self.beside(f"a thread of {self.title}")
 
     def beside(self, title: str) -> "Process":
-        """One that goes on however busy its event loop is: it is stopped with it, and dies with it."""
+        """Create a process that goes on while the event loop is busy; it is stopped and dies with this one."""
         beside = Process(self._loop, self.name, self.identity, title)
         beside._stops, beside.exit = self._stops - {"busy"}, self.exit
         self._beside.append(beside)
@@ -162,7 +162,7 @@ class _Handle(asyncio.TimerHandle):
 
 
 def _nothing() -> None:
-    """What a cancelled handle keeps: nothing of what it was for."""
+    """Do nothing: the callback that a cancelled handle keeps."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -187,7 +187,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def stream(self, purpose: str) -> random.Random:
-        """Numbers for one purpose: whatever else happens, and draws or does not draw, these stay."""
+        """Return numbers for one purpose: they stay the same when other purposes draw more or fewer."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def start(self, process: Process, main: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
@@ -205,7 +205,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @staticmethod
     def context_of(process: Process) -> contextvars.Context:
-        """A context in which everything belongs to the process."""
+        """Return a context in which all callbacks belong to the process."""
         context = contextvars.Context()
         context.run(PROCESS.set, process)
         return context
@@ -232,17 +232,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._queue[:0] = handles
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """As asyncio's."""
         handle = _Handle(callback, args, context)
         self._queue.append(handle)
         return handle
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """For the threads that processes are here: what they bring arrives whatever becomes of them."""
+        """Schedule a callback of a thread, which is a process here: it runs even if that process has ended."""
         return self.call_soon(callback, *args, context=self.outside if context is None else context)
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
-        """As asyncio's."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
@@ -253,7 +251,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """Everything until somebody stops the loop: asyncio calls it in a loop of its own."""
+        """Run all callbacks until the loop is stopped: asyncio calls this repeatedly."""
         while not self._stopping:
             if not self._queue:
                 self._pass_time()
@@ -294,7 +292,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._queue.append(heapq.heappop(timers)[2])
 
     def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
-        """Processes run in any order; each keeps its own."""
+        """Return the callbacks with the processes in a drawn order; each process keeps the order of its callbacks."""
         owners = [handle._context.get(PROCESS) for handle in batch]  # type: ignore[attr-defined]
         if owners.count(owners[0]) == len(owners):
             return batch
@@ -305,14 +303,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return [batch[place] for place in order]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Remember what nobody caught; the dead may not complain."""
+        """Record an exception that no code caught, unless its process has ended."""
         process = PROCESS.get()
         if process is None or not process.is_dead:
             who = process.name if process else "the world"
             self.complaints.append(f"{who}: {context.get('message')}: {context.get('exception')!r}")
 
     def dispose(self, processes: list[Process]) -> None:
-        """Close everything that was still running, unseen and unheard, then the loop."""
+        """Close all that was still running, without recording it, and then the loop."""
         tasks = [*self._tasks, *(task for process in processes for task in process.all_tasks)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -339,6 +337,6 @@ def _close(coroutine: Any) -> None:
     for _ in range(20):
         try:
             coroutine.close()
-        except BaseException:  # whatever it says while dying, nobody listens
+        except BaseException:  # errors while it ends concern no process
             continue
         return

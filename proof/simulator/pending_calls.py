@@ -26,12 +26,12 @@ class _Held(Struct, eq=False):
     free: Callable[[], object]
 
     def first(self, job: UUID, token: Token) -> Token:
-        """The job's first owner since this is held."""
+        """Return the first owner that the job has had since this is held."""
         return self.owners.setdefault(job, token)
 
 
 class Holds:
-    """``longest``: seconds after which everything goes on. ``owners``: who owns each job right now."""
+    """Calls and processes that are held. ``longest``: seconds after which all go on. ``owners``: the present owner of each job."""
 
     def __init__(self, loop: VirtualLoop, owners: Callable[[], Owners], *, longest: float) -> None:
         self._loop, self._owners, self._longest = loop, owners, longest
@@ -41,13 +41,13 @@ class Holds:
         return bool(self._all)
 
     def add(self, until: Until, free: Callable[[], object], *, whom: str = "") -> None:
-        """``free`` lets it go on; ``whom``: who waits for somebody else's next call."""
+        """Hold something until a condition holds, then call ``free``. ``whom``: waits for the next call of another process."""
         held = _Held(until, whom, self._owners(), free)
         self._all.append(held)
         self._loop.call_later(self._longest, self._free, held, context=self._loop.outside)
 
     def look(self, sender: str) -> None:
-        """Somebody's call has been applied: whose time has come?"""
+        """Free what has waited for this: a call of the sender has been applied."""
         owners = self._owners()
         for held in list(self._all):
             is_next = held.until is Until.NEXT and held.whom != sender
@@ -56,7 +56,7 @@ class Holds:
                 self._free(held)
 
     def end(self) -> None:
-        """Everything goes on."""
+        """Free all that is held."""
         for held in list(self._all):
             self._free(held)
 
@@ -74,7 +74,7 @@ class HoldingClock(SimClock):
         self._holds = holds
 
     async def sleep(self, seconds: float) -> None:
-        """Until then."""
+        """Sleep until the condition holds that the number of seconds stands for."""
         until = UNTIL.get(seconds)
         if until is None:
             await super().sleep(seconds)

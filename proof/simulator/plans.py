@@ -27,7 +27,7 @@ WORLDWIDE = ("outage", "step_clock")  # no core would stay healthy
 GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming", "parent", "steady")
 MORTAL = (*GENTLE, "poison", "crashing")
 FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "expired")
-CALLS = 6  # that it takes to bury a worker
+CALLS = 6  # that it takes to recover the jobs of a worker
 NEIGHBOURS = 8  # whose writes may come first
 WAYS = 8  # there and back, of an exchange and what is asked between two of them
 THREADS = 0.2  # of the worlds in which anything may happen have handlers in threads
@@ -39,15 +39,15 @@ OPERATION = 2.0  # one round of store calls on a healthy connection
 class Mode(StrEnum):
     """What a world is for."""
 
-    SAFETY = "safety"  # all suffer, then all heals
+    SAFETY = "safety"  # all processes suffer faults, then all faults end
     LIVENESS = "liveness"  # one supervisor stays healthy, the others break and stay broken
-    OUTAGES = "outages"  # nothing is wrong but a store that is away for all at once: nobody may be charged
+    OUTAGES = "outages"  # the only fault is a store that is away for all at once: no job may be charged
     BRINK = "brink"  # supervisors come back at the very moment at which their leases are judged
-    FORGETFUL = "forgetful"  # the store fails over again and again, and its stand-in has not heard of the newest writes
+    FORGETFUL = "forgetful"  # the store fails over again and again, and its stand-in has not received the newest writes
     BEYOND = "beyond"  # clocks leave their assumptions: only what holds even then is promised
     LULLS = "lulls"  # nothing is wrong but silences that a lease outlives: nothing may be lost
-    DRAINS = "drains"  # nothing is wrong but that workers are asked to end: nobody may pay
-    CROWD = "crowd"  # nothing is wrong but jobs that nobody can run in front of others: these start promptly
+    DRAINS = "drains"  # the only event is that workers are asked to end: no job may pay
+    CROWD = "crowd"  # jobs that no worker can run stand in front of others: these start promptly
 
 
 WEIGHTS = {
@@ -56,12 +56,12 @@ WEIGHTS = {
 }  # fmt: skip
 WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
 PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
-UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which anybody might pay
+UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job might pay
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
 DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
 STRIKES_OF = {Profile.MONGODB: ("lose_quorum",) * 5, Profile.SQLITE: ("freeze_writer",)}
 UNFIT = {Profile.MONGODB: (Mode.FORGETFUL,), Profile.OBJECTS: (Mode.FORGETFUL, Mode.CROWD)}
-"""A primary that was confirmed loses nothing, nor do objects; and what is sent again until nobody is in the way is not prompt."""
+"""A confirmed primary loses nothing, nor do objects; and a write that is repeated until it meets no conflict is not prompt."""
 CONNECTIONS = (0, 0, 1, 2, 4)
 QUEUES = ("default", "slow")
 OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
@@ -72,17 +72,17 @@ class Plan(Struct, frozen=True, kw_only=True):
     """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock.
 
     ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
-    a task that nobody knows; ``hint_loss``: how many hints get lost.
+    a task that no worker knows; ``hint_loss``: how many hints get lost.
     ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write;
     ``connections``: how many each process may have to it, beside one for beats; 0 is any number.
-    ``has_releases``: some of those who work and enqueue are of the release before.
+    ``has_releases``: some workers and clients are of the release before.
     ``outfits``: what each supervisor starts with; without any, all have ``settings`` and every second one the release before.
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
-    ``backlog``: so many slow jobs wait from the start; what is left of them when all is well is deleted.
-    ``rows``: a table of the users' own that is watched.
-    ``locks``: so often a stranger locks the row of a job, for a while.
+    ``backlog``: how many slow jobs wait from the start; those left when all is well are deleted.
+    ``rows``: a table of the users that is watched.
+    ``locks``: how often another program locks the row of a job, for a while.
     ``brand``: whose statements the store runs.
-    ``apps``: so many processes of the users' own run a worker in their event loop.
+    ``apps``: how many processes of the users run a worker in their event loop.
     ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -97,7 +97,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...]
     operations: tuple[str, ...]
     chaos: float
-    patience: float
+    patience: float  # language: patience – a key of the kept worlds
     interval: float
     strikes: tuple[str, ...]
     mix: Mix
@@ -132,12 +132,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def all_settings(self) -> tuple[Settings, ...]:
-        """Of all supervisors."""
+        """The settings of all supervisors."""
         return tuple(self.settings_of(slot) for slot in range(self.supervisors))
 
     @property
     def longest_ttl(self) -> float:
-        """Of all leases."""
+        """The longest ttl of all leases."""
         return max(each.timing.ttl for each in self.all_settings)
 
     @property
@@ -148,12 +148,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def rules(self) -> Rules:
         """What the history of this world must obey."""
-        recovery = max(each.recovery_interval for each in self.all_settings)  # anybody may be the one who looks
-        # A lease runs out; without a clock somebody must have looked at it for as long, to see that it stays as it is.
+        recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may be the one that judges
+        # A lease runs out; without a clock a supervisor must have watched it for as long, to see that it stays as it is.
         bound, ttls = self.step + recovery + OPERATION, 1.001 if self.lease_clock != "none" else 2.001
-        if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock tells of leases from before it
+        if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
-        if not self.is_live:  # everybody comes back from an outage: amnesty, and the pause of a failing service
+        if not self.is_live:  # all come back from an outage: amnesty, and the pause of a failing service
             bound += recovery + 1.0
         is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
         # A write waits for those of others, or is composed again after them.
@@ -166,13 +166,13 @@ class Plan(Struct, frozen=True, kw_only=True):
             is_always_calm=self.is_live,
             bound=bound if is_timed else None,
             lease_ttls=ttls,
-            # Who is used to rarer beats listens as often as the lease is beaten, for so long, before it judges.
+            # A supervisor with rarer beats watches as often as the lease is renewed, for that long, before it judges.
             lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
             local_bound=1.0 + CALLS * latency,
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=OPERATION if is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
-            # Each of its workers that died is buried, and each that follows wants a lease, whatever becomes of the others.
+            # A supervisor recovers the jobs of each worker that died, and each new worker asks for a lease.
             calls=(60.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
             floor=self.floor,
             has_hints=self.hint_loss < 1.0,
@@ -189,7 +189,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         )
 
     def _table_rules(self, rows: RowsPlan, *, is_timed: bool, latency: float) -> TableRules:
-        """A row is taken back by the next look of a watchdog, whose pause after a failure is that of recovery."""
+        """Return the promises for a table: the next watchdog run resets a row, and its pause after a failure is that of recovery."""
         recovery = max(each.recovery_interval for each in self.all_settings)
         late = 2 * self.step + rows.interval + recovery + OPERATION + CALLS * latency
         return TableRules(
@@ -203,7 +203,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def _keeps_order(self) -> bool:
         """Whether each claim sees all of the line: no queue names jobs to it, and no store forgets or composes."""
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
-        # A runner that could not be started is not asked for again at once: others are claimed meanwhile.
+        # A runner that could not be started is not asked for again at once: other jobs are claimed in the meantime.
         return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property
@@ -213,14 +213,14 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.is_live and self._keeps_order and not is_blocked
 
     def _has_kills(self) -> bool:
-        """Whether a healthy supervisor may have a reason to kill its worker: code that does not stop when told."""
+        """Whether a healthy supervisor may have a reason to kill its worker: code that does not stop when cancelled."""
         tasks = set(self.tasks)
-        is_told = "cancel" in self.operations or not tasks.isdisjoint((*LIMITED, "thread_creeping"))
-        return not tasks.isdisjoint(("stuck", "numb")) or (is_told and not tasks.isdisjoint(("deaf", "blocking", *THREADED)))
+        is_cancelled = "cancel" in self.operations or not tasks.isdisjoint((*LIMITED, "thread_creeping"))
+        return not tasks.isdisjoint(("stuck", "numb")) or (is_cancelled and not tasks.isdisjoint(("deaf", "blocking", *THREADED)))
 
 
 def draw(numbers: random.Random) -> Plan:
-    """A plan out of the seed's first numbers. What was added later has numbers of its own, so that the rest stays as it was."""
+    """Draw a plan from the seed's first numbers. Later additions have separate numbers, so that the rest stays the same."""
     plan = _draw(numbers)
     varied = _vary(plan, random.Random(plan.chaos))
     rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
@@ -230,7 +230,7 @@ def draw(numbers: random.Random) -> Plan:
 
 
 def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
-    """Some worlds have handlers in threads, which nobody can interrupt, or in processes of their own."""
+    """Draw the tasks whose handlers run in threads, which cannot be interrupted, or in runner processes; most worlds have none."""
     threads = tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
     processes = tuple(numbers.sample(PROCESSES, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
     return threads + processes if mode in WATCHED else ()
@@ -244,7 +244,7 @@ def _draw_locks(numbers: random.Random, plan: Plan) -> int:
 
 
 def _vary(plan: Plan, numbers: random.Random) -> Plan:
-    """Some worlds have supervisors that differ."""
+    """Draw the settings of a world with supervisors that differ; most worlds have equal ones."""
     is_mixed, is_gentle = numbers.random() < MIXED and plan.supervisors > 1, plan.mode is Mode.LULLS
     outfits = draw_outfits(numbers, plan.settings, plan.supervisors, is_gentle=is_gentle) if is_mixed else ()
     strikes = plan.strikes
@@ -272,7 +272,7 @@ def _draw(numbers: random.Random) -> Plan:
         settings=settings,
         supervisors=numbers.choice([2, 3] if mode in (Mode.LIVENESS, Mode.BRINK, Mode.CROWD) else [1, 2, 2, 3]),
         processes=numbers.choice([1, 1, 2]),
-        # Several that block one after the other would exceed anybody's patience together.
+        # Several that block one after the other would exceed every time limit together.
         concurrency=numbers.choice([1, 3] if "blocking" in tasks else [1, 3, 10]),
         jobs=numbers.randint(4, 24),
         clients=numbers.randint(1, 2),
@@ -300,14 +300,14 @@ def _draw(numbers: random.Random) -> Plan:
 FIT = {Brand.SQLITE: (Profile.SQLITE, "kernel"), Brand.POSTGRES: (Profile.PLAIN, "server")}
 """What of the drawn profiles a real store is."""
 LOCKS = {
-    Brand.SQLITE: ("lock_file", (Mode.SAFETY, Mode.BEYOND, Mode.OUTAGES)),  # an outage for those who write
+    Brand.SQLITE: ("lock_file", (Mode.SAFETY, Mode.BEYOND, Mode.OUTAGES)),  # an outage for writers
     Brand.POSTGRES: ("lock_row", (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.BEYOND, Mode.OUTAGES, Mode.LULLS, Mode.DRAINS)),
 }
-"""What a stranger locks there, in every other world of these modes."""
+"""What another program locks there, in every other world of these modes."""
 
 
 def draw_for(seed: int, brand: Brand) -> Plan:
-    """The plan of a seed, for a memory store; or the first of its plans that a real store of that brand can have."""
+    """Return the plan of a seed for a memory store, or the first of its plans that a real store of that brand can have."""
     plan, tries = draw(random.Random(seed)), 0
     if brand is Brand.MEMORY:
         return plan
@@ -383,7 +383,7 @@ def _mix(numbers: random.Random, ttl: float, mode: Mode) -> Mix:
     times = Mix(latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)
     if mode in QUIET:
         return structs.replace(times, timeout=ttl / 10)
-    if mode is Mode.BRINK:  # whoever judges takes its time between looking and acting
+    if mode is Mode.BRINK:  # a supervisor that judges takes its time between its check and its write
         return structs.replace(times, rates={Fault.SLOW: 0.1, Fault.IN_FLIGHT: 0.05}, focus="end_lease")
     shares: dict[Fault, float] = {}
     for fault in list(Fault)[1:]:

@@ -27,11 +27,13 @@ class Brand(StrEnum):
 
 
 class Profile(StrEnum):
-    """Which kind of store it behaves like. What a file locks on disk, a server does with its memory and a service with its
-    network is not played: only what of it reaches those who call."""
+    """The kind of store that a world imitates.
+
+    Locks of a file on disk, the memory of a server and the network of a service are not played: only their effects on callers are.
+    """
 
     PLAIN = "plain"  # every call is one step, as on PostgreSQL
-    SQLITE = "sqlite"  # one process writes at a time; who is stopped meanwhile keeps the lock
+    SQLITE = "sqlite"  # one process writes at a time; a process stopped during its write keeps the lock
     MONGODB = "mongodb"  # a primary without a majority goes on, and what it wrote alone may be rolled back
     OBJECTS = "objects"  # no clock; a write replaces what it was composed on, or nothing
 
@@ -55,18 +57,21 @@ def draw_profile(numbers: random.Random, allowed: Collection[Profile]) -> tuple[
 
 
 class Entrance:
-    """One for each store. ``pen`` and ``quorum``: where there is one. Times in seconds, ``longest``: that a write takes."""
+    """The way into one store. ``pen`` and ``quorum``: where the profile has one.
+
+    ``timeout``: seconds for which a call waits. ``longest``: the most seconds that a write takes.
+    """
 
     def __init__(
-        self, profile: Profile, loop: VirtualLoop, store: Witness | Mirror, clock: SimClock, *, patience: float, longest: float
+        self, profile: Profile, loop: VirtualLoop, store: Witness | Mirror, clock: SimClock, *, timeout: float, longest: float
     ) -> None:
-        self.pen = Pen(loop, patience=patience) if profile is Profile.SQLITE else None
+        self.pen = Pen(loop, patience=timeout) if profile is Profile.SQLITE else None
         self.quorum = Quorum(loop, store) if profile is Profile.MONGODB and isinstance(store, Witness) else None
         self._profile, self._loop, self._store, self._clock = profile, loop, store, clock
-        self._patience, self._longest = patience, longest
+        self._timeout, self._longest = timeout, longest
 
     def door(self, process: Process, introduce: Callable[[], None], carry: Carry) -> Store:
-        """The store as this process comes to it."""
+        """Return the store as this process reaches it."""
         numbers, store = self._loop.stream(f"door of {process.title}"), self._store.reached_by(process)
         if self.pen is not None:
             return as_store(
@@ -82,7 +87,7 @@ class Entrance:
                 )
             )
         if self.quorum is not None:
-            return as_store(ReplicaDoor(store, introduce, self.quorum, self._clock, numbers, patience=self._patience))
+            return as_store(ReplicaDoor(store, introduce, self.quorum, self._clock, numbers, patience=self._timeout))
         if isinstance(self._store, Witness) and self._profile is Profile.OBJECTS:
             return as_store(ObjectDoor(self._store, introduce, self._clock, numbers, longest=self._longest))
         return as_store(Door(store, introduce))

@@ -68,14 +68,14 @@ class Scene:
         self._now = now
 
     def of(self, job: UUID, code: str) -> "Scene":
-        """The same for one run of a job's code: its n-th run does the same wherever and whenever it is."""
+        """Return a copy for one run of a job's code: the n-th run does the same in any process and at any time."""
         made, name = copy(self), f"{code} of {job.int & TAIL}"
         self._runs[name] += 1
         made.chance = self._loop.stream(f"{name} {self._runs[name]}")
         return made
 
     def within(self, process: Process) -> "Scene":
-        """The same for code in another process."""
+        """Return a copy for code in another process."""
         made = copy(self)
         made._process = process
         return made
@@ -91,7 +91,7 @@ class Scene:
         return self._is_rough()
 
     def write(self, what: str, job: Job, note: str = "") -> None:
-        """An event of user code."""
+        """Record an event of user code."""
         self._history.add(
             Event(
                 time=self._now(),
@@ -105,7 +105,7 @@ class Scene:
         )
 
     def done(self, job: Job) -> str:
-        """The handler's result, which must never be lost from now on."""
+        """Return the handler's result, which must not be lost from now on."""
         self.write("handler.done", job)
         return str(job.token)
 
@@ -116,12 +116,12 @@ class Scene:
         await job.progress(stage="work", fraction=step / steps, message=str(job.token))
 
     async def save(self, job: Job, step: int) -> None:
-        """Save a checkpoint."""
+        """Save the step as checkpoint, and record that the code progressed."""
         self.write("handler.move", job)
         await job.checkpoint(step)
 
     async def bear(self, job: Job, name: str, key: str | None) -> None:
-        """Enqueue a child."""
+        """Enqueue a child of the job, perhaps with a unique key."""
         ids: Any = Ids(SimChance(self.chance, self._clock))
         await job.enqueue(PreparedJob(Task(self._tasks[name], ids), Options(unique_key=key), b"{}"))
 
@@ -130,12 +130,12 @@ class Scene:
         await self._clock.sleep(seconds)
 
     async def crash(self) -> None:
-        """A segmentation fault."""
+        """End the process as a segmentation fault does."""
         self._process.end(Exit(signal="SIGSEGV"))
         await self._loop.create_future()
 
     async def block(self, seconds: float) -> None:
-        """Compute without ever yielding: nothing else of this process runs meanwhile."""
+        """Compute without ever yielding: nothing else of this process runs at that time."""
         process = self._process
         process.freeze("busy")
         self._loop.call_later(seconds, process.thaw, "busy", context=self._loop.outside)
@@ -148,7 +148,7 @@ SCENE: ContextVar[Scene] = ContextVar("scene")
 
 @asynccontextmanager
 async def _written(job: Job) -> AsyncIterator[Scene]:
-    """Says when code starts and when it has ended, however."""
+    """Record when code starts and when it has ended, for any reason."""
     scene = SCENE.get().of(job.id, "handler")
     scene.write("handler.start", job)
     try:
@@ -164,28 +164,28 @@ async def _work(scene: Scene, job: Job, steps: int) -> None:
 
 
 async def quick(job: Job) -> str:
-    """Ends at once."""
+    """Finish almost at once."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * 0.1)
         return scene.done(job)
 
 
 async def long(job: Job) -> str:
-    """Works for a while and says so."""
+    """Work for a while and report progress."""
     async with _written(job) as scene:
         await _work(scene, job, scene.chance.choice([2, 5, 20]))
         return scene.done(job)
 
 
 async def silent(job: Job) -> str:
-    """Works for long and says nothing."""
+    """Work for long without reporting progress."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * 25 * scene.pace)
         return scene.done(job)
 
 
 async def raising(job: Job) -> str:
-    """Often fails."""
+    """Fail in many of the attempts."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.6:
@@ -194,7 +194,7 @@ async def raising(job: Job) -> str:
 
 
 async def answering(job: Job) -> Json:
-    """Gives every kind of answer."""
+    """Return one of all kinds of answers."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         answers: list[Json] = [Snooze(scene.pace), Retry(scene.pace), Retry(), Cancel("enough"), Fail("never")]
@@ -202,7 +202,7 @@ async def answering(job: Job) -> Json:
 
 
 async def resuming(job: Job) -> str:
-    """Saves a checkpoint after each step and starts from the last one."""
+    """Save a checkpoint after each step, and start from the last one."""
     async with _written(job) as scene:
         first: int = job.checkpoint_value or 0
         for step in range(first, 5):
@@ -222,15 +222,16 @@ async def crashing(job: Job) -> str:
 
 
 async def poison(job: Job) -> str:
-    """Always kills its process."""
+    """Kill the process, every time."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         await scene.crash()
         return scene.done(job)
 
 
+# language: deaf, numb – names of tasks in the kept worlds
 async def deaf(job: Job) -> str:
-    """Ignores cancellation for as long as it works."""
+    """Ignore cancellation for as long as it works."""
     async with _written(job) as scene:
         for _ in range(scene.chance.choice([1, 5, 25])):
             await _endure(scene, scene.pace)
@@ -248,14 +249,14 @@ async def blocking(job: Job) -> str:
 
 
 async def stuck(job: Job) -> str:
-    """Blocks the event loop for longer than anybody's patience."""
+    """Block the event loop for longer than any time limit."""
     async with _written(job) as scene:
         await scene.block(60 * scene.pace)
         return scene.done(job)
 
 
 async def parent(job: Job) -> str:
-    """Enqueues jobs of its own between its steps."""
+    """Enqueue children between its steps."""
     async with _written(job) as scene:
         for step in range(scene.chance.choice([1, 2, 3])):
             await scene.bear(job, scene.chance.choice(CHILDREN), scene.chance.choice([None, None, f"child {step}"]))
@@ -265,11 +266,11 @@ async def parent(job: Job) -> str:
 
 
 async def parting(job: Job) -> str:
-    """Often dies before it hears of its child."""
+    """Die often before the answer about its child arrives."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         birth = asyncio.ensure_future(scene.bear(job, "quick", None))
-        birth.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to await it
+        birth.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps no code is left to await it
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.5:
             await scene.crash()
@@ -278,7 +279,7 @@ async def parting(job: Job) -> str:
 
 
 async def steady(job: Job) -> str:
-    """Moves often enough."""
+    """Report progress often enough."""
     async with _written(job) as scene:
         for step in range(scene.chance.choice([3, 20])):
             await scene.wait(scene.chance.random() * scene.pace)
@@ -287,7 +288,7 @@ async def steady(job: Job) -> str:
 
 
 async def creeping(job: Job) -> str:
-    """Moves as slowly as it may, and sometimes twice at once."""
+    """Report progress as slowly as allowed, and sometimes twice at once."""
     async with _written(job) as scene:
         for step in range(3):
             await scene.wait(0.045 * CREEP * scene.pace)
@@ -307,7 +308,7 @@ async def stalling(job: Job) -> str:
 
 
 async def numb(job: Job) -> str:
-    """Rests for longer than it may, and ignores that it is told so."""
+    """Pause for longer than allowed, and ignore the cancellation."""
     async with _written(job) as scene:
         await scene.move(job, 0, 1)
         await _endure(scene, scene.chance.choice([1, 3]) * CREEP * scene.pace)
@@ -315,7 +316,7 @@ async def numb(job: Job) -> str:
 
 
 async def _endure(scene: Scene, seconds: float) -> None:
-    """Wait, whatever anybody says."""
+    """Wait, and ignore any cancellation."""
     working = asyncio.ensure_future(scene.wait(seconds))
     while not working.done():
         try:
@@ -335,8 +336,8 @@ _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (
 _FORGOTTEN: tuple[Callable[[Job], Awaitable[Json]], ...] = (quick, silent, raising, answering)
 
 
-async def heal(rows: list[str], job: RescuedJob) -> None:
-    """What a hook does: write a row, in time or not, and end well or not."""
+async def write_row(rows: list[str], job: RescuedJob) -> None:
+    """Run as rescue hook: write a row, in time or not, and return or raise."""
     scene = SCENE.get().of(job.id, "hook")
     await scene.wait(scene.chance.random() * 1.5 * scene.pace)
     rows.append(f"{job.attempt} {job.reason} {job.state}")
@@ -349,7 +350,7 @@ async def heal(rows: list[str], job: RescuedJob) -> None:
 @cache
 def tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinition]:
     """All of them by name, in a world whose leases last so long."""
-    define = partial(_define, on_rescue=heal if has_hooks else None)
+    define = partial(_define, on_rescue=write_row if has_hooks else None)
     rest = CREEP / STEPS * ttl
     made = (
         *(define(handler, max_attempts=4, backoff=_BACKOFF) for handler in _HANDLERS),
@@ -373,7 +374,7 @@ def old_tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinitio
     """Those that the release before knew: some of them were not there yet, and some had other policies.
 
     Their budgets of crashes are the same: a job that has crashed, claimed by a release that allows it fewer crashes, may be
-    on its last try without anybody having known that before, so beside others.
+    on its last try without any worker having known that before, so beside others.
     """
     known = {name: task for name, task in tasks(ttl, has_hooks=has_hooks).items() if name not in NEW}
     for name, on_crash in (("raising", CrashPolicy.RETRY), ("long", CrashPolicy.HOLD), ("crashing_once", CrashPolicy.RETRY)):

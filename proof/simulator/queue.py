@@ -12,7 +12,7 @@ from msgspec import Struct
 from holdfast._core.answers import DueJob
 from holdfast._ports.transport import ClaimSource, Delivery, Hint
 
-PATIENCE = 3.0
+RECEIVE_TIMEOUT = 3.0
 """Seconds for which a receiver waits before it asks again."""
 
 
@@ -44,7 +44,7 @@ class FaultyQueue:
         self.unacknowledged: dict[int, _Message] = {}
         self.listeners: list[tuple[Callable[[Hint], None], Context]] = []
         self.sent = 0
-        self._told: set[tuple[UUID, int]] = set()
+        self._republished: set[tuple[UUID, int]] = set()
         self._receivers: list[asyncio.Future[None]] = []
         self._numbers = count(1)
 
@@ -52,7 +52,7 @@ class FaultyQueue:
         """Everything, as a server does whose disk is gone."""
         self.waiting.clear()
         self.unacknowledged.clear()
-        self._told.clear()
+        self._republished.clear()
 
     def put(self, job: UUID, queue: str, via: ClaimSource, rescued: str = "") -> None:
         """Take a message, as well as it goes."""
@@ -62,15 +62,15 @@ class FaultyQueue:
             self._later(lambda message=message: self._arrive(message))  # type: ignore[misc]
 
     def wake(self, hint: Hint) -> None:
-        """Tell everybody who listens, as well as it goes."""
+        """Send a hint to all listeners, with the mishaps of this queue."""
         for wake, context in self.listeners:
             for _ in range(self._copies()):
                 self._later(lambda wake=wake: wake(hint), context)  # type: ignore[misc]
 
     def republish(self, due: DueJob) -> None:
-        """Take a message about one wait of a job once, whoever sends it."""
-        if (due.job, due.claim_number) not in self._told:
-            self._told.add((due.job, due.claim_number))
+        """Take a message about one wait of a job once, from any supervisor."""
+        if (due.job, due.claim_number) not in self._republished:
+            self._republished.add((due.job, due.claim_number))
             self.put(due.job, due.queue, ClaimSource.SWEEP)
 
     def take(self, queues: Sequence[str] | None, most: int) -> tuple[Delivery, ...]:
@@ -89,7 +89,7 @@ class FaultyQueue:
             self._later(lambda: self.unacknowledged.pop(number, None))
 
     def lose_receiver(self, job: UUID, queue: str) -> None:
-        """Hand a message of a job to somebody who dies with it."""
+        """Hand a message of a job to a receiver that dies with it."""
         self.waiting.insert(0, _Message(next(self._numbers), job, queue, ClaimSource.DELIVERY, ""))
         self.take([queue], 1)
 
@@ -136,7 +136,7 @@ class FaultyTransport:
 
     @property
     def acks_on_finish(self) -> bool:
-        """As the queue was told."""
+        """Whether the queue is configured to acknowledge when a job finishes."""
         return self._queue.acks_on_finish
 
     async def publish(self, hints: Sequence[Hint]) -> None:
@@ -156,12 +156,12 @@ class FaultyTransport:
         """Wait for the first, for a while."""
         if most and not (found := self._queue.take(queues, most)):
             come = asyncio.ensure_future(self._queue.until_come())
-            patience = asyncio.ensure_future(self._sleep(PATIENCE))
+            timeout = asyncio.ensure_future(self._sleep(RECEIVE_TIMEOUT))
             try:
-                await asyncio.wait({come, patience}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({come, timeout}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 come.cancel()
-                patience.cancel()
+                timeout.cancel()
             found = self._queue.take(queues, most)
         return found if most else ()
 
@@ -171,7 +171,7 @@ class FaultyTransport:
             self._queue.acknowledge(delivery.receipt)
 
     async def is_drained(self, queues: Sequence[str] | None) -> bool:
-        """Whether nothing waits."""
+        """Return whether no message of these queues waits."""
         return not any(queues is None or each.queue in queues for each in self._queue.waiting)
 
     async def republish(self, jobs: Sequence[DueJob]) -> None:
@@ -180,7 +180,7 @@ class FaultyTransport:
             self._queue.republish(due)
 
     async def close(self) -> None:
-        """Hear nothing more."""
+        """Stop listening to the queue."""
         while self._ours:
             self._queue.listeners.remove(self._ours.pop())
 

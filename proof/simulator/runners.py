@@ -1,4 +1,4 @@
-"""Runner processes of simulated workers: handlers in processes of their own, which may die alone, and which die with their worker."""
+"""Runner processes of simulated workers: each runs handlers, may die without its worker, and dies with it."""
 
 import asyncio
 
@@ -35,14 +35,14 @@ class SimRunnerHost:
         self._count = 0
 
     async def spawn(self) -> "SimRunner":
-        """A runner; it is ready when its imports are done."""
+        """Start a runner; it is ready when its imports are done."""
         self._count += 1
         process = self._worker.beside(f"runner {self._count} of {self._worker.title}")
         return SimRunner(self._loop, self._worker, process, self._clock, self._scene.within(process), self._known)
 
 
 class SimRunner:
-    """One runner, from outside and from inside. Its handlers are told to end, and never interrupted."""
+    """One runner, from outside and from inside. Its handlers are asked to end, and never interrupted."""
 
     def __init__(
         self,
@@ -78,11 +78,9 @@ class SimRunner:
         return f"stacks of {self._process.title}"
 
     def last_stacks(self) -> str:
-        """Nor here."""
         return ""
 
     def kill(self) -> None:
-        """At once."""
         self._is_killed = True
         self._process.end(Exit(signal="SIGKILL"))
 

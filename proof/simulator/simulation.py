@@ -23,8 +23,11 @@ PRUNING = 80.0  # seconds in which every supervisor has pruned once
 
 
 class Outcome(Struct):
-    """What became of one seed. ``decisions``: all that happened; ``complaints``: exceptions nobody caught in a living process;
-    ``titles``: of processes, with the names they have in the history."""
+    """The outcome of one seed. ``decisions``: all faults and operations that happened.
+
+    ``complaints``: exceptions that no code caught in a living process.
+    ``titles``: titles of processes, with the names that they have in the history.
+    """
 
     seed: int
     plan: Plan
@@ -37,11 +40,11 @@ class Outcome(Struct):
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything held."""
+        """Whether all properties held, without complaints."""
         return not self.report.violations and not self.complaints
 
     def explain(self) -> str:
-        """What broke, with the story."""
+        """Return the complaints, and the story of the first violation."""
         story = [self.report.explain(self.history)] if self.report.violations or not self.complaints else []
         return "\n".join([*self.complaints[:5], *story])
 
@@ -101,7 +104,7 @@ async def _run(world: World) -> None:
     world.start_clients()
     nemesis = Nemesis(world)
     await nemesis.rage()
-    nemesis.heal()
+    nemesis.end_faults()
     until = world.now() + world.plan.patience
     while not world.is_done() and world.now() < until:
         await world.pause(world.plan.settings.timing.beat)

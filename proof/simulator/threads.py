@@ -1,4 +1,4 @@
-"""Handlers in threads of simulated workers: code beside the event loop, which nobody can interrupt."""
+"""Handlers in threads of simulated workers: code beside the event loop, which cannot be interrupted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -71,7 +71,7 @@ class ThreadJob(Job):
 
 @cache
 def threaded(ttl: float) -> dict[str, TaskDefinition]:
-    """Tasks whose code is in threads and in processes of its own, by name, in a world whose leases last so long."""
+    """Return the tasks whose code runs in threads and in runner processes, by name, for leases of ``ttl`` seconds."""
     rest = CREEP / STEPS * ttl
     made = [
         define(
@@ -97,7 +97,7 @@ def _as_def(handler: Callable[[Job], Awaitable[Json]]) -> Callable[[SyncJob], An
 
 
 async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """What it returns, or what it raises, whatever that is."""
+    """Return what the code returns, and any exception that it raises."""
     try:
         return await code, None
     except GeneratorExit:

@@ -24,7 +24,7 @@ class Bus:
         self._process = process
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """To whoever happens to hear it."""
+        """Send the hints to the subscribers; each may lose them."""
         world = self._world
         for hint in hints:
             for process, context, wake, numbers in world.subscribers:
@@ -42,12 +42,12 @@ class Bus:
         self._world.subscribers.append((process, contextvars.copy_context(), wake, numbers))
 
     async def close(self) -> None:
-        """Hear nothing more."""
+        """Remove the subscriptions of this process."""
         self._world.subscribers = [each for each in self._world.subscribers if each[0] is not self._process]
 
 
 def queue_of(plan: Plan) -> FaultyQueue:
-    """With numbers of its own, so that all else is the same without it."""
+    """Return the queue of a plan; it draws separate numbers, so that all else is the same without it."""
     numbers, all_settings = random.Random(plan.chaos), plan.all_settings
     mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=plan.settings.timing.beat)
     is_kept, longest = numbers.random() < 0.5, max(each.timing.ttl + each.recovery_interval for each in all_settings)

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 WAYS = ("each", "all", "transaction for each", "transaction for all")
 UNCLEAN = (Fault.WRONG_BEFORE, Fault.WRONG_AFTER, Fault.TWICE)
-"""A table answers with errors of ours only, and no driver sends a call twice."""
+"""Faults that a table does not have: it answers with Holdfast's errors only, and no driver sends a call twice."""
 
 
 class _TableFaults:
-    """Those of calls to the table: it is away and stands still with the store, and heals with it."""
+    """The faults of calls to the table: it is away and stands still with the store, and its faults end with the store's."""
 
-    def __init__(self, own: Faults, store: Faults, is_healed: Callable[[], bool]) -> None:
-        self._own, self._store, self._is_healed = own, store, is_healed
+    def __init__(self, own: Faults, store: Faults, is_calm: Callable[[], bool]) -> None:
+        self._own, self._store, self._is_calm = own, store, is_calm
         self.standstill = store.standstill
 
     def draw(self, verb: str) -> Fate:
-        """What happens to the next call."""
-        if self._is_healed():
+        """Draw the outcome of the next call to the table."""
+        if self._is_calm():
             self._own.stop()
         self._own.is_out, self._own.is_refusing = self._store.is_out, self._store.is_refusing
         return self._own.draw(verb)
@@ -109,7 +109,7 @@ class WatchedRows:
 
 
 def clean(mix: Mix) -> Mix:
-    """The faults of a store that a table has too."""
+    """Return the faults of a store that a table has too."""
     return structs.replace(mix, rates={fault: rate for fault, rate in mix.rates.items() if fault not in UNCLEAN})
 
 

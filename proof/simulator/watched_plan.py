@@ -13,7 +13,7 @@ NAME = "rows.parcels"  # the task whose jobs are runs of its handler
 class RowsPlan(Struct, frozen=True, kw_only=True):
     """Times in seconds. ``raising``, ``killing``: keys of rows whose handler raises, or dies, each time.
 
-    ``bare``: so many rows are in progress from the start and have no stamp. ``tells_stamps``: also before a claim.
+    ``bare``: how many rows are in progress from the start and have no stamp. ``tells_stamps``: also before a claim.
     ``max_resets``: ``None`` where no column counts them.
     """
 
@@ -55,7 +55,7 @@ class RowsPlan(Struct, frozen=True, kw_only=True):
 
 
 def draw_rows(numbers: random.Random, ttl: float) -> RowsPlan | None:
-    """A table in some of the worlds. Rows that are poison come to an end only where resets are counted."""
+    """Draw a table for some of the worlds. Poison rows end only where resets are counted."""
     if numbers.random() >= SHARE:
         return None
     rows, is_counting = numbers.choice([3, 8, 20, 40]), numbers.random() < 0.7

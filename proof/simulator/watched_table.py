@@ -26,7 +26,7 @@ class _Moves:
         self.sent: list[tuple[Key, RowOutcome, str]] = []
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Which of them are under the mark now."""
+        """Return the keys whose rows are under the fence now, and move these when the transaction commits."""
         self._table.require_all(self._mark, keys, is_all=is_all)
         found = self._table.under(self._mark, keys)
         self.sent += [(key, end, reason) for key in found]
@@ -34,7 +34,7 @@ class _Moves:
 
 
 class WitnessedTable(MemoryTable):
-    """It writes down each change of a row, with the mark that the call carried. ``complain``: of callers that are wrong."""
+    """A table that records each change of a row, with the fence of the call. ``complain`` reports callers that are wrong."""
 
     def __init__(
         self,
@@ -54,43 +54,38 @@ class WitnessedTable(MemoryTable):
             self._write("insert", "", None, self._shown(key))
 
     def introduce(self, process: str) -> None:
-        """For whom it works next."""
+        """Set the process for which the table works next."""
         self.caller = process
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
-        """Told."""
         before = deepcopy(self.rows)
         claimed = await super().claim(owner, limit, stamp)
         self._tell(before, "claim", claimed.fence)
         return claimed
 
     async def renew(self, mark: RowFence) -> RowFence | None:
-        """Told."""
         before = deepcopy(self.rows)
         renewed = await super().renew(mark)
         self._tell(before, "renew", mark)
         return renewed
 
     async def stamp_unstamped(self, limit: int) -> list[Key]:
-        """Told."""
         before = deepcopy(self.rows)
         adopted = await super().stamp_unstamped(limit)
         self._tell(before, "adopt")
         return adopted
 
     async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
-        """Told."""
         before = deepcopy(self.rows)
         found = await super().reset(limit, past)
         self._tell(before, "reset")
         return found
 
     def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[Any]:  # type: ignore[override]
-        """Its moves are made in one instant, when it commits. A row that was taken meanwhile aborts it, as a lock would."""
+        """Open a transaction that makes its moves at once when it commits. A row taken before that aborts it, as a lock would."""
         return self._transaction(mark, self.caller)
 
     def moved(self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Told."""
         self.require_all(mark, keys, is_all=is_all)
         before = deepcopy(self.rows)
         found = super().moved(mark, keys, end, reason)
@@ -98,11 +93,11 @@ class WitnessedTable(MemoryTable):
         return found
 
     def under(self, mark: RowFence, keys: Iterable[Key]) -> list[Key]:
-        """Those that are under the mark."""
+        """Return the keys whose rows are under the fence."""
         return [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
 
     def require_all(self, mark: RowFence, keys: Sequence[Key], *, is_all: bool) -> None:
-        """Complain of a caller that says that no other row is under its mark, and one is."""
+        """Complain of a caller that claims to move all rows under its fence, and leaves some."""
         if is_all and (others := set(self.under(mark, self.rows)) - set(keys)):
             self._complain(f"{self.caller} said that these are all rows of its batch, and {sorted(others)} were too")
 
@@ -155,20 +150,17 @@ class _FaultyTable(Faulty):
 
     @property
     def watch(self) -> TableSpec:
-        """The table's."""
         return cast(TableSpec, self._store.watch)
 
     def refused(self) -> list[Refusal]:
-        """The table's."""
         return cast(list[Refusal], self._store.refused())
 
     def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[RowWriter]:  # type: ignore[override]
-        """With faults of its own."""
+        """Open a transaction that can fail when it commits."""
         self._introduce(self._process)
         return self._committing(self._store.transaction(mark))
 
     def blocking_transaction(self, mark: RowFence) -> AbstractContextManager[BlockingRowWriter]:  # type: ignore[override]
-        """The table's."""
         return cast("AbstractContextManager[BlockingRowWriter]", self._store.blocking_transaction(mark))
 
 
@@ -177,5 +169,5 @@ for _name in VERBS:
 
 
 def faulty_table(table: WitnessedTable, **around: Any) -> Table:
-    """The table as one process meets it on a bad day; ``around``: as ``faulty`` takes it."""
+    """Return the table as one process reaches it under faults; ``around``: arguments of ``faulty``."""
     return cast(Table, _FaultyTable(cast(Any, table), introduce=table.introduce, connections=None, **around))

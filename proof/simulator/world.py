@@ -41,7 +41,7 @@ from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
 from proof.simulator.world_store import open_store
 
-STRANGER = "stranger"  # a task that nobody knows
+STRANGER = "stranger"  # a task that no worker knows
 
 
 class Slot:
@@ -59,12 +59,12 @@ class Slot:
         self.is_broken = False
 
     def title(self, role: str) -> str:
-        """That of the next process of a role that is started here."""
+        """Return the title of the next process of a role that is started here."""
         self.lives[role] += 1
         return f"{role} {self.number}.{self.lives[role]}"
 
     def members(self) -> list[Process]:
-        """The living processes it has started, guards and orphans included."""
+        """Return the living processes that it has started, guards and orphans included."""
         started = [each for host in self.hosts for pair in host.workers for each in (pair[0], pair[1].process)]
         return [each for each in (self.process, *started) if each is not None and not each.is_dead]
 
@@ -93,7 +93,7 @@ class World:
         self.store = open_store(self, kind)
         self.store.clock_of = lambda process: next(each.clock for each in self.machines if process.startswith(f"{each.name}-"))
         self.entrance = Entrance(
-            plan.profile, self.loop, self.store, self.true_clock, patience=plan.mix.timeout, longest=plan.longest_write
+            plan.profile, self.loop, self.store, self.true_clock, timeout=plan.mix.timeout, longest=plan.longest_write
         )
         self.slots = [Slot(self.machines[number % len(self.machines)], number, plan) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
@@ -112,7 +112,7 @@ class World:
         return self.loop.time() - self._started
 
     def write(self, what: str, process: str, note: str = "") -> None:
-        """An event in the life of a process."""
+        """Record an event in the life of a process."""
         self.history.add(Event(time=self.now(), process=process, what=what, phase=Phase.LIFE, note=note))
 
     async def pause(self, seconds: float) -> None:
@@ -120,7 +120,7 @@ class World:
         await self.true_clock.sleep(seconds)
 
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
-        """The store as this process reaches it."""
+        """Return the store as this process reaches it."""
         self.faults[process.name] = faults = self.faults.get(process.name) or self.faults_of(process, is_healthy=is_healthy)
         self.on_connect(process)
         return faulty(
@@ -132,13 +132,13 @@ class World:
             now=self.now,
             carry=partial(self._carry, process),
             crash=lambda: process.end(Exit(signal="SIGKILL")),
-            connections=Connections(self.loop, self.plan.connections, patience=self.plan.mix.timeout)
+            connections=Connections(self.loop, self.plan.connections, timeout=self.plan.mix.timeout)
             if self.plan.connections
             else None,
         )
 
     def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
-        """What becomes of its calls."""
+        """Return the source of faults for the calls of a process."""
         title = title or process.title
         is_well = is_healthy or (self.is_calm and not self.plan.is_live)
         return Faults(
@@ -166,7 +166,7 @@ class World:
         self.store.caller = process
 
     def _carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """What is on its way arrives whatever becomes of its sender, unless both are on one machine: then a thread of his writes."""
+        """Run a call that is on its way, also after the end of its sender, unless the sender's own thread writes to a file."""
         is_beside = self.entrance.pen is not None
         task = self.loop.create_task(
             coroutine, context=self.loop.context_of(process.thread) if is_beside else self.loop.outside.copy()
@@ -195,7 +195,7 @@ class World:
     # supervisors and their workers
 
     def start(self, slot: Slot) -> None:
-        """A supervisor, for as long as it lives; then another one."""
+        """Start a supervisor, and another one whenever it has ended."""
         process = slot.machine.process("supervisor", slot.title("supervisor"))
         host = SimHost(slot.machine, process, lambda *given: self._run_worker(slot, *given), slot.title)
         store = self.connect(process, is_healthy=slot.is_core)
@@ -214,9 +214,9 @@ class World:
         process.on_exit.append(lambda _: self._restart(slot, process.numbers.random()))
         self.loop.start(process, supervisor.run())
 
-    def _restart(self, slot: Slot, patience: float) -> None:
+    def _restart(self, slot: Slot, share: float) -> None:
         if not self.is_over and not slot.is_broken:
-            pause = patience**2 * self.plan.settings.timing.ttl
+            pause = share**2 * self.plan.settings.timing.ttl
             self.loop.call_later(0.1 + (0.0 if self.is_calm else pause), self._start_again, slot, context=self.loop.outside)
 
     def _start_again(self, slot: Slot) -> None:
@@ -232,13 +232,13 @@ class World:
         await worker_of(self, cell, process, slot.machine.clock, settings, known, is_healthy=slot.is_core).run()
 
     def known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
-        """The tasks of a release, by name, where leases last so long."""
+        """Return the tasks of a release, by name, for leases of ``ttl`` seconds."""
         return (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
 
     # clients
 
     def start_clients(self) -> None:
-        """Those who enqueue, and the operator."""
+        """Start the clients that enqueue, and the operator."""
         if self.plan.backlog:
             self._start_client("owner of the backlog", self._pile_up, is_healthy=True)
         share = max(1, self.plan.jobs // self.plan.clients)
@@ -334,7 +334,7 @@ class World:
                 await client.pause([operation.queue], is_paused=operation.name == "pause")
 
     def resume_queues(self) -> None:
-        """A caretaker comes and lets go on what an operator has paused; another one, if a pause arrives after that."""
+        """Start a client that resumes the queues that an operator has paused, and deletes the rest of the backlog."""
 
         async def resume(client: Client) -> None:
             while paused := sorted(self.store.snapshot().paused_queues):
@@ -346,14 +346,14 @@ class World:
         self._start_client(title, lambda client, clock: resume(client), is_healthy=True)
 
     def resume_late_pauses(self) -> None:
-        """A call of before all was well may have been under way for long."""
+        """Resume queues again if a pause arrived late: a call from before all was well may have been under way for long."""
         if self.clients[-1].is_dead and self.store.snapshot().paused_queues:
             self.resume_queues()
 
     # the end
 
     def is_done(self) -> bool:
-        """Whether every job has come to an end, and nobody enqueues any more."""
+        """Return whether every job has ended, and no client enqueues any more."""
         known = self.store.snapshot()
         left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
         is_settled = all(
@@ -364,6 +364,6 @@ class World:
 
 
 def _require_odd(error: BaseException) -> None:
-    """A client's user is told of what the driver said, and of nothing else."""
+    """Raise the error again unless it is one of a driver: a client passes on only these to its user."""
     if not is_odd(error):
         raise error

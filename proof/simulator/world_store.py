@@ -20,7 +20,7 @@ KNOWN = (*NAMES, *THREADED, *PROCESSES)
 
 
 def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
-    """What the plan of the world asks for."""
+    """Open the store that the plan of the world asks for."""
     plan, clock = world.plan, world.store_clock or world.machines[0].clock
     match plan.brand:
         case Brand.SQLITE:

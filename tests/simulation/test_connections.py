@@ -18,11 +18,11 @@ from tests.simulation.test_profiles import CALL, JOB, OTHER, new
 SLOW = 4.0  # seconds at most there, and as many back
 
 
-def with_few(play: Callable[[Stage, Store], Awaitable[None]], *, most: int, patience: float) -> None:
+def with_few(play: Callable[[Stage, Store], Awaitable[None]], *, most: int, timeout: float) -> None:
     async def run(stage: Stage) -> None:
         loop = stage.loop
         faults = Faults(loop.stream("calls"), Mix(rates={Fault.SLOW: 1.0}, slowest=SLOW))
-        connections = Connections(loop, most, patience=patience)
+        connections = Connections(loop, most, timeout=timeout)
         store = MemoryStore(stage.clock)
         await play(
             stage,
@@ -45,7 +45,7 @@ def test_calls_take_turns_in_their_order_and_a_beat_waits_for_none() -> None:
         assert [name for name in done if name != "beat"] == [f"{number}" for number in range(8)]
         assert done.index("beat") <= 2
 
-    with_few(play, most=1, patience=100.0)
+    with_few(play, most=1, timeout=100.0)
 
 
 def test_whoever_waits_too_long_is_told_so_and_takes_nobodys_turn() -> None:
@@ -57,7 +57,7 @@ def test_whoever_waits_too_long_is_told_so_and_takes_nobodys_turn() -> None:
         await first
         assert await store.get(JOB) is not None
 
-    with_few(play, most=1, patience=0.01)
+    with_few(play, most=1, timeout=0.01)
 
 
 def test_a_turn_that_is_given_up_goes_to_the_next_one() -> None:
@@ -74,4 +74,4 @@ def test_a_turn_that_is_given_up_goes_to_the_next_one() -> None:
         assert second.cancelled()
         assert await store.get(JOB) is None
 
-    with_few(play, most=1, patience=100.0)
+    with_few(play, most=1, timeout=100.0)

@@ -51,7 +51,7 @@ class Place:
         self.store = witnessed(Book, stage.clock, history=self.history, now=stage.loop.time, profile=profiled)
         self.clocks = {"m": stage.clock}
         self.store.clock_of = lambda process: self.clocks[process]
-        self.entrance = Entrance(profile, stage.loop, self.store, stage.clock, patience=2.0, longest=1.0)
+        self.entrance = Entrance(profile, stage.loop, self.store, stage.clock, timeout=2.0, longest=1.0)
 
     def introduce(self, name: str) -> None:
         self.store.caller = name
