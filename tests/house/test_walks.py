@@ -2,11 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from types import FrameType
 
 from holdfast import App
+from tests.engine.supervisor.test_recovery import CRASH, Site
+from tests.engine.support import LEASE, Bench
 
 MOST_HOPS = 12
 LEAVES = ("_core.", "_system.clock", "app")
@@ -63,3 +66,42 @@ def test_an_enqueue_enters_at_most_12_modules_and_none_twice() -> None:
         "_engine.client.handle",
     ]
     assert len(walk) <= MOST_HOPS
+
+
+def rooms_of(walk: Iterable[str]) -> list[str]:
+    """The rooms of a walk, each once for as long as it stays there; events, services and test clocks are on its way only."""
+    rooms = [name.removeprefix("_engine.").partition(".")[0] for name in walk]
+    kept = [room for room in rooms if room not in ("events", "service", "testing", "tasks")]
+    return [room for room, _ in groupby(kept)]
+
+
+async def quick() -> None: ...
+
+
+def test_one_job_leaves_the_worker_for_a_claim_its_runner_and_its_settling() -> None:
+    async def run_one() -> list[str]:
+        bench = Bench(quick)
+        await bench.open(("quick", b"{}"))
+        with walked() as names:
+            await bench.exchange.step()
+            await bench.until_ended()
+            await bench.exchange.step()
+        return names
+
+    outside = [room for room in rooms_of(asyncio.run(run_one())) if room != "worker"]
+    claim, *run, settling, next_due = outside
+    assert (claim, set(run), settling, next_due) == ("stores", {"runners"}, "stores", "stores")
+
+
+def test_one_rescue_is_between_recovery_and_the_store_alone() -> None:
+    async def rescue() -> list[str]:
+        site = Site()
+        await site.claim(1)
+        with walked() as names:
+            await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+        return names
+
+    walk = asyncio.run(rescue())
+    assert rooms_of(walk)[0] == "supervisor"
+    assert set(rooms_of(walk)) == {"supervisor", "stores"}
+    assert walk.count("stores.memory") == 4, "deliver and end the lease, read what it held, move it, look again"
