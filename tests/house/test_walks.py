@@ -69,7 +69,7 @@ def test_an_enqueue_enters_at_most_12_modules_and_none_twice() -> None:
 
 
 def rooms_of(walk: Iterable[str]) -> list[str]:
-    """The rooms of a walk, each once for as long as it stays there; events, services and test clocks are on its way only."""
+    """Return the packages of a walk, each once for as long as it stays there; events, services and test clocks are left out."""
     rooms = [name.removeprefix("_engine.").partition(".")[0] for name in walk]
     kept = [room for room in rooms if room not in ("events", "service", "testing", "tasks")]
     return [room for room, _ in groupby(kept)]
