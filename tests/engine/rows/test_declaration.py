@@ -116,7 +116,7 @@ def test_a_table_is_in_the_apps_own_database_unless_said_otherwise(databases: Da
         ({"name": "two words"}, "name='two words': use 1 to 200 letters"),
         ({"table": "my table"}, "name='my table': use 1 to 200 letters"),
         ({"queue": "a b"}, "queue='a b'"),
-        ({"concurrency": 0}, "concurrency=0: use a whole number from 1"),
+        ({"concurrency": 0}, "concurrency=0: use an integer from 1"),
         ({"url": None}, "memory:// has no tables: pass url="),
         ({"url": "ftp://x"}, "is not a store URL"),
     ],

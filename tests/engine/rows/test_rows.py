@@ -1455,8 +1455,8 @@ def _yields(batch: SyncBatch) -> Any:
         (_with_sync, "in `async def` write `batch: Batch`"),
         (_with_async, "in `def` write `batch: SyncBatch`"),
         (_with_two, "takes one thing, its batch"),
-        (_yields, "no function of a batch"),
-        ("pastes", "no function of a batch"),
+        (_yields, "not a function of a batch"),
+        ("pastes", "not a function of a batch"),
     ],
 )
 def test_a_handler_that_cannot_work_is_refused(handler: Any, text: str) -> None:

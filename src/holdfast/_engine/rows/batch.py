@@ -1,4 +1,4 @@
-"""What a handler of rows holds: a batch, whose rows it finishes one by one or many at once."""
+"""What a handler of rows receives: a batch, whose rows it finishes one by one or many at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -28,12 +28,12 @@ class BatchParts(Struct, frozen=True):
     ledger: BatchState
     table: Table
     clock: Clock
-    patience: Retrier
+    retrier: Retrier
     events: Events
 
 
 class BatchOfRows(Generic[AnyJob]):
-    """What both kinds of batch have: rows, which of them are open still, and whose run it is."""
+    """What both kinds of batch have: rows, which of them are still open, and the run they belong to."""
 
     def __init__(self, holding: BatchParts, job: AnyJob) -> None:
         self._holding, self._ledger, self._table = holding, holding.ledger, holding.table
@@ -49,12 +49,12 @@ class BatchOfRows(Generic[AnyJob]):
 
     @property
     def keys(self) -> list[Any]:
-        """Their keys, in the same order: values of the key column, or tuples where there are several."""
+        """The keys of the rows, in the same order: values of the key column, or tuples where there are several."""
         return self._ledger.shown(self._ledger.keys)
 
     @property
     def open(self) -> list[Any]:
-        """Keys of rows that are not finished yet; what is left of them at the handler's end goes back."""
+        """Keys of rows that are not finished yet; at the handler's end the run releases those that are left."""
         return self._ledger.shown(self._ledger.open)
 
     async def _finish(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
@@ -64,7 +64,7 @@ class BatchOfRows(Generic[AnyJob]):
             return []
         text = cut_text(reason, ERROR_TEXT_LIMIT)
 
-        # Asked again after an outage it may be too late: the next batch may have the same rows under the same owner's name.
+        # Sent again after an outage it may be too late: the next batch may have the same rows under the same owner's name.
         def move() -> Awaitable[list[Key]]:
             ledger, keys = self._ledger, [] if self._ledger.is_closed else sent
             return self._table.move(ledger.mark, keys, end, text, is_all=ledger.is_whole_batch(keys))
@@ -93,7 +93,7 @@ class BatchOfRows(Generic[AnyJob]):
     def _wanted(self, keys: Keys, end: RowOutcome) -> tuple[Sequence[Key], Sequence[Key]]:
         watch = self._ledger.watch
         if end is RowOutcome.FAIL and watch.failed is None:
-            remedy = "the status of rows that failed for good; batch.retry(keys) gives them back instead"
+            remedy = "the status of rows that failed for good; batch.retry(keys) releases them instead"
             raise ConfigurationError([f"batch.fail: pass failed='…' to app.rows({watch.name!r}, …), {remedy}"])
         return self._ledger.take(keys)
 
@@ -108,10 +108,10 @@ class BatchOfRows(Generic[AnyJob]):
                     raise asyncio.CancelledError from error
                 raise
 
-        return await self._holding.patience.call(f"rows.{self._ledger.watch.name}", ask)
+        return await self._holding.retrier.call(f"rows.{self._ledger.watch.name}", ask)
 
     def _lose(self, sent: Sequence[Key], moved: Sequence[Key]) -> list[Key]:
-        """Those of ``sent`` that have not moved, and are somebody else's, or finished by a call whose answer was lost."""
+        """Return those of ``sent`` that have not moved: another owner has them, or a call whose answer was lost has finished them."""
         if len(moved) == len(sent):
             return []
         came = frozenset(moved)
@@ -124,7 +124,7 @@ class BatchOfRows(Generic[AnyJob]):
 
 
 class BatchCommit(Generic[AnyJob]):
-    """Rows that one transaction finishes, and the caller's own statements with them: all of it, or nothing."""
+    """Rows that one transaction finishes together with the caller's own statements: all of it, or nothing."""
 
     def __init__(self, batch: BatchOfRows[AnyJob]) -> None:
         self._batch: BatchOfRows[AnyJob] = batch
@@ -148,12 +148,12 @@ class BatchCommit(Generic[AnyJob]):
     def _require_none(self, lost: Sequence[Key]) -> None:
         if lost:
             name, shown = self._batch._ledger.watch.name, self._batch._ledger.shown(lost)
-            text = f"rows {name}: {format_keys(lost)}: taken from this batch meanwhile; the transaction is rolled back"
+            text = f"rows {name}: {format_keys(lost)}: no longer this batch's; the transaction is rolled back"
             raise RowsLost(f"{text}, and batch.open has the others", shown)
 
     @contextmanager
     def _or_nothing(self) -> Iterator[None]:
-        """Who catches what a move has raised, or has cut it short, must not commit what belongs to it, either."""
+        """Remember an error of a move: code that catches it must not commit the statements that belong to the move, either."""
         try:
             yield
         except (Exception, JobLost) as error:
@@ -164,7 +164,7 @@ class BatchCommit(Generic[AnyJob]):
             raise
 
     def _require_all(self) -> None:
-        """Also at the end: one who catches the error must not commit nevertheless."""
+        """Raise the error of an earlier move, also at the end: code that catches it must still not commit."""
         if self._error is not None:
             raise self._error
 
@@ -182,15 +182,15 @@ class BatchTransaction(BatchCommit[Job]):
         self.connection = moves.connection
 
     async def done(self, keys: Keys) -> list[Any]:
-        """Finish rows when it commits. ``RowsLost``, and nothing is committed, if one of them is somebody else's."""
+        """Finish rows when the transaction commits. ``RowsLost``, and nothing is committed, if another owner has one of them."""
         return await self._move(keys, RowOutcome.DONE)
 
     async def retry(self, keys: Keys) -> list[Any]:
-        """Give rows back when it commits. ``RowsLost`` as for ``done``."""
+        """Release rows when the transaction commits. ``RowsLost`` as for ``done``."""
         return await self._move(keys, RowOutcome.RETRY)
 
     async def fail(self, keys: Keys, reason: str = "") -> list[Any]:
-        """Have rows end as failed when it commits. ``RowsLost`` as for ``done``."""
+        """Fail rows when the transaction commits. ``RowsLost`` as for ``done``."""
         return await self._move(keys, RowOutcome.FAIL, reason)
 
     async def _move(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
@@ -210,15 +210,15 @@ class SyncBatchTransaction(BatchCommit[SyncJob]):
         self.connection = moves.connection
 
     def done(self, keys: Keys) -> list[Any]:
-        """Finish rows when it commits. ``RowsLost``, and nothing is committed, if one of them is somebody else's."""
+        """Finish rows when the transaction commits. ``RowsLost``, and nothing is committed, if another owner has one of them."""
         return self._move(keys, RowOutcome.DONE)
 
     def retry(self, keys: Keys) -> list[Any]:
-        """Give rows back when it commits. ``RowsLost`` as for ``done``."""
+        """Release rows when the transaction commits. ``RowsLost`` as for ``done``."""
         return self._move(keys, RowOutcome.RETRY)
 
     def fail(self, keys: Keys, reason: str = "") -> list[Any]:
-        """Have rows end as failed when it commits. ``RowsLost`` as for ``done``."""
+        """Fail rows when the transaction commits. ``RowsLost`` as for ``done``."""
         return self._move(keys, RowOutcome.FAIL, reason)
 
     def _move(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
@@ -230,7 +230,7 @@ class SyncBatchTransaction(BatchCommit[SyncJob]):
 
 
 class Batch(BatchOfRows[Job]):
-    """Rows that are this handler's for now. Every verb raises ``JobLost`` once its job is somebody else's.
+    """Rows that belong to this handler for now. Every verb raises ``JobLost`` once its job belongs to another attempt.
 
     >>> @pastes.handler  # doctest: +SKIP
     ... async def delete(batch: Batch) -> None:
@@ -239,24 +239,24 @@ class Batch(BatchOfRows[Job]):
     """
 
     async def done(self, keys: Keys) -> list[Any]:
-        """Finish rows, for good; the keys of those that were still this batch's. ``ValueError`` for keys it never had."""
+        """Finish rows for good; return the keys of those that were still this batch's. ``ValueError`` for keys it never had."""
         return await self._finish(keys, RowOutcome.DONE)
 
     async def retry(self, keys: Keys) -> list[Any]:
-        """Give rows back now; the keys of those that were still this batch's."""
+        """Release rows now; return the keys of those that were still this batch's."""
         return await self._finish(keys, RowOutcome.RETRY)
 
     async def fail(self, keys: Keys, reason: str = "") -> list[Any]:
-        """Have rows end as failed, with a reason where there is a column for it; those that were still this batch's."""
+        """Fail rows, with a reason where there is a column for it; return the keys of those that were still this batch's."""
         return await self._finish(keys, RowOutcome.FAIL, reason)
 
     async def alive(self) -> bool:
-        """Stamp the open rows anew, so that nobody takes them for stuck; false: all of them are somebody else's."""
+        """Stamp the open rows again, so that no watchdog takes them for stuck; return false if other owners have all of them."""
         return await self._renew()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[BatchTransaction]:
-        """Row states and your own statements, committed together, so that no effect is ever applied for a row that is lost.
+        """Commit row states and your own statements together, so that no effect is ever applied for a row that is lost.
 
         >>> async with batch.transaction() as tx:  # doctest: +SKIP
         ...     await tx.done(batch.open)
@@ -283,24 +283,24 @@ class SyncBatch(BatchOfRows[SyncJob]):
     """
 
     def done(self, keys: Keys) -> list[Any]:
-        """Finish rows, for good; the keys of those that were still this batch's. ``ValueError`` for keys it never had."""
+        """Finish rows for good; return the keys of those that were still this batch's. ``ValueError`` for keys it never had."""
         return self.job._in_loop(self._finish(keys, RowOutcome.DONE))
 
     def retry(self, keys: Keys) -> list[Any]:
-        """Give rows back now; the keys of those that were still this batch's."""
+        """Release rows now; return the keys of those that were still this batch's."""
         return self.job._in_loop(self._finish(keys, RowOutcome.RETRY))
 
     def fail(self, keys: Keys, reason: str = "") -> list[Any]:
-        """Have rows end as failed, with a reason where there is a column for it; those that were still this batch's."""
+        """Fail rows, with a reason where there is a column for it; return the keys of those that were still this batch's."""
         return self.job._in_loop(self._finish(keys, RowOutcome.FAIL, reason))
 
     def alive(self) -> bool:
-        """Stamp the open rows anew, so that nobody takes them for stuck; false: all of them are somebody else's."""
+        """Stamp the open rows again, so that no watchdog takes them for stuck; return false if other owners have all of them."""
         return self.job._in_loop(self._renew())
 
     @contextmanager
     def transaction(self) -> Iterator[SyncBatchTransaction]:
-        """Row states and your own statements, committed together, so that no effect is ever applied for a row that is lost.
+        """Commit row states and your own statements together, so that no effect is ever applied for a row that is lost.
 
         >>> with batch.transaction() as tx:  # doctest: +SKIP
         ...     tx.done(batch.open)

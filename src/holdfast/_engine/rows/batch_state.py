@@ -1,4 +1,4 @@
-"""A batch's account: which rows it has, which of them are finished, and what became of the others."""
+"""The state of one batch: which rows it has, which of them are finished, and what became of the others."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.table import ClaimedRows
 
-MOST_SAID = 20
-"""Keys in an event."""
+MOST_SHOWN = 20
+"""Keys that an event or error shows."""
 
 
 class BatchState:
-    """Of one claim. ``since``: when its rows were last stamped, on the worker's clock, or a little before.
+    """The rows of one claim. ``since``: when they were last stamped, on the worker's clock, or a little before.
 
-    ``is_unsure``: a move's answer was lost, so that rows that are not under the mark any more may well have been moved by it.
+    ``is_unsure``: a move's answer was lost, so that this move may have finished rows that are no longer under the fence.
     """
 
     def __init__(self, watch: TableSpec, claimed: ClaimedRows, since: float) -> None:
@@ -34,12 +34,13 @@ class BatchState:
         return self.keys if self._open is None else self._open
 
     def shown(self, keys: Collection[Key]) -> list[Any]:
-        """Keys as their users write them: plain values where one column is the key."""
+        """Return keys as handlers write them: plain values where one column is the key."""
         return self._all_shown().copy() if len(keys) == len(self.keys) else self._plain(keys)
 
     def take(self, keys: Iterable[object]) -> tuple[Sequence[Key], Sequence[Key]]:
-        """Those that are not finished yet, once each, and those that are somebody else's; ``ValueError`` for what this batch never
-        had."""
+        """Return the keys that are not finished yet, once each, and those that other owners have.
+
+        ``ValueError`` for keys that this batch never had."""
         if isinstance(keys, str | bytes):
             raise ValueError(f"{keys!r}: pass a list of keys, such as batch.keys")
         listed = list(keys)
@@ -54,42 +55,43 @@ class BatchState:
         found = [key for key in wanted if key in still]
         if len(found) < len(wanted):
             known = frozenset(self.keys)
-            if strangers := [key for key in wanted if key not in known]:
-                raise ValueError(f"not in this batch: {format_keys(strangers)}; its rows are batch.rows, their keys batch.keys")
+            if unknown := [key for key in wanted if key not in known]:
+                raise ValueError(f"not in this batch: {format_keys(unknown)}; its rows are batch.rows, their keys batch.keys")
         return found, [key for key in wanted if key in self._gone] if self._gone else ()
 
     def is_whole_batch(self, keys: Sequence[Key]) -> bool:
-        """Whether no row but these, each one of the batch, can be under the mark: also one that was said to be finished may still
-        be, where a transaction took that back."""
+        """Return whether these keys are all rows that can be under the fence.
+
+        Only the whole batch is: a finished row may still be under the fence, where a transaction was rolled back."""
         return 0 < len(keys) == len(self.keys) and not self.is_unsure
 
     def settle(self, moved: Sequence[Key], end: RowOutcome) -> None:
-        """These have moved."""
-        self._take_out(moved)
+        """Record that these rows have moved to that outcome."""
+        self._remove(moved)
         self.moved[end] += len(moved)
         if end is RowOutcome.RETRY:
             self._gone.update(moved)
 
     def lose(self, lost: Sequence[Key]) -> None:
-        """These were not under the mark any more."""
-        self._take_out(lost)
+        """Record that these rows were no longer under the fence."""
+        self._remove(lost)
         self._gone.update(lost)
         self.lost += len(lost)
 
     def close(self) -> None:
-        """Its rows are nobody's any more, or those of another batch: whatever its handler has left running finishes none of them."""
+        """Close the batch: its rows are released, or belong to another batch, and code that its handler left running finishes none."""
         self._gone.update(self.open)
         self._open = {}
         self.is_closed = True
 
     def measure(self, now: float, since: float | None = None) -> None:
-        """How long its rows have been with us under one stamp; ``since``: they have another one since then."""
+        """Record how long this worker has had the rows under one stamp; ``since``: when they got another stamp."""
         self.longest = max(self.longest, now - self._since)
         self._since = self._since if since is None else since
 
     @property
     def finished(self) -> int:
-        """Rows that need not come back."""
+        """The number of rows that are done or failed for good."""
         return self.moved[RowOutcome.DONE] + self.moved[RowOutcome.FAIL]
 
     def _all_shown(self) -> list[Any]:
@@ -102,7 +104,7 @@ class BatchState:
             self._open = dict.fromkeys(self.keys)
         return self._open
 
-    def _take_out(self, keys: Collection[Key]) -> None:
+    def _remove(self, keys: Collection[Key]) -> None:
         if len(keys) == len(self.keys):
             self._open = {}
             return
@@ -115,6 +117,6 @@ class BatchState:
 
 
 def format_keys(keys: Sequence[Key]) -> str:
-    """The first of them, for people."""
-    shown = ", ".join("/".join(map(str, key)) for key in keys[:MOST_SAID])
-    return shown if len(keys) <= MOST_SAID else f"{shown}, …"
+    """Format the first ``MOST_SHOWN`` keys for people."""
+    shown = ", ".join("/".join(map(str, key)) for key in keys[:MOST_SHOWN])
+    return shown if len(keys) <= MOST_SHOWN else f"{shown}, …"

@@ -1,4 +1,4 @@
-"""``app.rows(…)``: what can be said of a table, and everything that is wrong with it at once."""
+"""``app.rows(…)``: the options of a watched table, and everything that is wrong with them at once."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,11 +13,11 @@ from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings, problems_of_url, public_url
 
 MOST_RUNS = 1000
-"""At once of one table: each look for due rows names all of them."""
+"""Runs at once of one table: each look for due rows names all of them."""
 
 
 class RowsDeclarations:
-    """Whatever watches over tables: an App."""
+    """What watches over tables: an App."""
 
     settings: Settings
     _surroundings: RowsContext
@@ -51,10 +51,10 @@ class RowsDeclarations:
         concurrency: int = 1,
         interval: Duration = "5s",
     ) -> Rows:
-        """Watch over a table of yours with a status column: its rows are worked off in batches, and none is stuck for ever.
+        """Watch over a table of yours with a status column: handlers finish its rows in batches, and none stays stuck.
 
-        Nothing of it moves into Holdfast's own tables. ``ConfigurationError`` with everything that cannot work; what only
-        the database knows is found when a worker starts, and by ``holdfast check``.
+        No row of it moves into Holdfast's own tables. ``ConfigurationError`` with everything that cannot work. A worker's start and
+        ``holdfast check`` find what only the database knows.
 
         >>> pastes = app.rows(  # doctest: +SKIP
         ...     "pastes", key="id", status="deletion_status", pending="NOT_EXPIRED", in_progress="DELETION_IN_PROGRESS",
@@ -72,7 +72,7 @@ class RowsDeclarations:
 
     @cached_property
     def watches(self) -> dict[str, Rows]:
-        """What ``rows`` has answered, by name."""
+        """The tables declared with ``rows``, by name."""
         return {}
 
     def _url_of_tables(self) -> str:
@@ -81,7 +81,7 @@ class RowsDeclarations:
 
 
 def settings_of(table: str, options: dict[str, Any], url: str) -> RowsSettings:
-    """Checked; ``options`` as ``app.rows`` takes them."""
+    """Check the options of ``app.rows``, and return the settings; ``ConfigurationError`` with every problem."""
     given = dict(options)
     name = table if given["name"] is None else given["name"]
     problems = [*problems_of_watch(table, given), *_problems_of_runs(name, given), *_problems_of_database(url)]
@@ -101,7 +101,7 @@ def _problems_of_runs(name: object, options: dict[str, Any]) -> list[str]:
     found = [each.replace("'rows.", "'", 1) for each in problems_of_names(task, options["queue"], 0)]
     concurrency = options["concurrency"]
     if type(concurrency) is not int or not 1 <= concurrency <= MOST_RUNS:
-        found.append(f"concurrency={concurrency!r}: use a whole number from 1 to {MOST_RUNS}")
+        found.append(f"concurrency={concurrency!r}: use an integer from 1 to {MOST_RUNS}")
     return found
 
 

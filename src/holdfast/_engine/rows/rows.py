@@ -1,4 +1,4 @@
-"""``pastes = app.rows("pastes", …)``: a table that is not ours, its handler, and what people ask of it."""
+"""``pastes = app.rows("pastes", …)``: a user's own table, its handler, and the verbs that people call."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -38,7 +38,7 @@ class RowsContext(Struct, frozen=True):
 
 
 class Rows:
-    """A table with a status column, whose rows a handler works off, and which supervisors watch over.
+    """A table with a status column, whose rows a handler finishes, and which supervisors watch over.
 
     >>> @pastes.handler  # doctest: +SKIP
     ... async def delete(batch: Batch) -> None:
@@ -54,12 +54,12 @@ class Rows:
 
     @property
     def name(self) -> str:
-        """What it is called; its runs are jobs of the task ``rows.<name>``."""
+        """The name of the declaration; its runs are jobs of the task ``rows.<name>``."""
         return self._watch.name
 
     @property
     def has_handler(self) -> bool:
-        """Whether somebody works its rows off; without, nobody watches over them either."""
+        """Whether a handler finishes its rows; without one, no supervisor watches over them either."""
         return self._has_handler
 
     @property
@@ -71,10 +71,11 @@ class Rows:
     @overload
     def handler(self, function: SyncHandler, /) -> SyncHandler: ...
     def handler(self, function: Handler, /) -> Handler:
-        """Register the function that works off batches: ``async def`` with a ``Batch``, or ``def``, in a thread, with a ``SyncBatch``.
+        """Register the function that finishes batches: ``async def`` with a ``Batch``, or ``def``, in a thread, with a ``SyncBatch``.
 
-        What it neither finishes nor gives back goes back at its end; when it raises, that too, and the job of the run is tried
-        again with fewer rows. A row that was alone with the third error stays in progress until ``stale_after`` has passed.
+        At its end the run releases the rows that it has neither finished nor released. When it raises, the run does so too, and its
+        job is tried again with fewer rows. A batch of one row that raises the third error leaves that row in progress until
+        ``stale_after`` has passed.
         """
         settings = self.settings
         if problems := _problems_of_handler(function):
@@ -86,15 +87,15 @@ class Rows:
         return function
 
     async def ainspect(self) -> Findings:
-        """What stands in its way, what is worth a word, and which indexes it should have; nothing is changed."""
+        """Return what prevents the declaration from working, warnings, and missing indexes; change nothing."""
         return await self._surroundings.tables.of(self.settings).inspect()
 
     async def astates(self) -> States:
-        """How it stands: rows by status, how many are due, stuck, and who has them."""
+        """Return the state of the table: rows by status, how many are due and stuck, and which owners have them."""
         return await self._surroundings.tables.of(self.settings).states()
 
     async def areset(self) -> list[ResetRow]:
-        """Take all rows back, now, from whoever has had them for longer than ``stale_after``; supervisors do that by themselves."""
+        """Reset now all rows that owners have had for longer than ``stale_after``; supervisors do that by themselves."""
         table, events, found = (
             await self._surroundings.tables.verified(self.settings),
             self._surroundings.events,
@@ -118,7 +119,7 @@ class Rows:
         return found
 
     async def acreate_indexes(self) -> Indexes:
-        """Create the indexes that ``inspect`` suggests, without locking others out where the database can do that; what was run."""
+        """Create the indexes that ``inspect`` suggests, without blocking writers where the database can do that; return the statements."""
         return await self._surroundings.tables.of(self.settings).create_indexes()
 
     inspect = blocking(ainspect)
@@ -167,14 +168,14 @@ class Rows:
 
 
 def _raise_outcome(answer: object) -> None:
-    """Handlers may return what they may raise; anything else they return says nothing, because a run has many batches."""
+    """Raise an outcome that a handler returned; ignore any other value, because a run has many batches."""
     if isinstance(answer, ANSWERS):
         raise answer
 
 
 def _problems_of_handler(function: object) -> list[str]:
     if not inspect.isfunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        return [f"{function!r} is no function of a batch: decorate a `def` or an `async def`"]
+        return [f"{function!r} is not a function of a batch: decorate a `def` or an `async def`"]
     wanted, kind = (Batch, "async def") if inspect.iscoroutinefunction(function) else (SyncBatch, "def")
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 1:

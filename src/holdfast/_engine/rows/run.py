@@ -22,31 +22,34 @@ from holdfast._ports.table import RowFence, Table
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 SLICE = 60.0
-"""Seconds after which a run goes to the end of its queue: others want its slot, and somebody may have paused the queue."""
+"""Seconds after which a run goes to the end of its queue: others want its slot, and an operator may have paused the queue."""
 RELEASE_WITHIN = 2.0
-"""Seconds that giving back may take once the code is to stop; the next attempt gives back what is still marked."""
+"""Seconds that a release may take once the code is to stop; the next attempt releases the fences that are left."""
 SAVED_AFTER = 1.0
 """Seconds between two writes of what a run with an owner's names has done so far: a count may be late."""
 SAVED_FENCES = 16
-"""Marks that are saved at once, ahead of the batches that have them: a write for each batch took a tenth of its time."""
+"""Fences saved at once, ahead of the batches that use them: a write for each batch took a tenth of its time."""
 FRESH, FRESH_PART = 0.1, 0.01
-"""Seconds, and part of their rows' patience, for which stamps that were saved ahead still tell when rows are claimed."""
+"""Seconds, and part of ``stale_after``, for which a stamp that was saved ahead is still close enough to the time of the claim."""
 SLOW_BATCH = 3.0
-"""Of its rows' patience a batch should need less than one part in so many."""
+"""A batch should need less than ``stale_after`` divided by this."""
 
 Returned = TypeVar("Returned")
 
 
 class RowsRun:
-    """Claims, and gives back what the handler left open. Its job's checkpoint has the mark of the batch at work, so that the
-    next attempt, after this one's worker has died, gives back what that had, in seconds and not after ``stale_after``."""
+    """Claims batches, and releases the rows that the handler left open.
+
+    Its job's checkpoint has the fence of the current batch. After the worker has died, the next attempt releases that batch by it,
+    in seconds and not after ``stale_after``.
+    """
 
     def __init__(
         self, settings: RowsSettings, tables: Tables, job: JobContext, *, clock: Clock, chance: Randomness, events: Events
     ) -> None:
         self._settings, self._tables, self._job = settings, tables, job
         self._clock, self._events = clock, events
-        self._patience = Retrier(clock, chance, events)
+        self._retrier = Retrier(clock, chance, events)
         self._began = clock.monotonic()
         self._current: BatchState | None = None
         self._is_idle = self.has_failed = False
@@ -64,14 +67,14 @@ class RowsRun:
         return self._settings.task
 
     async def begin(self) -> None:
-        """Look at the table, and give back what earlier attempts had."""
+        """Verify the table, and release the rows that earlier attempts had."""
         with self.snooze_if_unavailable():
             self._table: Table = await self._tables.verified(self._settings)
             for mark in self._marks:
                 await self._release(mark)
 
     async def next(self) -> BatchParts | None:
-        """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
+        """Release what the handler left open of the last batch, and return the next one; ``None``: the run is over."""
         await self._give_back()
         self._require_not_cancelled()
         if self._is_idle:
@@ -89,10 +92,10 @@ class RowsRun:
             return None
         batches, finished = self.answer["batches"], self.answer["done"] + self.answer["failed"]
         await self._job._progress(None, None, f"batch {batches + 1:,}, {finished:,} rows finished")
-        return BatchParts(self._current, self._table, self._clock, self._patience, self._events)
+        return BatchParts(self._current, self._table, self._clock, self._retrier, self._events)
 
     async def _rest(self) -> None:
-        """Until what no handler finishes is tried again. It keeps its key: else each supervisor would sow the next run at once."""
+        """Snooze if rows are due that no handler finishes. The run keeps its key: else each supervisor would enqueue another at once."""
         with self.snooze_if_unavailable():
             has_due = await self._table.has_due()
         if has_due:
@@ -100,8 +103,11 @@ class RowsRun:
             raise Snooze(self._settings.interval)
 
     async def close(self) -> None:
-        """Give back what is open, whatever has ended the run; its code has stopped. Nobody hurries one that ended by itself: what
-        its handler raised would be forgotten with a snooze. What it has done is counted also if another attempt goes on."""
+        """Release the open rows, for any end of the run; its code has stopped.
+
+        A run that ended by itself has no time limit for that: a snooze would drop what its handler raised. The checkpoint saves the
+        counts, also if another attempt goes on.
+        """
         try:
             async with asyncio.timeout(RELEASE_WITHIN if self._job._is_cancelled else None):
                 await self._give_back()
@@ -114,14 +120,14 @@ class RowsRun:
 
     @property
     def _has_passed_what_befell_it(self) -> bool:
-        """Whether it has done what one batch had, in smaller ones after a death of its worker or an error of its handler."""
+        """Whether the run has finished as many rows as one batch had, in smaller ones, since its worker died or its handler raised."""
         return self._passed >= batch_size_after(self._settings.watch.batch, self._ends - 1)
 
     @property
     def _ends(self) -> int:
-        """How many attempts of this run came to a bad end."""
-        hold = self._job._claim.job
-        return hold.crashes + hold.failures
+        """How many attempts of this run ended in a crash or a failure."""
+        job = self._job._claim.job
+        return job.crashes + job.failures
 
     async def _take(self) -> None:
         watch, mark = self._settings.watch, await self._next_mark()
@@ -135,7 +141,7 @@ class RowsRun:
                 await self._remember([claimed.fence, *self._ahead])
 
     async def _next_mark(self) -> RowFence:
-        """What a claim is to write, saved before that; an empty one where only its answer tells."""
+        """Return the fence that the next claim writes, saved before the claim; an empty one if only the claim's answer has it."""
         has_owner, clock = self._settings.watch.owner is not None, self._clock
         now, wall = clock.monotonic(), clock.wall()
         if not (self._ahead and self._is_fresh(now, wall)):
@@ -149,7 +155,7 @@ class RowsRun:
         return self._ahead.pop(0) if self._ahead else RowFence("", "")
 
     def _is_fresh(self, now: float, wall: float) -> bool:
-        """Whether marks that were saved ahead may still be used."""
+        """Return whether fences that were saved ahead may still be used."""
         watch = self._settings.watch
         if watch.owner is not None:
             return now - self._saved_at < SAVED_AFTER
@@ -162,8 +168,8 @@ class RowsRun:
         return [RowFence("", self._owner(number)) for number in range(self._named - SAVED_FENCES + 1, self._named + 1)]
 
     def _owner(self, batch: int) -> str:
-        """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice; and what
-        one batch has sent and nobody waited for may reach its table when the next has its rows."""
+        """Return an owner's name that no other batch ever has. A store that lost its newest writes may number attempts again, but makes
+        no claim twice. A late write of one batch may reach the table when the next batch has its rows."""
         claim = self._job.token.claim
         return f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}.{batch}"
 
@@ -205,8 +211,8 @@ class RowsRun:
             if is_of_no_row(error):
                 raise
             ledger, verdict = self._current, verdict_in(error)
-            is_alone = ledger is not None and len(ledger.keys) == len(ledger.open) == 1
-            if self._ends < LAST or not is_alone or before is not None or self._job._is_cancelled:
+            has_one_row = ledger is not None and len(ledger.keys) == len(ledger.open) == 1
+            if self._ends < LAST or not has_one_row or before is not None or self._job._is_cancelled:
                 if verdict is None:
                     raise
                 raise HoldfastError(f"{type(verdict).__name__}: {text_of(verdict)}") from error
@@ -217,7 +223,7 @@ class RowsRun:
             return await self._table.release(mark)
 
     async def _keep(self, ledger: BatchState, error: BaseException) -> int:
-        """Leave the row to the watchdog, which counts it and takes it back after ``stale_after``, or fail it if that was too often."""
+        """Leave the row to the watchdog, which counts and resets it after ``stale_after``, or fail it if it has no resets left."""
         watch, (key,), reason = ledger.watch, ledger.open, text_of(error)
         if has_resets_left(watch, ledger.rows[0]):
             kept = [mark for mark in self._marks if (mark.owner or mark.stamp) != (ledger.mark.owner or ledger.mark.stamp)]
@@ -231,13 +237,13 @@ class RowsRun:
 
     def _judge_pace(self, ledger: BatchState) -> None:
         ledger.measure(self._clock.monotonic())
-        patience = ledger.watch.stale_after
-        if ledger.longest > patience / SLOW_BATCH:
-            name, took = ledger.watch.name, ledger.longest
-            self._events.emit(EventName.ROWS_BATCH_SLOW, rows=name, seconds=took, stale_after=patience, job=self._job.id)
+        stale_after = ledger.watch.stale_after
+        if ledger.longest > stale_after / SLOW_BATCH:
+            name, longest = ledger.watch.name, ledger.longest
+            self._events.emit(EventName.ROWS_BATCH_SLOW, rows=name, seconds=longest, stale_after=stale_after, job=self._job.id)
 
     async def _remember(self, marks: list[RowFence]) -> None:
-        """Durably; nobody waits for a store that may be away once the code is to stop."""
+        """Save the fences and counts durably, unless the code is to stop: the store may be away, and the save would delay the stop."""
         self._require_not_cancelled()
         await self._job._save({"marks": [[mark.stamp, mark.owner] for mark in marks], "so_far": self.answer})
         self._marks, self._saved = marks, dict(self.answer)
@@ -248,7 +254,7 @@ class RowsRun:
 
     @contextmanager
     def snooze_if_unavailable(self) -> Iterator[None]:
-        """A database that is away is no failure of the run: it comes back, with the marks that are still to be released."""
+        """Snooze if the database is unreachable: the run has not failed, and it keeps the fences it still has to release."""
         try:
             yield
         except StoreUnavailable as error:
@@ -257,13 +263,13 @@ class RowsRun:
 
 
 def verdict_in(error: BaseException) -> Retry | Cancel | Fail | None:
-    """Return what a handler raised to end its job, which has no meaning for a batch of rows."""
+    """Return the outcome that a handler raised to end its job, which has no meaning for a batch of rows."""
     leaves = leaves_of(error)
     return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], Retry | Cancel | Fail) else None
 
 
 def is_of_no_row(error: BaseException) -> bool:
-    """Return whether an error says nothing about the row: the job was lost, the code was cancelled, or a person stops the program."""
+    """Return whether an error has no cause in the row: the job was lost, the code was cancelled, or a person stops the program."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_of_no_row, error.exceptions))
     if isinstance(error, asyncio.CancelledError):
@@ -272,7 +278,7 @@ def is_of_no_row(error: BaseException) -> bool:
 
 
 async def shielded(action: Callable[[], Coroutine[Any, Any, Returned]]) -> Returned:
-    """Return its result. Cancelled meanwhile it is given a moment to come to its end, so that it is known what became of it."""
+    """Return the action's result. When cancelled, give the action ``RELEASE_WITHIN`` seconds to end, so that its effect is known."""
     task, is_cancelled = asyncio.get_running_loop().create_task(action()), False
     while not task.done():
         try:
@@ -284,6 +290,6 @@ async def shielded(action: Callable[[], Coroutine[Any, Any, Returned]]) -> Retur
                 task.cancel()
     if is_cancelled:
         if not task.cancelled():
-            task.exception()  # it was told to whoever waited, and that is nobody any more
+            task.exception()  # read the error, because no caller waits for it any more
         raise asyncio.CancelledError
     return task.result()

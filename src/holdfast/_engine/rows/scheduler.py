@@ -1,4 +1,4 @@
-"""Tables that are not ours, in a supervisor's care: runs of their handlers are enqueued, and rows taken back from the dead."""
+"""What a supervisor does for users' own tables: it enqueues runs of their handlers, and resets rows of dead workers."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -21,8 +21,8 @@ PAUSE = 0.05
 """Seconds between two full batches of a watchdog: others want to write too."""
 PRUNING = 60.0
 """Seconds between two looks for rows to delete, and for rows to report."""
-PATIENCE = 2.0
-"""Seconds for all tables together to say whether rows are due, before the watch over the workers goes on."""
+DUE_TIMEOUT = 2.0
+"""Seconds for all tables together to answer whether rows are due, before the watch over the workers goes on."""
 TRIES = 3
 RETENTION = 3600.0
 """Seconds for which runs are kept: there may be one every few seconds."""
@@ -31,7 +31,7 @@ Step = Callable[[], Coroutine[Any, Any, float]]
 
 
 class TableJobs:
-    """One table. Whatever its database does, or does not, concerns no other."""
+    """The steps of one table. A failure of its database affects no other table."""
 
     def __init__(self, settings: RowsSettings, tables: Tables, client: Client, *, chance: Randomness, events: Events) -> None:
         self.settings = settings
@@ -45,19 +45,19 @@ class TableJobs:
         return self.settings.interval
 
     async def has_due(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether rows are due."""
         return await (await self._tables.verified(self.settings)).has_due()
 
     async def reset(self) -> float:
-        """Take back one batch from whoever has had it for too long; a full one is followed by the next at once.
+        """Reset one batch of rows that their owners have had for too long; a full batch is followed by the next at once.
 
-        A row that came before is undone by a trigger, or another program. The next batch begins behind such rows, until no full
+        A trigger or another program undoes a reset of a row that comes again. The next batch begins behind such rows, until no full
         batch is left; then all begins again."""
         table = await self._tables.verified(self.settings)
         error: Exception | None = None
         try:
             adopts_more = await self._adopt(table)
-        except Exception as refusal:  # it says nothing about the rows that are taken back
+        except Exception as refusal:  # it must not prevent the reset of other rows
             adopts_more, error = False, refusal
         resets_more = await self._take_back(table)
         if error is not None:
@@ -106,37 +106,37 @@ class TableJobs:
 
 
 class RowsScheduler:
-    """All tables that a supervisor's workers know."""
+    """The steps of all tables that a supervisor's workers know."""
 
     def __init__(
         self, tables: Tables, client: Client, *, serve: Callable[[str, Step], Service], chance: Randomness, events: Events
     ) -> None:
         self._tables, self._client, self._serve = tables, client, serve
         self._chance, self._events = chance, events
-        self._plots: dict[RowsSettings, TableJobs] = {}
+        self._jobs: dict[RowsSettings, TableJobs] = {}
         self._services: list[asyncio.Task[None]] = []
 
     def watch(self, rows: Sequence[RowsSettings]) -> None:
-        """From now on, if not already: a worker that is ready has said that it works these off."""
+        """Start the steps of these tables, if not started yet: a ready worker has reported that it handles them."""
         for settings in rows:
-            if settings not in self._plots:
-                plot = TableJobs(settings, self._tables, self._client, chance=self._chance, events=self._events)
-                self._plots[settings] = plot
-                steps = [("sow", plot.enqueue_runs), ("watch", plot.reset), ("look", plot.look)]
-                steps += [("prune", plot.prune)] if settings.watch.retention is not None else []
+            if settings not in self._jobs:
+                jobs = TableJobs(settings, self._tables, self._client, chance=self._chance, events=self._events)
+                self._jobs[settings] = jobs
+                steps = [("sow", jobs.enqueue_runs), ("watch", jobs.reset), ("look", jobs.look)]
+                steps += [("prune", jobs.prune)] if settings.watch.retention is not None else []
                 served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
                 self._services += [asyncio.create_task(each.run()) for each in served]
 
     async def is_needed(self) -> bool:
-        """Whether rows are due, or nobody can say so."""
+        """Return whether rows are due; true also if a database does not answer."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                return any([await plot.has_due() for plot in self._plots.values()])
+            async with asyncio.timeout(DUE_TIMEOUT):
+                return any([await jobs.has_due() for jobs in self._jobs.values()])
         except Exception:
             return True
 
     async def end(self) -> None:
-        """Leave them alone."""
+        """Stop all steps, and close the tables."""
         for service in self._services:
             service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
@@ -156,7 +156,7 @@ async def enqueue_all_runs(rows: Sequence[RowsSettings], tables: Tables, client:
 
 
 def runs_of(settings: RowsSettings, chance: Randomness) -> list[NewJob]:
-    """One for each place; its key keeps it from being there twice."""
+    """Return one run for each slot of ``concurrency``; its unique key prevents a second run for the slot."""
     return [
         NewJob(
             id=chance.uuid7(),
@@ -164,21 +164,24 @@ def runs_of(settings: RowsSettings, chance: Randomness) -> list[NewJob]:
             payload=b"{}",
             policy=policy_of(settings),
             queue=settings.queue,
-            unique_key=f"{settings.task}#{place}",
+            unique_key=f"{settings.task}#{slot}",
         )
-        for place in range(settings.concurrency)
+        for slot in range(settings.concurrency)
     ]
 
 
 def policy_of(settings: RowsSettings) -> Policy:
-    """Of runs. One that fails has its key until it is tried again, an interval later: else each supervisor would sow the next at
-    once, and a handler that cannot work would be called as often as there are supervisors."""
+    """Return the policy of runs.
+
+    A run that fails keeps its key until it is tried again, an interval later. Else each supervisor would enqueue the next at once,
+    and a handler that cannot work would be called as often as there are supervisors.
+    """
     return Policy(max_attempts=TRIES, backoff=Backoff.fixed(settings.interval), retention=RETENTION)
 
 
 @contextmanager
 def telling_of_refused(table: Table, events: Events, job: UUID | None = None) -> Iterator[list[Refusal]]:
-    """Report which rows the database did not let these verbs change, and why: one event for each verb. Yields them, at its end."""
+    """Report which rows the database did not let these verbs change, and why: one event per verb. Yields the list, filled at the end."""
     refused: list[Refusal] = []
     try:
         yield refused
@@ -186,16 +189,16 @@ def telling_of_refused(table: Table, events: Events, job: UUID | None = None) ->
         refused += table.refused()
         for verb in dict.fromkeys(each.verb for each in refused):
             of_verb = [each for each in refused if each.verb == verb]
-            told: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "count": len(of_verb),
                 "keys": format_keys([each.key for each in of_verb]),
                 "error": of_verb[0].error,
             }
-            events.emit(EventName.ROWS_REFUSED, rows=table.watch.name, verb=verb, **told, job=job)
+            events.emit(EventName.ROWS_REFUSED, rows=table.watch.name, verb=verb, **fields, job=job)
 
 
 def emit_reset(watch: TableSpec, found: Sequence[ResetRow], events: Events) -> None:
-    """Whose rows they were, and which."""
+    """Emit ``rows.reset`` with the rows that were reset and their oldest owner, if there are any."""
     if found:
         oldest = max(found, key=lambda each: each.held)
         events.emit(

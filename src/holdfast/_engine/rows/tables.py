@@ -1,4 +1,4 @@
-"""Tables that are not ours, as an App watches them: opened when first used, looked at before anything of theirs is changed."""
+"""Users' own tables that an App watches: opened when first used, verified before the first change."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -14,18 +14,18 @@ OpenTable = Callable[[str, TableSpec], Table]
 
 
 class Tables(Forked):
-    """Each opened once; a forked child forgets its parent's and opens its own."""
+    """Open tables, each opened once; a forked child forgets its parent's and opens its own."""
 
     def __init__(self, open_table: OpenTable) -> None:
         self._open_table = open_table
         self._lock = threading.Lock()
         self._opened: dict[RowsSettings, Table] = {}
-        self._sound: set[RowsSettings] = set()
-        self._of_parent: list[object] = []
+        self._verified: set[RowsSettings] = set()
+        self._inherited: list[object] = []
         register(self)
 
     def of(self, settings: RowsSettings) -> Table:
-        """The table. ``ConfigurationError`` when its driver is not installed."""
+        """Return the table. ``ConfigurationError`` when its driver is not installed."""
         with self._lock:
             table = self._opened.get(settings)
             if table is None:
@@ -33,16 +33,16 @@ class Tables(Forked):
             return table
 
     async def verified(self, settings: RowsSettings) -> Table:
-        """The same once it has been looked at; ``ConfigurationError`` with everything that stands in the way."""
+        """Return the table once it has been inspected; ``ConfigurationError`` with every problem found."""
         table = self.of(settings)
-        if settings not in self._sound:
+        if settings not in self._verified:
             if problems := (await table.inspect()).problems:
                 raise ConfigurationError([f"rows {settings.watch.name}: {problem}" for problem in problems])
-            self._sound.add(settings)
+            self._verified.add(settings)
         return table
 
     async def close(self) -> None:
-        """Let go of connections; the next use opens them again."""
+        """Close connections; the next use opens them again."""
         for table in tuple(self._opened.values()):
             with suppress(Exception):  # one whose database is away must not keep the others open
                 await table.close()
@@ -51,11 +51,11 @@ class Tables(Forked):
         return (self._lock,)
 
     def after_fork_in_child(self) -> None:
-        """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
-        self._of_parent.append(self._opened)
+        """Keep the parent's tables unused: closing them could close the parent's connections."""
+        self._inherited.append(self._opened)
         self._lock, self._opened = threading.Lock(), {}
 
 
 def no_tables(url: str, watch: TableSpec) -> Table:
-    """For a supervisor that was not told how to open any."""
-    raise Unsupported(f"rows {watch.name}: nobody has said here how to open tables of {public_url(url)}")
+    """Refuse to open a table, in a supervisor that was started without a way to open any."""
+    raise Unsupported(f"rows {watch.name}: this process has no way to open tables of {public_url(url)}")
