@@ -1,4 +1,4 @@
-"""The supervisor: starts workers, renews their leases, kills them at the deadline, recovers the jobs of the dead.
+"""The supervisor: starts workers, renews their leases, kills them at the deadline, recovers the jobs of dead workers.
 
 `recovery` ends leases and rescues jobs, of this machine's workers and of all others; `limits` watches progress and timeouts.
 Change freely: maintenance steps, relays, pauses. Do not change: a lease is ended only with proof of death or after it ran out on the

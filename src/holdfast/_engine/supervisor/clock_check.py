@@ -1,4 +1,4 @@
-"""Whether the store's clock and ours agree on how much time passes: if not, every lease may look expired."""
+"""A check that the store's clock and the local clock agree on how much time passes: if not, every lease may look expired."""
 
 from uuid import UUID
 
@@ -7,19 +7,19 @@ from holdfast._core.timing import LeaseTiming
 
 
 class ClockCheck:
-    """Compares the two clocks between two beats of the same leases."""
+    """A comparison of the two clocks between two beats of the same leases."""
 
     def __init__(self) -> None:
         self._last: tuple[frozenset[UUID], float, float] | None = None
 
     def forget(self) -> None:
-        """A beat whose answer was lost: nobody knows when it reached the store."""
+        """Drop the last beat, because the answer of one was lost: when that one reached the store is unknown."""
         self._last = None
 
     def step(
         self, answer: BeatAnswer, timing: LeaseTiming, *, leases: frozenset[UUID], sent: float, now: float
     ) -> tuple[float, float] | None:
-        """How much time passed there and here, in seconds, if they differ by more than the margin."""
+        """Return the seconds that passed at the store and here, if they differ by more than the margin."""
         last, self._last = self._last, (leases, sent, now) if answer.alive == leases else None
         if last is None or last[0] != leases or answer.alive != leases or answer.elapsed is None:
             return None

@@ -1,4 +1,4 @@
-"""The supervisor's events on their way to the user's callbacks, which live in its workers: it runs no user code itself."""
+"""The relay of the supervisor's events to the user's callbacks in its workers: the supervisor itself runs no user code."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,7 +15,11 @@ MOST_KEPT = 1000
 
 
 class EventRelay:
-    """Tells each event to one worker, as soon as there is one: the event of a death comes when nobody is left to hear it."""
+    """A relay that sends each event to one worker, as soon as one listens.
+
+    An event is kept until then, because the last worker's exit leaves no worker to receive it. Of more than 1,000 events the
+    oldest are dropped.
+    """
 
     def __init__(self, events: Events, wards: "Callable[[], Sequence[WorkerHandle]]") -> None:
         self._wards = wards
@@ -23,7 +27,7 @@ class EventRelay:
         events.on("*", self._take)
 
     def deliver(self) -> None:
-        """Tell what was kept, if somebody can hear it."""
+        """Send the events that were kept, if a worker listens."""
         listener = next((ward for ward in self._wards() if ward.is_listening), None)
         while listener is not None and self._kept:
             listener.send(self._kept.popleft())

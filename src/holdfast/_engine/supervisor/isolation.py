@@ -1,4 +1,7 @@
-"""Last tries: a job whose next crash would end it runs alone, so that an innocent one survives and a poison one ends there."""
+"""Isolated attempts: a job whose next crash would end it runs in a separate worker.
+
+An innocent job survives there, and a poison job ends there without harm to others.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -13,9 +16,10 @@ SHORTEST_PAUSE = 0.05
 
 
 class Isolation:
-    """Lets a worker live for each due last try, at most ``room`` at once.
+    """The workers of isolated attempts: one for each attempt that is due, at most ``room`` at once.
 
-    ``live``: a lonely worker's whole life; whether it ran something. ``service``: repeats ``step()`` and can be woken.
+    ``live`` runs an isolated worker until it exits, and returns whether it started an attempt.
+    ``service`` repeats ``step()`` and can be woken.
     """
 
     def __init__(
@@ -38,11 +42,11 @@ class Isolation:
         self.service = serve("isolation", self.step)
 
     async def is_needed(self) -> bool:
-        """Whether a last try runs, is due or will be."""
+        """Return whether an isolated attempt runs, is due or will be."""
         return self._room > 0 and (bool(self.workers) or await self._due() is not None)
 
     async def step(self) -> float:
-        """Start one worker if one is needed; seconds until it is worth looking again."""
+        """Start one worker if an isolated attempt is due; return the seconds until the next look."""
         if self.is_closed or len(self.workers) >= self._room or not self._tasks():
             return self._interval
         due = await self._due()
@@ -54,7 +58,7 @@ class Isolation:
         return SHORTEST_PAUSE
 
     async def end(self) -> None:
-        """Start no more, and wait for those that live."""
+        """Start no more workers, and wait until the present ones have exited."""
         self.is_closed = True
         while self.workers:
             await asyncio.wait(self.workers)
@@ -63,7 +67,7 @@ class Isolation:
         return await self._store.next_due(tuple(self._tasks()), self._queues(), IsolatedJobs.ONLY)
 
     async def _live_once(self) -> None:
-        # One that cannot start, or found its job taken, is not followed at once.
+        # If a worker cannot start, or finds its job taken, the next one starts only after the interval, not in a tight loop.
         if not await self._live() and not self.is_closed:
             await self._clock.sleep(self._interval)
 

@@ -1,6 +1,6 @@
-"""The two clocks of a job that is healthy as a process may be: does it move, and does it end in time.
+"""The two limits of a running job, even in a healthy process: it must make progress, and it must end in time.
 
-They belong to the owner's supervisor, because only it can end code that does not stop. Others judge much later.
+The supervisor of the job's worker enforces them, because only it can end code that does not stop. Others act much later.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,9 +12,12 @@ from holdfast._core.job import RescueReason, Token
 
 
 class TimedAttempt(Struct):
-    """A running job with a limit; instants on the lease's clock. ``told``: what it was stopped for, and when. ``has_stood``:
-    its progress clock did, and others, who go by the row's time, do not know. ``is_waiting``: its code has not started, or
-    its worker, whose loop is blocked, has not said so yet."""
+    """A running job with a limit; all instants are on the lease's clock.
+
+    ``told``: the limit for which the job was asked to stop, and when. ``has_stood``: its progress clock was paused, and the
+    row, by which other supervisors judge it, does not show that yet. ``is_waiting``: its code has not started, or its
+    worker, with a blocked event loop, has not reported the start yet.
+    """
 
     token: Token
     progress_within: float | None
@@ -26,7 +29,7 @@ class TimedAttempt(Struct):
     is_waiting: bool = False
 
     def exceeded(self, now: float) -> RescueReason | None:
-        """Which limit has passed; the hard one first."""
+        """Return which limit has passed, ``timeout`` before ``progress_within``; ``None`` if neither has."""
         if self.is_waiting:
             return None
         if self.timeout is not None and now - self.started > self.timeout:
@@ -36,7 +39,7 @@ class TimedAttempt(Struct):
         return None
 
     def passed(self) -> float:
-        """When the first of its limits has passed or will."""
+        """Return when the first of its limits passed, or will pass; infinity without a limit."""
         ends = (since + limit for since, limit in ((self.started, self.timeout), (self.moved, self.progress_within)) if limit)
         return min(ends, default=float("inf"))
 
@@ -49,44 +52,44 @@ class Limits:
         self._jobs: dict[UUID, TimedAttempt] = {}
 
     def begin(self, job: UUID, limited: TimedAttempt) -> None:
-        """Its code has started."""
+        """Start the clocks of a job whose code has started."""
         self._jobs[job] = limited
 
     def wait(self, job: UUID, token: Token, progress_within: float) -> None:
-        """Its code starts once there is a runner; until then its progress clock stands, and others are told so."""
+        """Record a job that waits for a runner: its progress clock is paused until its code starts, and is reported as paused."""
         now = self._now()
         self._jobs[job] = TimedAttempt(token, progress_within, None, now, now, has_stood=True, is_waiting=True)
 
     def move(self, job: UUID, at: float) -> None:
-        """It said so then."""
+        """Record that the job made progress at that instant."""
         limited = self._jobs.get(job)
         if limited is not None:
             limited.moved = max(limited.moved, at)
 
     def end(self, job: UUID, token: Token) -> None:
-        """The code of that attempt has stopped."""
+        """Drop the limits of that attempt, because its code has stopped."""
         limited = self._jobs.get(job)
         if limited is not None and limited.token == token:
             del self._jobs[job]
 
     def pause(self, seconds: float) -> None:
-        """Nobody could have moved or said so: the progress clock did not run. The hard limit's did."""
+        """Pause all progress clocks for the seconds just past, in which no job could report progress; ``timeout`` ran on."""
         for limited in self._jobs.values():
             limited.moved = min(limited.moved + seconds, self._now())
             limited.has_stood = limited.progress_within is not None
 
     def paused(self) -> list[tuple[UUID, Token]]:
-        """Jobs whose progress clock stood since the last time that others were told so."""
+        """Return the jobs whose progress clock was paused since that was last written to their rows."""
         return [(job, limited.token) for job, limited in self._jobs.items() if limited.has_stood]
 
     def acknowledge(self, jobs: Iterable[UUID]) -> None:
-        """Others have been told."""
+        """Record that the pauses of these jobs are written to their rows."""
         for job in jobs:
             if job in self._jobs:
                 self._jobs[job].has_stood = self._jobs[job].is_waiting
 
     def exceeded(self) -> list[tuple[UUID, Token, RescueReason]]:
-        """Jobs that have just passed a limit; each is named once."""
+        """Return the jobs that have just passed a limit; each is returned once."""
         now, found = self._now(), []
         for job, limited in self._jobs.items():
             charge = None if limited.told else limited.exceeded(now)
@@ -96,7 +99,7 @@ class Limits:
         return found
 
     def unresponsive(self, patience: float) -> dict[UUID, RescueReason]:
-        """Jobs whose code has not stopped, though told so longer ago than ``patience`` seconds."""
+        """Return the jobs whose code still runs more than ``patience`` seconds after it was asked to stop."""
         now = self._now()
         return {
             job: limited.told[0]
@@ -105,7 +108,7 @@ class Limits:
         }
 
     def beyond_deadline(self, patience: float) -> dict[UUID, RescueReason]:
-        """Jobs whose code runs though their limit passed longer ago than ``patience`` seconds, whenever they were told so."""
+        """Return the jobs whose code still runs more than ``patience`` seconds after the limit, whenever it was asked to stop."""
         now = self._now()
         return {
             job: limited.told[0]
@@ -114,6 +117,6 @@ class Limits:
         }
 
     def kill_deadline(self, patience: float) -> float:
-        """Until when code past its limit may run, ``patience`` seconds after it; infinity if there is none."""
+        """Return until when code past its limit may run, ``patience`` seconds after the limit; infinity if there is none."""
         told = (limited.passed() for limited in self._jobs.values() if limited.told is not None)
         return min(told, default=float("inf")) + patience

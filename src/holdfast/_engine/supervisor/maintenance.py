@@ -1,4 +1,4 @@
-"""What supervisors do beside beating, watching and recovering: nothing anybody waits for."""
+"""The steps of a supervisor beside beating, watching and recovering; no caller waits for any of them."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def maintenance_steps(
     events: Events,
     chance: Randomness,
 ) -> list[tuple[str, Step]]:
-    """Each with its name."""
+    """Return the maintenance steps, each with its name."""
     strays = UnknownTasks(store, known=tasks, now=now, events=events)
     pruner = Pruner(store, events=events, chance=chance)
 

@@ -1,12 +1,12 @@
-"""What the command line says of a supervisor."""
+"""The options of a supervisor that the command line sets."""
 
 from msgspec import Struct
 
 
 class SupervisorOptions(Struct, frozen=True, kw_only=True):
-    """How many workers, and when to end. ``grace=None``: what the app says.
+    """How many workers to run, and when to end. ``grace=None``: the app's setting.
 
-    ``isolates``: last tries get a worker each. ``tells``: what happens here is told to the subscribers in a worker.
+    ``isolates``: each isolated attempt gets a separate worker. ``tells``: the supervisor's events go to subscribers in a worker.
     """
 
     processes: int = 1

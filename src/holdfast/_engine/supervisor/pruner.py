@@ -1,4 +1,4 @@
-"""Retention: what has been kept long enough is forgotten, in bounded batches, by every supervisor."""
+"""Pruning: every supervisor deletes records whose retention is over, in bounded batches."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from holdfast._ports.store import Operating
 INTERVAL = 60.0
 BATCH = 1000
 PAUSE = 0.05
-"""Seconds between two batches: others want to write too."""
+"""Seconds between two full batches, so that other writers get their turn."""
 
 
 class Pruner:
-    """Prunes a batch per step; ``step()`` answers when the next one is worth it."""
+    """The step that prunes one batch and returns when the next batch is worth it."""
 
     def __init__(
         self, store: Operating, *, events: Events, chance: Randomness, is_needed: Callable[[], bool] = lambda: True
@@ -24,7 +24,10 @@ class Pruner:
         self._store, self._events, self._chance, self._is_needed = store, events, chance, is_needed
 
     async def step(self) -> float:
-        """One batch; seconds until the next: soon after a full one, else in about a minute, not all at once."""
+        """Prune one batch; return the seconds until the next.
+
+        That is 0.05 after a full batch. Otherwise it is about 60, with jitter so that supervisors do not all prune at once.
+        """
         if not self._is_needed():
             return INTERVAL
         pruned = await self._store.prune(BATCH)
@@ -34,5 +37,5 @@ class Pruner:
 
 
 def is_full(pruned: Pruned, limit: int) -> bool:
-    """Whether there may be more to prune."""
+    """Return whether there may be more to prune."""
     return max(pruned.jobs, pruned.stubs, pruned.receipts, pruned.leases, pruned.attempts) >= limit

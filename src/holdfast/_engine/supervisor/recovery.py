@@ -1,6 +1,6 @@
-"""Take jobs from owners that lost their right: end the lease first, then move its claims through the door of all moves.
+"""Rescue jobs whose owner lost its right: end the lease first, then move its jobs by transitions like any other.
 
-Every supervisor runs it; there is no leader. Whatever is seen here is judged again inside the write.
+Every supervisor does this; there is no leader. What a supervisor reads here, the store checks again inside the write.
 """
 
 import math
@@ -29,13 +29,13 @@ JOBS_PER_MOVE = 100
 EXPIRED_PER_STEP = 1000
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
 MOST_REFUSALS = 5
-"""Tries after which an outcome of a dead worker that the store refuses is given up, and its job is rescued."""
+"""Number of refusals by the store after which an outcome of an exited worker is given up, and its job is rescued."""
 
 
 class Contact:
-    """How long the store has answered us without a gap: after an outage every lease looks expired (amnesty).
+    """How long the store has answered this supervisor without a gap: after an outage every lease looks expired (amnesty).
 
-    ``timing`` is that of our own leases. Other leases count gaps by their own.
+    ``timing`` is that of this supervisor's own leases. Every other lease counts gaps by its own timing.
     """
 
     def __init__(self, timing: LeaseTiming, now: Callable[[], float]) -> None:
@@ -47,36 +47,39 @@ class Contact:
 
     @property
     def since(self) -> float:
-        """Since when, as our own leases count gaps."""
+        """The time at which the contact began, with gaps counted by the timing of the supervisor's own leases."""
         return self._silences.contact_for(self._timing)
 
     def answered(self, sent: float) -> None:
-        """The store answered a call that was sent then."""
+        """Record that the store answered a call that was sent at ``sent``."""
         now = self._now()
         silence = math.inf if self.is_broken else now - min(sent, self._last)
         self._silences, self.is_broken = self._silences.then(Silence(silence, now)), False
         self._last = now
 
     def lost(self) -> None:
-        """A call failed, or time itself cannot be trusted: start anew with the next answer."""
+        """End the contact after a failed call or a step of a clock; it begins again with the next answer."""
         self.is_broken = True
 
     def failed(self, error: BaseException) -> None:
-        """A call failed: it breaks the contact, unless the store answered by it."""
+        """End the contact after a failed call, unless the error is itself an answer of the store."""
         if not is_answer(error):
             self.lost()
 
     def is_silent(self) -> bool:
-        """Whether the store does not answer us, or has not for too long to tell."""
+        """Return whether the contact is lost, or the store's last answer is too old to rely on."""
         return self.is_broken or self._timing.breaks_contact(self._now() - self._last)
 
     def may_judge(self, lease: LeaseTiming) -> bool:
-        """Whether a lease of this timing may be judged by now: its owner has had the time to say what an outage kept it from."""
+        """Return whether a lease of this timing may be judged now.
+
+        After an outage its owner first gets the time to send the renewal that the outage held up.
+        """
         return not self.is_broken and lease.may_judge(contact=self._silences.contact_for(lease), now=self._now())
 
 
 class Recovery:
-    """Finds leases without right and empties them."""
+    """The step that ends leases whose owner lost its right, and rescues their jobs."""
 
     def __init__(
         self,
@@ -94,13 +97,13 @@ class Recovery:
         self._late: tuple[Transition, ...] = ()
         self._refusals: defaultdict[tuple[UUID, Token], int] = defaultdict(int)
         self.has_locked, self.pause_of_locked = False, math.inf
-        """Whether a job or an outcome was found locked, and seconds after which to ask again: few at first, and more each time."""
+        """Whether a job or an outcome was found locked, and the seconds until the next try: 0.05 at first, doubled up to 60."""
         self.pause = math.inf
-        """Seconds after which to look again at leases that could not be judged yet. A short lease is judged only by a judge that
-        hears from the store as often as its owner does."""
+        """Seconds until leases that could not be judged yet are checked again. A supervisor may judge a short lease only if the
+        store answers it as often as it answers the lease's owner."""
 
     async def step(self, *, skip_amnesty: bool = False) -> list[Rescued]:
-        """One pass over everything that has lost its right."""
+        """Run one pass: deliver late outcomes, end leases whose owner lost its right, and return the jobs that were rescued."""
         self.pause, self.has_locked = math.inf, False
         try:
             await self._deliver(())
@@ -109,7 +112,7 @@ class Recovery:
         rescued = await self.reconcile(is_patient=not skip_amnesty)
         leases = await self._expired()
         if self._compare_clocks is not None and any(lease.end is None for lease in leases):
-            await self._compare_clocks()  # after a step of the store's clock all of them only look expired: amnesty
+            await self._compare_clocks()  # after a step of the store's clock all leases look expired: then none is judged
         for lease in leases:
             try:
                 rescued += await self._take_from(lease, skip_amnesty=skip_amnesty)
@@ -132,20 +135,20 @@ class Recovery:
         return await self.empty(lease.id, lease.worker, why)
 
     def _require_answer(self, operation: str, error: HoldfastError) -> None:
-        """Say that one lease cannot be dealt with now, and go on with the next; raise if the store is out of reach."""
+        """Report that one lease cannot be handled now, so that the caller goes on; raise if the store is unreachable."""
         if not is_answer(error):
             raise error
         self._events.emit(failure_of_store(error), operation=operation, error=described(error), failures=1)
 
     async def expire(self) -> int:
-        """Fail a batch of what nobody started before it expired; how many jobs."""
+        """Fail a batch of jobs that no worker started before they expired; return how many."""
         expired = await self._store.expire(EXPIRED_PER_STEP)
         for each in expired:
             self._events.emit(EventName.JOB_EXPIRED, job=each.job, task=each.task)
         return len(expired)
 
     async def _end_overdue(self) -> list[Rescued]:
-        """Jobs of living workers far past a limit, which their own supervisor should have ended long ago."""
+        """Rescue jobs of live workers far past a limit: their own supervisor should have ended them long ago."""
         sent = self._now()
         found = await self._store.overdue(JOBS_PER_MOVE)
         self._contact.answered(sent)
@@ -165,9 +168,10 @@ class Recovery:
         return rescued
 
     async def reconcile(self, *, by_host_name: bool = False, is_patient: bool = False) -> list[Rescued]:
-        """End leases of processes that are provably dead, after what is left of their sessions is killed.
+        """Kill what is left of the sessions of provably dead processes, then end their leases and rescue their jobs.
 
-        ``is_patient``: only of those whose supervisor does not bury them, because it knows better why they died.
+        ``by_host_name``: a process of this host's name that does not run here counts as dead, without further proof.
+        ``is_patient`` skips leases renewed recently: their own supervisor recovers them, and knows better why they died.
         """
         if self._host is None:
             return []
@@ -187,18 +191,18 @@ class Recovery:
         return rescued
 
     async def end(self, lease: UUID, worker: str, why: LeaseEnd, *, undelivered: Sequence[Transition] = ()) -> list[Rescued]:
-        """A worker whose death we saw: deliver what it had ended, end its lease, move the rest."""
+        """Deliver the outcomes that an exited worker left behind, end its lease, and rescue the rest of its jobs."""
         await self._deliver(undelivered)
-        # Somebody may have ended it before, for a reason of his own: the first one stays and says who pays.
+        # Another supervisor may have ended it before, for another reason: the first reason stays and decides which jobs pay.
         stands = await self._store.end_lease(lease, why) or why
         self._announce_end(lease, worker, stands)
         return await self.empty(lease, worker, stands)
 
     async def _deliver(self, outcomes: Sequence[Transition]) -> None:
-        """What workers had ended before they died, with that whose rows were locked before.
+        """Settle outcomes that exited workers left behind, and those whose rows were locked before.
 
-        Together; else each alone, so that one the store refuses keeps neither the others from landing nor its lease for long.
-        A store that is away has refused nothing: what it does not answer is sent again for as long as it takes.
+        They are sent together. If the store refuses that, each is sent separately: a refused one must delay neither the
+        others nor the end of its lease for long. An outage is not a refusal: unanswered outcomes are sent until answered.
         """
         outcomes = (*self._late, *outcomes)
         wanted = [each for each in outcomes if self._refusals[each.job, each.token] < MOST_REFUSALS]
@@ -213,13 +217,13 @@ class Recovery:
                 raise
         self.has_locked = self.has_locked or bool(late)
         asked = {(each.job, each.token) for each in outcomes}
-        # Two workers may be buried at once: each keeps what the other has found locked meanwhile.
+        # Two workers may be recovered at once: each call keeps the outcomes that the other has just found locked.
         self._late = (*(each for each in self._late if (each.job, each.token) not in asked), *late)
         for key in asked:
             self._refusals.pop(key, None)
 
     async def _is_delivered(self, outcome: Transition) -> bool:
-        """Whether the store answered it, or has refused it so often that it is given up."""
+        """Return whether the store answered the outcome, or has refused it so often that it is given up."""
         key = outcome.job, outcome.token
         try:
             return (await self._store.exchange([outcome])).answers != (Answer.BUSY,)
@@ -232,9 +236,9 @@ class Recovery:
             return self._refusals[key] >= MOST_REFUSALS
 
     async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
-        """Move the claims of an ended lease, in bounded batches, until none is left that we can move.
+        """Rescue the jobs of an ended lease, in bounded batches, until none is left that can be moved.
 
-        What cannot be moved now, because another session has it locked or was faster, keeps nothing behind it waiting.
+        A job that another session has locked, or has moved first, does not delay the jobs behind it.
         """
         rescued: list[Rescued] = []
         passed = {(each.job, each.token) for each in self._late}
@@ -252,7 +256,10 @@ class Recovery:
         return rescued
 
     async def _move(self, moves: Sequence[Transition]) -> Sequence[Answer]:
-        """Together; else each alone, so that one the store refuses keeps no other from moving. What refuses all of them is raised."""
+        """Apply the transitions together; if the store refuses that, apply each separately, so that one does not block others.
+
+        Raise the store's error if it refuses all of them.
+        """
         try:
             return (await self._store.exchange(moves)).answers
         except Exception as error:
@@ -315,13 +322,16 @@ class Recovery:
         return rescued
 
     def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
-        # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
+        # A free end is not reported as a crash: the supervisor killed the worker, or the worker had to stop anyway.
         reason = "killed" if why.is_free and why.reason is RescueReason.CRASHED else why.reason.value
         self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)
 
 
 def hints_of_rescued(moved: Iterable[tuple[ActiveJob, Transition, str]]) -> list[Hint]:
-    """For whoever may run them now, by queue and reason; of all others, who had them hears in any case."""
+    """Return hints about rescued jobs, grouped by queue and reason.
+
+    Jobs that are not due share one hint without a queue: it reaches the worker that had them in any case.
+    """
     groups: dict[tuple[str, str], list[UUID]] = {}
     for hold, move, reason in moved:
         is_due = move.to is State.AVAILABLE and not move.delay and not hold.cancel_requested

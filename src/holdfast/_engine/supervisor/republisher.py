@@ -1,4 +1,4 @@
-"""Jobs that wait although everything that was published has come: nobody was told of them, or whoever was has forgotten."""
+"""Jobs that wait although every published message was delivered: no message named them, or its receiver lost it."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,11 +8,14 @@ from holdfast._ports.store import Store
 from holdfast._ports.transport import Deliveries
 
 MOST = 1_000
-"""Jobs in one pass."""
+"""The most jobs that one pass publishes."""
 
 
 class Republisher:
-    """Every supervisor does it. Their messages about the same wait of a job count as one, so that many do no more than one."""
+    """The step that publishes such jobs again.
+
+    Every supervisor runs it. Their messages about the same wait of a job count as one: many supervisors publish no more than one.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,7 @@ class Republisher:
         self._events = events
 
     async def step(self) -> float:
-        """Publish them again; seconds until it is worth looking again."""
+        """Publish waiting jobs again if no message is left to deliver; return the seconds until the next pass."""
         tasks, queues = self._tasks(), self._queues()
         if tasks and await self._deliveries.is_drained(queues):
             found = await due(self._store, tasks, MOST, queues=queues, age=self._interval)

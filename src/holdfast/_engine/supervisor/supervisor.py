@@ -1,4 +1,4 @@
-"""Parent of workers: spawn, beat, watch, kill, recover, shut down. Never runs user code."""
+"""The parent of workers: it spawns, renews leases, watches, kills, recovers jobs and shuts down. It never runs user code."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -40,7 +40,7 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
 
 class Supervisor:
-    """Keeps its workers alive, their leases beaten and everybody's lost jobs moving."""
+    """The parent of workers: it keeps them alive, renews their leases, and rescues lost jobs of all workers, also of others'."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Supervisor:
         self._clock_check, self._drains, self._exit_code, self._has_worked = ClockCheck(), 0, OK, False
 
     async def run(self) -> int:
-        """Until drained; the exit code."""
+        """Run until drained; return the exit code."""
         await asyncio.gather(*(self._keep_slot_filled() for _ in range(self._options.processes)))
         if self._isolation is not None:
             await self._isolation.end()
@@ -88,7 +88,7 @@ class Supervisor:
         return self._exit_code
 
     def drain(self) -> None:
-        """End: stop claiming and give running jobs the grace. Asked again: stop their code now."""
+        """Stop claiming, give running jobs the grace, and end; a second call stops their code at once."""
         self._drains += 1
         self._drained.set()
         self._events.emit(EventName.WORKER_DRAINING, workers=len(self.workers), is_forced=self._drains > 1 or None)
@@ -100,7 +100,7 @@ class Supervisor:
             self._beating.wake.set()
 
     def dump_stacks(self) -> dict[str, str]:
-        """Stacks of all threads of all workers, by worker; where their coroutines wait they say themselves."""
+        """Return the stacks of all threads, by worker; each worker itself logs where its coroutines wait."""
         for ward in self.workers:
             ward.send(messages.DumpStacks())
         return {ward.name: ward.child.dump_stacks() for ward in self.workers}
@@ -117,7 +117,7 @@ class Supervisor:
             ward.drain(self._grace if self._drains == 1 else 0.0)
 
     async def _keep_slot_filled(self) -> None:
-        """One slot: a worker, and its successor when it dies; back-off only for those that die before they are ready."""
+        """Run a worker in one slot, and its successor when it exits; back off only after workers that were never ready."""
         failures = 0
         while not self._drains:
             failures = 0 if await self._run_worker() else failures + 1
@@ -127,7 +127,10 @@ class Supervisor:
                         await self._drained.wait()
 
     async def _run_worker(self, *, is_isolated: bool = False) -> bool:
-        """One worker's life; whether it became ready and, for a lonely one, ran something. No error of it is the others' end."""
+        """Run one worker until it exits; return whether it became ready and, if isolated, started an attempt.
+
+        An error of one worker is reported, and does not end the others.
+        """
         try:
             child = await self._host.spawn(self._arguments)
             ward = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_isolated=is_isolated)
@@ -165,11 +168,14 @@ class Supervisor:
             self._rows_scheduler.watch(ward.hello.rows)
 
     async def _grant_lease(self, session: WorkerSession, hello: messages.WorkerHello) -> None:
-        """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
+        """Open the store with the first worker's settings, then this worker's lease.
+
+        The supervisor gives up if the store is unreachable for the first ``START_PATIENCE`` seconds.
+        """
         give_up, failures = self._clock.monotonic() + START_PATIENCE, 0
         while not self._drains:
             try:
-                timing = await self._prepare(hello.settings)  # that of the first worker: all are renewed together
+                timing = await self._prepare(hello.settings)  # the first worker's: one beat renews all leases
                 await session.open_lease(hello, self._environment, self._contact, timing=timing, grace=self._grace)
                 break
             except ERRORS as error:
@@ -213,7 +219,7 @@ class Supervisor:
             return self._settings.timing
 
     def _maintenance(self, settings: Settings) -> list[Service]:
-        """What goes on beside beating, watching and recovering."""
+        """Return the services that run beside beating, watching and recovering."""
         pause = settings.recovery_interval
         serve = partial(self._service, pause=pause)
         tasks, queues = partial(tasks_of, self.workers), partial(queues_of, self.workers)
@@ -243,7 +249,7 @@ class Supervisor:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
     async def _beat(self) -> float:
-        """One durable write for all workers, however many jobs they run."""
+        """Renew the leases of all workers in one durable write, independent of the number of jobs they run."""
         async with self._beating_now:
             return await self._beat_all()
 
@@ -253,11 +259,11 @@ class Supervisor:
         wards = {ward.lease.id: ward for ward in self.workers if ward.lease is not None and not ward.is_gone}
         sent = self._now_of_lease()
         try:
-            # A beat that hangs leaves time for another one before anybody has to stop.
+            # A beat that hangs must leave time for another one before a worker reaches its deadline.
             async with asyncio.timeout((timing.ttl - timing.margin) / 2):
                 answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
         except BaseException:
-            self._contact.lost()  # also for a lock: a table that keeps us from beating keeps everybody from it
+            self._contact.lost()  # also for a lock: a table lock that blocks this beat blocks those of all supervisors
             self._clock_check.forget()
             raise
         self._contact.answered(sent)
@@ -271,13 +277,13 @@ class Supervisor:
                 ward.lease_lost()
             if jobs := answer.cancelled.get(lease):
                 ward.send(messages.CancelJobs(jobs))
-        pause = timing.beat if answer.alive | answer.gone >= wards.keys() else timing.beat / 4  # or a lease was locked
+        pause = timing.beat if answer.alive | answer.gone >= wards.keys() else timing.beat / 4  # a lease was locked
         return max(0.001, sent + pause - self._now_of_lease())
 
     async def _recover(self) -> float:
         assert self._settings is not None
         try:
-            # A call that hangs must not be the last thing that this supervisor does for everybody.
+            # Without the timeout, one call that hangs would stop recovery by this supervisor for good.
             async with asyncio.timeout(max(self._settings.timing.ttl, START_PATIENCE)):
                 await self._report_paused_clocks()
                 if await self._recovery.step():
@@ -288,7 +294,7 @@ class Supervisor:
         return min(self._settings.recovery_interval, self._recovery.pause, self._recovery.pause_of_locked)
 
     async def _report_paused_clocks(self) -> None:
-        """Others judge progress by the row's time: where a clock stood here, it must not have run there."""
+        """Write progress for jobs whose progress clock was paused here: other supervisors judge it by the time on the row."""
         stood = {ward: ward.limits.paused() for ward in self.workers}
         if any(stood.values()):
             updates = [ProgressUpdate(job=job, token=token) for jobs in stood.values() for job, token in jobs]
@@ -315,11 +321,14 @@ class Supervisor:
 
     def _recovered(self, task: asyncio.Task[None]) -> None:
         del self._recoveries[task]
-        if self._recovery.has_locked:  # perhaps by the last write of the dead worker, which the server still carries out
+        if self._recovery.has_locked:  # perhaps by the exited worker's last write, which the server still carries out
             self._recovering.wake.set()
 
     async def _recover_until_answered(self, session: WorkerSession) -> None:
-        """Try until the store answers; by then the lease has not long been expired for other supervisors."""
+        """Recover the jobs of an exited worker, and retry until the store answers.
+
+        It retries often enough to end the lease with its true reason before other supervisors may judge it as expired.
+        """
         assert self._settings is not None
         failures = 0
         while True:
@@ -332,11 +341,11 @@ class Supervisor:
                 self._contact.failed(error)
                 failures += 1
                 if self._drains and is_refusal(error) and failures > MOST_REFUSALS:
-                    return  # the next supervisor asks again
+                    return  # another supervisor recovers these jobs
                 await self._pause(failures, self._settings)
 
     async def _pause(self, failures: int, settings: Settings) -> None:
-        """Longer each time, up to half a beat: whoever comes back from an outage must act before anybody may judge."""
+        """Wait longer after each failure, at most half a beat: after an outage this supervisor must act before others may judge."""
         longest = min(settings.timing.beat / 2, SHORTEST_PAUSE * 2.0 ** min(failures, 16))
         await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
 
@@ -348,7 +357,7 @@ class Supervisor:
         return frozenset(ward.lease.id for ward in (*self.workers, *self._recoveries.values()) if ward.lease is not None)
 
     def _now_of_lease(self) -> float:
-        """Deadlines are taken on the lease's own clock where the store has none."""
+        """Return the time on the lease's clock; until a store is open, that is the monotonic clock."""
         return self._clock.monotonic() if self._settings is None else self._environment.lease_time()
 
     def _report_error(self, operation: str, error: BaseException) -> None:

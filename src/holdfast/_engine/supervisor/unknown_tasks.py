@@ -1,4 +1,4 @@
-"""Tasks whose jobs wait although no live worker knows them: left alone, but said."""
+"""Tasks that no live worker knows although jobs of them wait: they are reported, and their jobs stay as they are."""
 
 from collections.abc import Callable, Collection
 
@@ -11,15 +11,17 @@ SAID_AGAIN_AFTER = 600.0
 
 
 class UnknownTasks:
-    """Looks once a minute; a task is reported at the second look, because its worker may be just restarting, and again
-    every ten minutes."""
+    """The step that looks for unknown tasks once a minute.
+
+    A task is reported at the second look, because its worker may just be restarting, and again every ten minutes.
+    """
 
     def __init__(self, store: Store, *, known: Callable[[], Collection[str]], now: Callable[[], float], events: Events) -> None:
         self._store, self._known, self._now, self._events = store, known, now, events
         self._due: dict[str, float] = {}
 
     async def step(self) -> float:
-        """Report what is unknown; seconds until it is worth looking again."""
+        """Report unknown tasks that are due for a report; return the seconds until the next look."""
         workers = await self._store.workers()
         known = {task for worker in workers for task in worker.tasks} | set(self._known())
         unknown = [task for task in await waiting_tasks(self._store) if task not in known]

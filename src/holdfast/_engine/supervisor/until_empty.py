@@ -1,4 +1,4 @@
-"""``--until-empty``: whether nothing is left to do for anybody."""
+"""``--until-empty``: the check that no worker and no service has anything left to do."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -8,9 +8,10 @@ ROUNDS = 2
 
 
 class UntilEmpty:
-    """All must say twice that there is nothing to do: a job may go from one to another while they are asked.
+    """The check that nothing is left to do.
 
-    ``needs``: whether others than the workers have something to do, or will have.
+    All must answer so twice in a row: a job may go from one to another while they are asked.
+    ``needs``: functions that return whether anything other than the workers has something to do, or will have.
     """
 
     def __init__(self, *needs: Callable[[], Awaitable[bool]]) -> None:
@@ -18,7 +19,7 @@ class UntilEmpty:
         self._rounds = 0
 
     async def is_empty(self, wards: Sequence[WorkerHandle], *, is_recovering: bool) -> bool:
-        """Look at what the workers have answered, and ask them again."""
+        """Evaluate what the workers have answered and ping them again; return whether nothing is left to do."""
         answers = [ward.is_idle for ward in wards]
         if None in answers:
             return False

@@ -1,4 +1,4 @@
-"""One worker process in its supervisor's care, from spawn to burial."""
+"""The supervisor's view of one worker process, from spawn until its jobs are recovered."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from holdfast._engine.supervisor.recovery import Contact
 from holdfast._ports.host import Exit, WorkerChild
 
 START_PATIENCE = 120.0
-"""Seconds from a worker's spawn to its first word, while it imports the application."""
+"""Seconds from a worker's spawn to its hello, while it imports the application."""
 
 
 class WorkerHandle:
-    """What the supervisor knows of one worker, and what it decides about it."""
+    """What the supervisor knows about one worker, and what it decides about it."""
 
     def __init__(self, child: WorkerChild, *, now: Callable[[], float], events: Events, is_isolated: bool = False) -> None:
         self.child = child
@@ -53,11 +53,11 @@ class WorkerHandle:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it has somebody who wants to hear of events, and will be here to."""
+        """Whether the worker has subscribers to events, and is not about to end."""
         return self.is_ready and not self.is_gone and self.drain_by is None and self.hello is not None and self.hello.listens
 
     def lease_granted(self, lease: NewLease, sent: float) -> None:
-        """Its lease is open since a call that was sent then."""
+        """Take over the lease that a call sent at ``sent`` opened, and send it to the worker."""
         self.lease, self.name = lease, lease.worker
         self._ponged = self._answered = self._now()
         self._silence = 0.0
@@ -67,7 +67,7 @@ class WorkerHandle:
         self.send(messages.LeaseGranted(lease.id, lease.worker, self.deadline, self.is_isolated))
 
     def lease_renewed(self, sent: float) -> None:
-        """A beat that was sent then was answered."""
+        """Move the worker's deadlines on: a beat that was sent at ``sent`` was answered."""
         if self.lease is not None:
             now, timing = self._now(), self.lease.timing
             if now >= self.deadline:
@@ -78,7 +78,7 @@ class WorkerHandle:
             self.send(messages.LeaseRenewed(self.deadline))
 
     def _tell_guard(self, lease: NewLease) -> None:
-        """When code of it must be dead, even if we are not there any more to kill what ignores its limit."""
+        """Set the deadline at which the guard kills the worker's code, even if this supervisor is gone by then."""
         is_heard = self.child.set_deadline(
             min(self._guard_deadline, self.limits.kill_deadline(_patience(lease.timing, lease.grace)))
         )
@@ -86,14 +86,17 @@ class WorkerHandle:
             self._unguarded_since = self._now()
 
     def lease_lost(self) -> None:
-        """Somebody ended its lease: it must stop, and is killed if it does not."""
+        """Make the worker stop, because its lease was ended elsewhere; it is killed if it does not stop."""
         if not self.is_gone and self.lease is not None:
             self.is_gone = True
             self.send(messages.LeaseLost())
             self.drain_by = self._now() + self.lease.timing.margin
 
     def drain(self, grace: float, *, is_free: bool = True) -> None:
-        """Ask it to end; a shorter grace cuts a longer one short. ``is_free``: that explains its end, however it ends."""
+        """Ask the worker to end; a shorter grace replaces a longer one.
+
+        ``is_free``: this request explains the end of its lease, even if the process crashes before it is done.
+        """
         by = self._now() + grace
         if self.drain_by is None or by < self.drain_by:
             self.drain_by = by
@@ -101,7 +104,7 @@ class WorkerHandle:
             self.send(messages.Drain(grace))
 
     def kill(self, reason: str, *, is_free: bool = False) -> None:
-        """Kill its session, once."""
+        """Kill the worker's session; only the first call has an effect. ``is_free``: the kill explains the end of its lease."""
         if self.kill_reason is None:
             self.kill_reason = reason
             self._is_end_free = self._is_end_free or is_free
@@ -109,7 +112,7 @@ class WorkerHandle:
             self.child.kill()
 
     def ping(self) -> None:
-        """Ask whether its event loop runs, and whether it has nothing to do."""
+        """Ask the worker whether its event loop runs, and whether it has nothing to do."""
         self._asked = self._now()
         if self._deaf_since is None:
             self._deaf_since = self._asked
@@ -117,11 +120,11 @@ class WorkerHandle:
         self.send(messages.Ping())
 
     def send(self, message: messages.Message) -> None:
-        """Put a message into its pipe."""
+        """Send a message through the worker's pipe."""
         self.child.channel.send(messages.encode(message))
 
     def handle(self, message: messages.Message) -> None:
-        """A message of its own came."""
+        """Apply a message that the worker sent."""
         match message:
             case messages.WorkerHello():
                 self.hello = message
@@ -164,13 +167,13 @@ class WorkerHandle:
     def _answers(self, store_answered: float) -> None:
         self._ponged = self._now()
         if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
-            store_answered = self._ponged  # its loop was blocked, so it did not ask the store either
+            store_answered = self._ponged  # its event loop was blocked, so it did not ask the store either
         if store_answered > self._answered:
             self._answered, self._silence = store_answered, 0.0
         self._deaf_since = None
 
     async def wait_for_exit(self) -> Exit:
-        """How it ended. One that hangs before its first word is killed: nobody could ask it anything."""
+        """Return how the worker ended; kill it if it sends no hello for ``START_PATIENCE`` seconds: no ping checks it before."""
         try:
             async with asyncio.timeout(START_PATIENCE):
                 return await self.child.wait()
@@ -180,9 +183,9 @@ class WorkerHandle:
         return await self.child.wait()
 
     def watch(self, timing: LeaseTiming, contact: Contact, *, max_block: float, grace: float) -> None:
-        """Judge what cannot judge itself: a stopped, deaf, overdue or cut-off process. Also asks it, once a beat."""
+        """Kill or drain a worker that is stopped, blocked, overdue or cut off from the store; ping it once a beat."""
         now = self._now()
-        was_frozen = now - self._watched > timing.beat  # we were, and may have missed what it did
+        was_frozen = now - self._watched > timing.beat  # the supervisor was, and may have missed what the worker did
         if was_frozen or self._deaf_since is not None or contact.is_silent():
             self.limits.pause(now - self._watched)
         if was_frozen or contact.is_silent():
@@ -198,7 +201,7 @@ class WorkerHandle:
         if self.is_ready and now - self._asked >= timing.beat:
             self.ping()
         stopped = 0.0 if self._stopped_since is None else now - self._stopped_since
-        # A process stopped inside a write blocks every writer of an embedded store, us included.
+        # A process stopped inside a write blocks every writer of an embedded store, this supervisor included.
         if stopped >= timing.ttl - timing.margin or (contact.is_silent() and stopped >= timing.beat):
             self.kill("stopped")
         elif self._deaf_since is not None and now - self._deaf_since > max_block:
@@ -208,16 +211,16 @@ class WorkerHandle:
             self.stacks = self.child.dump_stacks() if self.charged_jobs else None
             self.kill("it did not end when asked")
         elif hopeless := self.limits.beyond_deadline(_patience(timing, grace)):
-            self.charged_jobs |= hopeless  # others may judge them soon, and must find no code of theirs
+            self.charged_jobs |= hopeless  # other supervisors may rescue them soon: none of their code may run then
             self.stacks = self.child.dump_stacks()
             self.kill("its code runs far beyond its limit", is_free=True)
         elif self.charged_jobs or self._is_cut_off(timing, contact):
             self.drain(grace)
         elif self._is_unguarded(timing):
-            self.drain(grace, is_free=False)  # perhaps it is dead itself, and only its burial takes long
+            self.drain(grace, is_free=False)  # the worker may have crashed too, with an exit that is only seen late
 
     def _judge_limits(self, grace: float) -> None:
-        """Ask for the end of code past a limit; what does not stop within the grace costs its process."""
+        """Ask code past a limit to stop; code that does not stop within the grace costs the worker process."""
         for job, token, charge in self.limits.exceeded():
             self._events.emit(EventName.JOB_DEADLINE_EXCEEDED, job=job, worker=self.name, reason=charge.value)
             self.send(messages.DeadlineExceeded(job, token, charge))
@@ -229,35 +232,41 @@ class WorkerHandle:
             self._tell_guard(self.lease)
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
-        """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""
-        # Not only since our last gap: a store that fails us now and then must not keep us from ever seeing it.
+        """Return whether the store answers this supervisor but not the worker.
+
+        Only a pong can show this: a worker whose event loop is blocked neither asks the store nor answers pings.
+        """
+        # Counted across this supervisor's own gaps, less their length: a store that fails now and then would else hide it.
         asked_in_vain = self._ponged - self._answered - self._silence
         return self.is_ready and not contact.is_silent() and asked_in_vain > timing.ttl
 
     def _is_unguarded(self, timing: LeaseTiming) -> bool:
-        """Whether its guard is gone for longer than it takes to notice that all of it is gone."""
+        """Return whether the guard is gone for longer than it takes to notice that the whole worker is gone."""
         return self._unguarded_since is not None and self._now() - self._unguarded_since > timing.beat / 2
 
     def lease_end(self, exit: Exit) -> LeaseEnd:
-        """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
+        """Return why the lease ends, and whether its jobs pay a crash for it.
+
+        No job pays if the end is explained (a drain, a deliberate kill), or if the code had to stop before anyway.
+        """
         if exit.code == 0 and self.drain_by is not None:
             return LeaseEnd(RescueReason.CLOSED, is_free=True)
-        # Its guard may have ended it at a deadline that we, frozen with it, renewed too late.
+        # The guard may have killed it at a deadline that this supervisor, frozen at the same time, renewed too late.
         is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
         is_free = self._is_end_free or is_late or self._now() >= self.deadline
         return LeaseEnd(RescueReason.CRASHED, str(exit), is_free=is_free, charged_jobs=self.charged_jobs, stacks=self.stacks)
 
 
 def _patience(timing: LeaseTiming, grace: float) -> float:
-    """Seconds after a limit by which its code is dead: others judge it after ttl and grace, and must find none."""
+    """Return the seconds after a limit by which its code is killed: other supervisors rescue the job after ttl and grace."""
     return timing.ttl + grace - timing.margin
 
 
 def tasks_of(wards: Sequence[WorkerHandle]) -> list[str]:
-    """What they know, by name."""
+    """Return the names of the tasks that these workers know, sorted."""
     return sorted({task for ward in wards if ward.hello is not None for task in ward.hello.tasks})
 
 
 def queues_of(wards: Sequence[WorkerHandle]) -> tuple[str, ...] | None:
-    """What they serve, all the same; ``None``: every one."""
+    """Return the queues that these workers serve, which are the same for all; ``None`` means every queue."""
     return next((ward.hello.queues for ward in wards if ward.hello is not None), ()) or None

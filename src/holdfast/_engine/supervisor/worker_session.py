@@ -1,4 +1,4 @@
-"""One worker's life as its supervisor leads it: hello, lease, messages, exit, and the recovery of its jobs."""
+"""The supervisor's side of one worker's life: hello, lease, messages, exit, and the recovery of its jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,9 +22,10 @@ PIPE_TIMEOUT = 1.0
 
 
 class WorkerSession:
-    """``greet`` answers the worker's hello, with a lease or a drain. ``ready``: called once the worker claims jobs.
+    """The session of one worker, from its hello until its jobs are recovered.
 
-    ``error``: what ``greet`` raised; the worker is killed then.
+    ``greet`` answers the worker's hello with a lease or a drain. ``ready`` is called once the worker claims jobs.
+    ``error`` is what ``greet`` raised; the worker is killed then.
     """
 
     def __init__(
