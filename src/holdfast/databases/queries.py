@@ -54,7 +54,7 @@ def _expanded(text: str, folder: Path) -> str:
 
 
 def _part(path: Path, arguments: list[str]) -> str:
-    """Return the text of a part for one place."""
+    """Return the text of a part, with the arguments of one include in place of its parameters."""
     text = path.read_text(encoding="utf-8")
     head = _HEAD.match(text)
     names = [] if head is None else head[2].split(", ") if head[2] else []

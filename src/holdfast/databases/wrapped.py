@@ -1,7 +1,7 @@
-"""What wraps a driver's connection: sessions and connections of SQLAlchemy, connections of Django.
+"""Wrappers of a driver's connection: sessions and connections of SQLAlchemy, connections of Django.
 
-They keep books of their own: what has begun, what must begin, who is told after the commit. So statements go through them
-and never past them. They are known by their names, so that nothing is imported that the caller does not use himself.
+They keep their own records: what has begun, what must begin, which callbacks run after the commit. So statements go through them
+and never past them. They are recognised by the names of their classes, so that only packages the caller uses are imported.
 """
 
 import importlib
@@ -13,33 +13,33 @@ Row = tuple[Any, ...]
 
 
 class OpenedConnection(Protocol):
-    """A wrapped connection in whose transaction one may speak now, blocking."""
+    """A wrapped connection, open for blocking statements in the caller's transaction."""
 
     @property
     def dialect(self) -> str:
-        """Which SQL: ``postgresql``, ``sqlite`` or another."""
+        """The kind of SQL: ``postgresql``, ``sqlite`` or another."""
         ...
 
     @property
     def placeholder(self) -> str:
-        """What stands for a value in its statements."""
+        """The text that stands for a value in its statements."""
         ...
 
     @property
     def source(self) -> object:
-        """What is the same for connections to the same database."""
+        """An object that is the same for all connections to the same database."""
         ...
 
     def fetch(self, statement: str, *values: str) -> list[Row]:
-        """All rows of one statement."""
+        """Return all rows of one statement."""
         ...
 
     def driver_connection(self) -> Any:
-        """The driver's own, in a transaction if there is to be one."""
+        """Return the driver's connection, in a transaction if the wrapper would begin one."""
         ...
 
     def waited_for(self, action: Coroutine[Any, Any, Result]) -> Result:
-        """The answer of what the driver does in the caller's event loop."""
+        """Return the result of a coroutine of the driver, awaited in the caller's event loop."""
         ...
 
 
@@ -47,16 +47,16 @@ class Wrapper(Protocol):
     """A wrapped connection."""
 
     def run(self, work: Callable[[OpenedConnection], Result]) -> Result | Coroutine[Any, Any, Result]:
-        """Do it in the caller's transaction; to be awaited where that is."""
+        """Run ``work`` in the caller's transaction; the caller awaits the result of an asynchronous wrapper."""
         ...
 
     def after_commit(self, tell: Callable[[], None]) -> None:
-        """Have it called once what was done so far has been committed, if the wrapper knows when that is."""
+        """Have ``tell`` called once the writes so far are committed, if the wrapper knows when that is."""
         ...
 
 
 def wrapper_of(connection: Any) -> Wrapper | None:
-    """What a connection is wrapped by, or ``None`` if it is a driver's own, or none at all."""
+    """Return the wrapper of a connection, or ``None`` if it is a driver's own or not a connection."""
     if is_a(connection, "sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session"):
         connection = connection()
     if is_a(connection, "sqlalchemy.ext.asyncio.session.AsyncSession", "sqlalchemy.ext.asyncio.engine.AsyncConnection"):
@@ -69,18 +69,18 @@ def wrapper_of(connection: Any) -> Wrapper | None:
 
 
 def after_commit(connection: object, call: Callable[[], None]) -> None:
-    """Call once the caller's transaction has committed, if the connection is wrapped by what knows when that is."""
+    """Have ``call`` run once the caller's transaction has committed, if the connection has a wrapper that knows when that is."""
     if (wrapper := wrapper_of(connection)) is not None:
         wrapper.after_commit(call)
 
 
 def is_a(thing: object, *names: str) -> bool:
-    """Whether one of its classes has one of these full names."""
+    """Return whether one of an object's classes has one of these full names."""
     return any(f"{each.__module__}.{each.__qualname__}" in names for each in type(thing).__mro__)
 
 
 class _SqlAlchemy:
-    """A ``Session`` or ``Connection``."""
+    """The wrapper of a ``Session`` or ``Connection`` of SQLAlchemy."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -89,13 +89,13 @@ class _SqlAlchemy:
         return work(_OpenedSqlAlchemy(self._owner.connection() if _is_session(self._owner) else self._owner))
 
     def after_commit(self, tell: Callable[[], None]) -> None:
-        if _is_session(self._owner):  # a Connection tells before it commits, which is too early
+        if _is_session(self._owner):  # the event of a Connection comes before the commit, which is too early
             waiting = self._owner.info.get(_WAITING) or self._owner.info.setdefault(_WAITING, _Waiting(self._owner))
             waiting.add(self._owner, tell)
 
 
 class _AwaitedSqlAlchemy:
-    """The same of ``sqlalchemy.ext.asyncio``: in its ``run_sync`` whatever waits is awaited."""
+    """The same for ``sqlalchemy.ext.asyncio``, whose ``run_sync`` awaits each blocking call."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -143,7 +143,7 @@ _WAITING = "holdfast.waiting"
 
 
 class _Waiting:
-    """Who is told after a session's commit, each with the transaction, perhaps a savepoint, in which he spoke."""
+    """The callbacks to run after a session's commit, each with the transaction, perhaps a savepoint, in which it was added."""
 
     def __init__(self, session: Any) -> None:
         self._waiting: list[tuple[Any, Callable[[], None]]] = []
@@ -180,7 +180,7 @@ def _is_within(transaction: Any, outer: Any) -> bool:
 
 
 class _Django:
-    """A connection of Django's, which is its own wrapper."""
+    """The wrapper of a Django connection, which is also its own opened connection."""
 
     placeholder = "%s"
 

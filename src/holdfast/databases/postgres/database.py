@@ -1,4 +1,4 @@
-"""One database: pools of connections, transactions, and errors that say what is known about a statement."""
+"""One database: pools of connections, transactions, and errors that state what is known about a statement."""
 
 import asyncio
 import socket
@@ -20,10 +20,10 @@ from holdfast.databases.postgres.pool import EARLY, Connection, Pool
 from holdfast.errors import ConfigurationError, StoreUnavailable
 
 CONNECTIONS = 8
-"""At most, besides the one for beats, in one event loop; a worker that is idle has opened two or three."""
+"""The most connections in one event loop, besides the one for beats; an idle worker has opened two or three."""
 
 ANSWER_LIMIT = 25.0
-"""Seconds, longer than the server's own limit of a statement: then the server is gone, or the way to it."""
+"""Seconds to wait for an answer: longer than the server's own limit of a statement, so by then the server or the network is gone."""
 
 SEARCH_LIMIT = 75.0
 BEAT_LIMIT = 5.0
@@ -35,21 +35,21 @@ Answer = TypeVar("Answer")
 
 
 class Pools:
-    """Of one event loop. Beats have a connection of their own: they must not wait behind anything."""
+    """The pools of one event loop. Beats have a separate connection: they must not wait behind other statements."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
         self.shared, self.beats = Pool(connect, most), Pool(connect, 1)
-        # Each may wait for a key that another session has not committed yet; outcomes and claims need the other half.
+        # A keyed enqueue may wait for a key that another session has not committed yet. Outcomes and claims need the other half.
         self.keyed = asyncio.Semaphore(max(1, most // 2))
         self.ending = _close_at_the_end(self.shared, self.beats)
         try:
             self.ending.__anext__().send(None)
         except StopIteration:
-            pass  # it waits for the end now
+            pass  # the generator is at its `yield` now, and waits for the end of the loop
 
 
 async def _close_at_the_end(*pools: Pool) -> AsyncGenerator[None]:
-    """Whoever ends an event loop closes the asynchronous generators that were begun in it: so nobody has to tell us."""
+    """Close the pools at the end of the event loop, which closes the asynchronous generators begun in it: no caller has to do it."""
     try:
         yield
     finally:
@@ -57,9 +57,10 @@ async def _close_at_the_end(*pools: Pool) -> AsyncGenerator[None]:
 
 
 class Database(Forked):
-    """A database, reached from any number of event loops; nothing is opened until first used.
+    """A database, reached from any number of event loops; the first use opens the first connection.
 
-    ``server_settings``: more of what the server calls so, for each session. ``connections``: at most, besides the beats'.
+    ``server_settings``: additional settings of the server for each session. ``connections``: the most in one event loop, besides
+    the one for beats.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class Database(Forked):
 
     @asynccontextmanager
     async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Connection]:
-        """READ COMMITTED, whatever the user's default is; committed at the end. Only inside ``_retrying``."""
+        """Run a transaction in READ COMMITTED, also if the user's default differs; commit at the end. Only inside ``_retrying``."""
         async with self._in_transaction(self._here().shared, limit) as connection:
             yield connection
 
     async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
-        """What the action answers; one that was only in somebody's way is done again."""
+        """Return what the action returns; repeat it, for up to 5 s of pauses, after a deadlock or a serialization failure."""
         waited, pause = 0.0, _SHORTEST_PAUSE
         while True:
             try:
@@ -117,9 +118,9 @@ class Database(Forked):
 
     @asynccontextmanager
     async def _alone(self, *, is_checked: bool = True, **settings: str) -> AsyncIterator[Connection]:
-        """A connection of its own, with more settings (behind a pooler there are none) and without limits of time.
+        """Open a separate connection, with more settings (a pooler takes none) and without a time limit on this side.
 
-        Unchecked, it may have no schema, or be to a standby.
+        An unchecked one may lack the schema, or lead to a standby.
         """
         connection = await self._connect(is_checked=is_checked, **settings)
         try:
@@ -133,7 +134,7 @@ class Database(Forked):
                 connection.terminate()
 
     async def connect(self) -> Connection:
-        """One more connection, its caller's to close; there may be no schema yet."""
+        """Open one more connection, which the caller closes; the schema may not exist yet."""
         return await self._connect(is_checked=False)
 
     async def _connect(self, *, is_checked: bool = True, **more: str) -> Connection:
@@ -158,7 +159,7 @@ class Database(Forked):
     # inside
 
     async def _check_schema(self, link: Connection) -> None:
-        """Raise if the database cannot be used; nothing is asked of one that belongs to a user."""
+        """Raise if the database cannot be used. This base class checks nothing: a user's own database needs no schema."""
 
     async def _dial(self, settings: dict[str, str]) -> Connection:
         return await asyncpg.connect(
@@ -235,17 +236,17 @@ class Database(Forked):
         return (self._lock,)
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child, which has no event loop of its parent's."""
+        """Forget the connections in the child, which runs no event loop of its parent."""
         for pools in self._pools.values():
             pools.shared.forget_in_child()
             pools.beats.forget_in_child()
-        self._of_parent.append(self._pools)  # unused, but not closed: that could say good-bye in the parent's name
+        self._of_parent.append(self._pools)  # unused, but not closed: closing could end the parent's sessions
         self._lock, self._pools = threading.Lock(), {}
 
 
 def keep_alive(link: Connection) -> None:
-    """A peer that is gone without a word is noticed by our kernel, as ours is by the server's settings."""
-    plug = link._transport.get_extra_info("socket")  # type: ignore[attr-defined] # there is no other way to it
+    """Have the kernel detect a server that vanished silently, as the server's settings detect a vanished client."""
+    plug = link._transport.get_extra_info("socket")  # type: ignore[attr-defined] # asyncpg has no public access to it
     if plug is None or plug.family == socket.AF_UNIX:
         return
     plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

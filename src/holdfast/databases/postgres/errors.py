@@ -1,4 +1,4 @@
-"""What an error of the driver means for whoever called a verb."""
+"""The meaning of a driver's error for the caller of a verb."""
 
 import asyncio
 from typing import Final
@@ -15,10 +15,10 @@ Errors = (
     EOFError,
     asyncio.IncompleteReadError,
 )
-"""All that the driver raises when a statement fails or nobody answers; a ``TimeoutError`` is an ``OSError``."""
+"""All that the driver raises when a statement fails or the server does not answer; a ``TimeoutError`` is an ``OSError``."""
 
 Refused = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""Nothing happened, because somebody else was in the way: to be sent again at once."""
+"""Errors of a statement that changed nothing, because another session was in the way: to be sent again at once."""
 
 MIGRATE: Final = "run `holdfast migrate module:app`, or app.migrate()"
 
@@ -28,17 +28,17 @@ UNLOCK: Final = (
 )
 
 _REFUSALS: Final = ("09", "0A", "22", "23", "25", "27", "2F", "38", "39", "42", "44", "55", "P0")
-"""Classes of SQLSTATE by which the server refuses a statement, whenever it is sent: it is up, and waiting alone ends nothing.
-Besides what the statement itself breaks these are errors that triggers, functions, constraints and publications raise."""
+"""Classes of SQLSTATE by which the server refuses a statement each time it is sent: the server is up, and waiting does not help.
+Besides faults of the statement itself, these are errors that triggers, functions, constraints and publications raise."""
 
 _TRANSIENT: Final = (
-    asyncpg.ReadOnlySQLTransactionError,  # a fail-over: another server will take it, and a new connection finds that one
+    asyncpg.ReadOnlySQLTransactionError,  # a fail-over: another server takes the write, and a new connection finds that server
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.LockNotAvailableError,
     asyncpg.ObjectInUseError,
     asyncpg.InvalidCachedStatementError,  # a migration has changed a table since the statement was planned
 )
-"""Of these classes, what ends by itself."""
+"""Errors of these classes that end without an operator."""
 
 _TRY: Final = "`holdfast check` moves a job in a transaction that it rolls back, and names what is refused"
 _IDENTITY: Final = (
@@ -56,7 +56,7 @@ _HOPELESS: Final = {
 
 
 def statement_error(name: str, public: str, error: BaseException) -> HoldfastError:
-    """Why a verb's statement has no answer."""
+    """Return the error to raise for a verb whose statement failed, with its remedy."""
     said = first_line(error)
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
@@ -74,12 +74,12 @@ def statement_error(name: str, public: str, error: BaseException) -> HoldfastErr
 
 
 def is_refusal(error: asyncpg.PostgresError) -> bool:
-    """Return whether the server would refuse the same statement again, however long the caller waits."""
+    """Return whether the server would refuse the same statement again, after any wait."""
     return (error.sqlstate or "").startswith(_REFUSALS) and not isinstance(error, _TRANSIENT)
 
 
 def connect_error(public: str, error: BaseException) -> HoldfastError:
-    """Why there is no connection; what does not end by waiting is a problem of the settings."""
+    """Return the error to raise for a failed connect; one that waiting does not end is a ``ConfigurationError``."""
     said = first_line(error)
     for kind, remedy in _HOPELESS.items():
         if isinstance(error, kind):
@@ -90,13 +90,13 @@ def connect_error(public: str, error: BaseException) -> HoldfastError:
 
 
 def first_line(error: BaseException) -> str:
-    """One line, never without a word."""
+    """Return the first line of an error's message, or its kind if the message is empty."""
     first = str(error).strip().partition("\n")[0]
     return first or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def leaves_connection_sound(error: BaseException) -> bool:
-    """Whether the server has refused one statement, and takes the next one."""
+    """Return whether the server refused one statement and will take the next one on the same connection."""
     if not isinstance(error, asyncpg.PostgresError) or isinstance(error, asyncpg.ReadOnlySQLTransactionError):
         return False
     return not (error.sqlstate or "08").startswith(("08", "57P", "58", "XX"))

@@ -1,7 +1,7 @@
 """The connections of one event loop.
 
-The driver's own pool starts a task for each connection that is given back and asks the server to reset it; nothing we do
-needs that, and on the way of a single enqueue it costs more than the statement.
+The driver's own pool starts a task for each connection that is returned, and asks the server to reset it. Holdfast needs no reset,
+and for a single enqueue it costs more than the statement.
 """
 
 import asyncio
@@ -18,28 +18,28 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 TURN_LIMIT = 20.0
 CLOSE_LIMIT = 1.0
 EARLY = 0.01
-"""Seconds: by so much at most an alarm may come before its time."""
+"""The most seconds by which the event loop's timer may fire early."""
 
 
 class Pool:
-    """At most so many; those given back last are lent first, so that no more are open than were ever used at once."""
+    """At most ``most`` connections. The one returned last is lent first, so that no more are open than were ever used at once."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
         self._connect = connect
         self._most = self._left = most
-        self._waiting: deque[asyncio.Future[None]] = deque()  # while nothing is left
+        self._waiting: deque[asyncio.Future[None]] = deque()  # callers that wait while all connections are lent
         self._connecting = asyncio.Lock()
         self._failures = 0
         self._failure: HoldfastError | None = None
         self._free: list[Connection] = []
-        self._lent: dict[Connection, float] = {}  # until when
+        self._lent: dict[Connection, float] = {}  # the loop's time at which each is cut off
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def take_free(self, until: float) -> Connection | None:
-        """One that is open and that nobody uses, if there is one; it is cut off then, by the loop's clock, if it is not back.
+        """Return an open, unused connection or None; cut it off at ``until``, by the loop's clock, if it is not back.
 
-        One alarm for all: a time limit for each statement would cost as much as all else that is done for one here.
+        One timer serves all connections: a timeout for each statement would cost as much as all other work for it here.
         """
         if not self._left or not self._free or (connection := self._free.pop()).is_closed():
             return None
@@ -47,7 +47,7 @@ class Pool:
         return self._lend(connection, until)
 
     async def acquire(self, until: float = float("inf")) -> Connection:
-        """A connection that is open as far as is known; to be given back or dropped."""
+        """Return a connection that is open as far as is known; the caller must call ``release`` or ``discard``."""
         if self._left:
             self._left -= 1
         else:
@@ -65,7 +65,7 @@ class Pool:
             raise
 
     def release(self, connection: Connection) -> None:
-        """It can be used again."""
+        """Return a connection to the pool for the next use."""
         self._lent.pop(connection, None)
         if self._is_closed:
             connection.terminate()
@@ -73,14 +73,14 @@ class Pool:
         self._pass_turn()
 
     def discard(self, connection: Connection) -> None:
-        """Nobody knows what it is in the middle of."""
+        """Close a connection whose state is unknown."""
         self._lent.pop(connection, None)
         connection.terminate()
         self._pass_turn()
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Connection]:
-        """For several statements; whatever goes wrong between them ends the connection."""
+        """Lend a connection for several statements; any error between them closes it."""
         connection = await self.acquire()
         try:
             yield connection
@@ -90,7 +90,7 @@ class Pool:
         self.release(connection)
 
     async def close(self) -> None:
-        """Say good-bye to the server; those that are lent are cut off."""
+        """End the sessions of all free connections, and cut off those that are lent."""
         self._is_closed = True
         if self._alarm is not None:
             self._alarm.cancel()
@@ -100,17 +100,17 @@ class Pool:
         await asyncio.gather(*(connection.close(timeout=CLOSE_LIMIT) for connection in free), return_exceptions=True)
 
     def abandon(self) -> None:
-        """The event loop is gone: tell the server so, because nobody can close these any more."""
+        """Shut the sockets down after the event loop has gone: the server ends the sessions, which the driver cannot close any more."""
         for link in (*self._free, *self._lent):
             with suppress(OSError):
                 copy = socket.socket(fileno=os.dup(file_of(link)))
                 with copy, suppress(OSError):
                     copy.shutdown(socket.SHUT_RDWR)
-            with suppress(RuntimeError):  # of the event loop that is gone; the driver knows now, and does not complain
+            with suppress(RuntimeError):  # from the closed event loop; after this call the driver logs no warning
                 link.terminate()
 
     def forget_in_child(self) -> None:
-        """In a forked child: a copy that stays open would keep the parent's sessions and their locks alive after its end."""
+        """Close the copies in a forked child: open ones would keep the parent's sessions and their locks alive after its end."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for link in (*self._free, *self._lent):
             with suppress(OSError):
@@ -133,7 +133,7 @@ class Pool:
             if turn in self._waiting:
                 self._waiting.remove(turn)
             elif not turn.cancelled():
-                self._pass_turn()  # it came in the same moment
+                self._pass_turn()  # the turn came in the same moment
             if isinstance(error, TimeoutError):
                 raise StoreUnavailable(f"all {self._most} connections were busy for {TURN_LIMIT:g} s") from None
             raise
@@ -159,7 +159,7 @@ class Pool:
             self._set_alarm(min(later))
 
     async def _open(self) -> Connection:
-        """One at a time, and its failure is everybody's who waited for it: a server that comes back meets no herd."""
+        """Open one connection at a time; its failure is raised in all callers that waited, so a returning server meets no herd."""
         known = self._failures
         async with self._connecting:
             if self._failure is not None and self._failures != known:
@@ -174,8 +174,8 @@ class Pool:
 
 
 def file_of(link: Connection) -> int:
-    """Its socket's number, -1 where the driver does not say; ``OSError`` once it is closed."""
-    if link._transport is None:  # type: ignore[attr-defined] # there is no other way to it
+    """Return the number of a connection's socket, -1 if the driver does not report it; ``OSError`` once it is closed."""
+    if link._transport is None:  # type: ignore[attr-defined] # asyncpg has no public access to it
         raise OSError("closed")
     found = link._transport.get_extra_info("socket")  # type: ignore[attr-defined]
     return -1 if found is None else int(found.fileno())

@@ -1,4 +1,4 @@
-"""How each session is set up, and whether the server behind it can be used."""
+"""The settings of each session, and the check that the server can be used."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError
 
 OLDEST = 14
-"""The first release that can detach a partition without blocking anybody."""
+"""The first release that can detach a partition without blocking other sessions."""
 
 _LOCAL = {
     "statement_timeout": "20s",
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "30s",
-    # Planned once for any number of jobs; the hot tables are often empty when they are looked at, and full a second later.
+    # One plan for any number of jobs: the hot tables are often empty when statistics are taken, and full a second later.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "jit": "off",
@@ -21,7 +21,7 @@ _LOCAL = {
 _SESSION = {
     **_LOCAL,
     "default_transaction_isolation": "read committed",
-    # The server gives up a client that is gone without a word, and with it the locks of what it was doing.
+    # The server ends the session of a client that vanished silently, and so releases its locks.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",
@@ -33,12 +33,12 @@ KEPT_ALIVE = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "15s",
 }
-"""For sessions in which a user's own code runs: nothing but what shows the server that the client is gone."""
+"""Settings of sessions that run a user's own code: only those by which the server detects that the client is gone."""
 
 SEARCHING = """
 SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on; SET LOCAL statement_timeout = '60s'
 """
-"""For one who wants to look at all there is."""
+"""Settings of a transaction that reads whole tables: plans for its values, sequential scans, 60 s."""
 
 _RAISE = (
     "SELECT set_config('synchronous_commit', 'on', {is_local}) "
@@ -47,13 +47,13 @@ _RAISE = (
 
 
 def settings(name: str, users: Mapping[str, str], ours: Mapping[str, str], *, is_pooled: bool) -> dict[str, str]:
-    """For a new connection. A pooler shares it with others, and lets nothing but a name pass."""
+    """Return the settings of a new connection. Behind a pooler, which shares sessions, only the name and the user's settings."""
     named = {"application_name": name[:63]}
     return {**named, **users} if is_pooled else {**named, **_SESSION, **users, **ours}
 
 
 def begin(*, is_pooled: bool) -> str:
-    """What begins a transaction: behind a pooler, with everything that a session of our own has anyway."""
+    """Return the SQL that begins a transaction; behind a pooler it also sets what a direct session has from its start."""
     if not is_pooled:
         return "BEGIN ISOLATION LEVEL READ COMMITTED"
     local = "".join(f"SET LOCAL {name} = '{value}'; " for name, value in _LOCAL.items())
@@ -61,14 +61,14 @@ def begin(*, is_pooled: bool) -> str:
 
 
 async def prepare(link: Connection, public: str, *, is_pooled: bool) -> None:
-    """Make commits durable. ``ConfigurationError`` for a server that is too old."""
+    """Make the session's commits durable. ``ConfigurationError`` for a server that is too old."""
     require_version(link, public)
     if not is_pooled:
         await link.execute(_RAISE.format(is_local="false"))
 
 
 def require_version(link: Connection, public: str) -> None:
-    """``ConfigurationError`` for a server that cannot do what the queries need."""
+    """Raise ``ConfigurationError`` for a server too old for the queries."""
     major = link.get_server_version().major
     if major < OLDEST:
         raise ConfigurationError([f"{public} is PostgreSQL {major}, {OLDEST} or newer is needed: upgrade it, or name another"])

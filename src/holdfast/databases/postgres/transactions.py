@@ -1,7 +1,7 @@
 """A user's own transaction on a connection that nothing else uses, with a check at its beginning and at its end.
 
-The check locks its row as the very last statement, so the handler's code keeps neither a report of its own worker nor a rescue
-waiting. A transaction in which nothing is said for too long is ended by the server, whatever has become of the handler.
+The check locks its row as the very last statement. So the handler's code delays neither a report of its worker nor a rescue.
+The server ends a transaction that is idle for too long, even if the handler's process has gone.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 CONNECTIONS = 8
-"""At most for the transactions of one event loop, and as many for those of threads: they are not to use up the server's."""
+"""The most connections for the transactions of one event loop, and as many for those of threads: they must not use up the server's."""
 
 GOOD_BYE = 2.0
 
@@ -25,10 +25,10 @@ Question = tuple[str, tuple[Any, ...]]
 
 
 class UserTransaction:
-    """What is asked at the beginning and at the end of a user's block, and what its failures mean.
+    """The checks at the beginning and at the end of a user's block, and the meaning of its failures.
 
-    ``idle``: seconds without a statement. ``begins`` and ``ends`` answer whether the rest may happen; ``begins`` sets, and ``ends``
-    tells, the ``mark`` by which a transaction is known that the user's code has ended itself.
+    ``idle``: the seconds that the server allows without a statement. ``begins`` and ``ends`` return whether the rest may happen.
+    ``begins`` sets, and ``ends`` returns, the ``mark``: if it is missing, the user's code has ended the transaction itself.
     """
 
     what, beside = "transaction()", "together with what belongs to it"
@@ -40,20 +40,20 @@ class UserTransaction:
         self._mark, self._idle, self._public, self._now, self._spoke = mark, idle, public, now, 0.0
 
     def refused(self, error: BaseException) -> HoldfastError:
-        """Why it could not begin."""
+        """Return the error to raise when the transaction could not begin."""
         return failures.statement_error("transaction", self._public, error)
 
     def begun(self, is_ours: bool, *_: str) -> None:
-        """It may go on, unless it is nobody's any more."""
+        """Start the idle time, and raise if the job has lost its owner."""
         self.spoke()
         self._require(is_ours)
 
     def spoke(self) -> None:
-        """A statement has ended: from now on it is idle."""
+        """Restart the idle time: a statement has ended."""
         self._spoke = self._now()
 
     def ended(self, is_ours: bool, mark: str | None) -> None:
-        """May it be committed? Else why not."""
+        """Raise unless the transaction may be committed; the error names the reason."""
         if mark != self._mark:
             raise HoldfastError(
                 f"{self.what} commits when its block ends, {self.beside}, and rolls back when the block raises: leave out COMMIT "
@@ -62,8 +62,8 @@ class UserTransaction:
         self._require(is_ours)
 
     def cut_off(self, error: BaseException) -> HoldfastError:
-        """Why its connection is gone; then nothing of it is kept."""
-        # Not every driver says what the server said last; and on a busy machine we hear late that a statement has ended.
+        """Return the error to raise when the connection closed before the end of the block: nothing was committed."""
+        # Not every driver passes on the server's last message, and on a busy machine the end of a statement is noticed late.
         if self._now() - self._spoke >= self._idle / 2 or getattr(error, "sqlstate", None) == "25P03":
             return HoldfastError(
                 f"{self.what} was idle for longer than {self._idle:g} s and was rolled back, because it may hold locks: do "
@@ -75,25 +75,25 @@ class UserTransaction:
         )
 
     def in_doubt(self, error: BaseException) -> StoreUnavailable:
-        """The connection went away with the COMMIT."""
+        """Return the error to raise when the connection was lost during COMMIT."""
         return StoreUnavailable(
             f"transaction: {self._public}: its connection was lost while it was committed, so whether it was is unknown: "
             f"{failures.first_line(error)}"
         )
 
     def _require(self, is_ours: bool) -> None:
-        """Raise what keeps its statements from being kept."""
+        """Raise if the transaction must not commit; this base class accepts all."""
 
 
 class TransactionTurns:
-    """How many transactions of a process have a connection at once; the others wait for one to end."""
+    """The limit on transactions of a process that have a connection at once; the others wait for one to end."""
 
     def __init__(self) -> None:
         self.of_threads = threading.BoundedSemaphore(CONNECTIONS)
         self._of_loops: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
     def of_loop(self) -> asyncio.Semaphore:
-        """Those of the running one."""
+        """Return the semaphore of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._of_loops:
             for closed in [each for each in self._of_loops if each.is_closed()]:
@@ -104,7 +104,7 @@ class TransactionTurns:
 
 @asynccontextmanager
 async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bool = False) -> AsyncIterator[Connection]:
-    """On a connection of asyncpg's, which is closed at the end, unless it ``is_kept`` and all went well."""
+    """Run the transaction on an asyncpg connection; close that at the end, unless it ``is_kept`` and nothing failed."""
 
     def spoke(query: Any) -> None:
         if not query.exception:
@@ -112,7 +112,9 @@ async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bo
 
     is_ending = is_over = False
     try:
-        block = link.transaction(isolation="read_committed")  # else a report meanwhile would make its end fail
+        block = link.transaction(
+            isolation="read_committed"
+        )  # a stricter level fails at the end if a report is written during the block
         try:
             await block.start()
             transaction.begun(*await _asked(link, transaction.begins))
@@ -132,7 +134,7 @@ async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bo
         with suppress(*failures.Errors):
             async with asyncio.timeout(GOOD_BYE):
                 if link.is_in_transaction():
-                    await link.execute("ROLLBACK")  # before whoever comes next, and not some time after
+                    await link.execute("ROLLBACK")  # now, before the next user of the connection
         link.remove_query_logger(spoke)
         if not (is_kept and is_over):
             await link.close(timeout=GOOD_BYE)

@@ -1,4 +1,4 @@
-"""A handler's transaction for code without an event loop: see ``transactions.py``. Only here is psycopg needed."""
+"""A handler's transaction for code without an event loop: see ``transactions.py``. Only this module needs psycopg."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,24 +16,24 @@ _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count
 
 
 class TrackedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Psycopg's own, which tells when it has been spoken to."""
+    """A psycopg connection that calls ``spoke`` after each answer of the server."""
 
     spoke: Callable[[], None] = staticmethod(lambda: None)
 
     def wait(self, *arguments: Any, **keywords: Any) -> Any:
-        """Every answer comes through here."""
+        """Wait for the server, then call ``spoke``: every answer passes through this method."""
         answer = super().wait(*arguments, **keywords)
         self.spoke()
         return answer
 
 
 def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> TrackedConnection:
-    """A new one, of this name and with these settings of the server's."""
+    """Open a connection with this application name and these settings of the server."""
     parts = urlsplit(location.url)
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
     asked = dict(parse_qsl(parts.query))
     given = {**_ALIVE, **{key: value for key, value in asked.items() if key in known}, "application_name": name}
-    # To asyncpg whatever it does not know is a setting of the server's; libpq wants those apart.
+    # asyncpg takes any unknown option as a setting of the server; libpq needs those under `options`.
     apart = {**{key: value for key, value in asked.items() if key not in known}, **settings}
     if apart:
         given["options"] = " ".join([asked.get("options", ""), *(f"-c {key}={_escaped(value)}" for key, value in apart.items())])
@@ -42,7 +42,7 @@ def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> Tr
         connection = TrackedConnection.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
     except psycopg.Error as error:
         raise failures.connect_error(location.public, error) from error
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # else a report meanwhile would make its end fail
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # a stricter one fails at the end if a report is written
     return connection
 
 
@@ -50,7 +50,7 @@ def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> Tr
 def blocking(
     transaction: UserTransaction, connection: TrackedConnection, *, is_kept: bool = False
 ) -> Iterator[TrackedConnection]:
-    """On this connection, which is closed at the end, unless it ``is_kept`` and all went well."""
+    """Run the transaction on this connection; close that at the end, unless it ``is_kept`` and nothing failed."""
     is_ending = is_over = False
     connection.spoke = transaction.spoke
     try:
@@ -73,7 +73,7 @@ def blocking(
 
 
 def make_afresh(connection: TrackedConnection, statements: LiteralString) -> None:
-    """Nothing of a transaction that is over is left, neither there nor here; closed if that cannot be."""
+    """Reset the session and this object after a transaction, for the next one; close the connection if that fails."""
     connection.spoke, connection.row_factory, connection.cursor_factory = TrackedConnection.spoke, tuple_row, psycopg.Cursor
     try:
         with connection.transaction():

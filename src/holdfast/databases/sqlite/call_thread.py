@@ -1,7 +1,7 @@
 """One thread that runs calls in the order in which they came.
 
-``ThreadPoolExecutor`` does the same, but wraps each call in a second future with a lock of its own and wakes the event loop
-once more for it: on the way of a single enqueue to its disk and back that cost as much as the SQL.
+``ThreadPoolExecutor`` does the same, but wraps each call in a second future with a separate lock, and wakes the event loop
+once more for it. For a single enqueue that cost as much as the SQL.
 """
 
 import asyncio
@@ -21,26 +21,26 @@ Call = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
 class Closed(Exception):
-    """The lane takes no more calls."""
+    """The thread takes no more calls."""
 
 
 class CallThread:
-    """Starts at once. Its thread does not keep the process alive: whoever wants an answer waits for it."""
+    """A thread that runs calls in order, from its creation on. It does not keep the process alive: a caller must wait for its answer."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._is_closed = False
-        self._adding = Lock()  # a call of one thread may come while another one closes, and must not wait behind the end
+        self._adding = Lock()  # a call added by one thread while another one closes must not be queued behind the end
         self._thread = Thread(target=_run, args=(self._calls,), name=name, daemon=True)
         self._thread.start()
 
     async def run(self, call: Callable[[], Result], *, is_last: bool = False) -> Result:
-        """What the call answers or raises; ``Closed`` after the last one. A caller that goes away before its turn takes the
-        call with it."""
+        """Run a call in the thread and return or raise what it does; ``Closed`` after the last one. A caller that is cancelled
+        before its turn cancels the call."""
         return await self.ask(call, is_last=is_last)
 
     def ask(self, call: Callable[[], Result], *, is_last: bool = False) -> asyncio.Future[Result]:
-        """What the call will answer or raise; ``Closed`` after the last one."""
+        """Queue a call and return a future of its result; ``Closed`` after the last one."""
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         with self._adding:
             if self._is_closed:
@@ -51,13 +51,13 @@ class CallThread:
         return answer
 
     def end(self) -> None:
-        """End the thread after the calls that wait already; nobody waits for it."""
+        """End the thread after the calls that are queued already, without waiting for that."""
         with self._adding:
             if not self._is_closed:
                 self._end()
 
     def close(self) -> None:
-        """End the thread after the calls that wait already, and wait for that."""
+        """End the thread after the calls that are queued already, and wait for that."""
         self.end()
         self._thread.join()
 
@@ -67,7 +67,7 @@ class CallThread:
 
 
 class CallThreadPool(Forked):
-    """Lanes of a process for whoever needs one for a while: to start a thread takes longer than many a call."""
+    """Idle call threads of a process, to be borrowed: starting a thread takes longer than many a call."""
 
     def __init__(self) -> None:
         self._idle: list[CallThread] = []
@@ -75,8 +75,8 @@ class CallThreadPool(Forked):
 
     @contextmanager
     def borrow(self) -> Iterator[CallThread]:
-        """One that nobody else uses meanwhile."""
-        idle = self._idle  # of this process: what is borrowed over a fork does not come back to the child
+        """Lend a thread to one caller, and keep it for the next one."""
+        idle = self._idle  # the list of this process: a thread borrowed across a fork does not return to the child
         try:
             lane = idle.pop()
         except IndexError:
@@ -90,7 +90,7 @@ class CallThreadPool(Forked):
                 lane.close()
 
     def use_idle(self, call: Callable[[], object]) -> None:
-        """Run what nobody waits for, in one that nobody needs meanwhile; not at all if there is none."""
+        """Run a call whose result no caller needs in an idle thread; do nothing if no thread is idle."""
         idle = self._idle
         try:
             lane = idle.pop()
@@ -109,7 +109,7 @@ class CallThreadPool(Forked):
         lane.ask(run)
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child, which has none of the threads."""
+        """Start with no threads in the child, which inherits none."""
         self._idle = []
 
 
@@ -118,7 +118,7 @@ def _run(calls: SimpleQueue[Call | None]) -> None:
         call, answer = turn
         if not answer.cancelled():
             _answer(call, answer)
-        del turn, call, answer  # nothing is kept alive while the thread waits
+        del turn, call, answer  # keep no object alive while the thread waits
 
 
 def _answer(call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
@@ -130,7 +130,7 @@ def _answer(call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
     try:
         answer.get_loop().call_soon_threadsafe(_tell, answer, value, error)
     except RuntimeError:
-        pass  # the loop has closed: nobody waits any more
+        pass  # the loop has closed: no caller waits any more
     finally:
         del error  # its traceback holds this frame
 

@@ -1,8 +1,8 @@
 """The one thread that touches a store's connection, so that no event loop waits for a disk.
 
-No connection crosses a fork. SQLite keeps its own account of the locks a process holds, which a child would inherit and the
-kernel would not know of: the child's writes were lost with a log that its parent, thinking itself alone, had removed. And
-a child that was forked while another thread was inside SQLite waits for ever for that thread to let go of a mutex.
+No connection crosses a fork. SQLite keeps its own record of the locks that a process holds. A child inherits that record, but the
+kernel gives it none of the locks. So a parent believed that no other process used the file and removed the log, and the child's
+writes in it were lost. A child forked while another thread was inside SQLite waits indefinitely for that thread to release a mutex.
 """
 
 import sqlite3
@@ -16,22 +16,22 @@ from holdfast.databases.sqlite.call_thread import CallThread, Closed
 
 
 class Closing(Protocol):
-    """What has a connection."""
+    """An owner of a connection, which can close it."""
 
     def close(self) -> None:
-        """Let go of the file; the next statement opens it again."""
+        """Close the file; the next statement opens it again."""
         ...
 
 
 Kept = TypeVar("Kept", bound=Closing)
 Result = TypeVar("Result")
 
-# Of a fork that nobody announced, by a program that is not Python: its child may neither use nor close what it got.
+# Connections inherited by a fork that no hook preceded, made by code that is not Python: the child may neither use nor close them.
 INHERITED: list[object] = []
 
 
 class ConnectionThread(Generic[Kept], Forked):
-    """Starts with the first call, from whatever event loop, and starts afresh in a forked child."""
+    """A connection and its thread. Both start with the first call, from any event loop, and start again in a forked child."""
 
     _database: Kept | None
     _thread: CallThread | None
@@ -44,13 +44,13 @@ class ConnectionThread(Generic[Kept], Forked):
         register(self)
 
     async def run(self, action: Callable[[Kept], Result]) -> Result:
-        """What the action answers, run in the thread."""
+        """Run the action in the thread and return its result."""
         while True:
             thread, database = self._ready()
             try:
                 return await thread.run(lambda: self._use(action, database))  # noqa: B023 - it is awaited here
             except Closed:
-                pass  # by another thread, since we asked
+                pass  # by another thread in the meantime: start again
 
     async def close(self) -> None:
         """Close the connection and end the thread; the next call starts both again."""
@@ -64,14 +64,13 @@ class ConnectionThread(Generic[Kept], Forked):
         return (self._starting, self._using)
 
     def before_fork(self) -> None:
-        """Before a fork: wait until nobody is inside SQLite, and close; the next call opens again, here and in the child."""
+        """Wait until no thread is inside SQLite, and close; the next call opens again, in the parent and in the child."""
         super().before_fork()
         if self._database is not None:
             with suppress(sqlite3.Error):
                 self._database.close()
 
     def after_fork_in_child(self) -> None:
-        """After the fork, in the child."""
         INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
         self._start_afresh()
 

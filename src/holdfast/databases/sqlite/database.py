@@ -1,8 +1,8 @@
 """One connection and its statements, for one thread.
 
-Every write is one statement in one step: nothing of Python runs between taking the file's lock and letting go of it,
-so a process that is busy, stopped or waiting for its interpreter lock blocks nobody. SQLite's own waiting starves
-processes, so we wait ourselves: short and at random.
+Every write is one statement in one step: no Python code runs between taking the file's lock and releasing it. So a process that
+is busy, stopped or waiting for its interpreter lock blocks no other process. SQLite's own waiting starves processes, so this
+module waits itself, for short random times.
 """
 
 import sqlite3
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 class Database(ABC):
-    """A file, which is opened by the first statement; a subclass says how."""
+    """A file, which the first statement opens; a subclass defines how."""
 
     def __init__(
         self, path: Path, clock: Clock, chance: Randomness, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
@@ -47,19 +47,19 @@ class Database(ABC):
         self._seen_at = 0
 
     def now(self) -> int:
-        """The wall clock in microseconds."""
+        """Return the wall clock in microseconds."""
         return micros(self._clock.wall())
 
     def monotonic(self) -> int:
-        """The lease's clock in microseconds."""
+        """Return the clock of leases in microseconds."""
         return micros(self._clock.monotonic())
 
     def pragma(self, text: str) -> list[tuple[Json, ...]]:
-        """The answer of a pragma."""
+        """Return the rows that a pragma answers."""
         return self._retry_while_busy(text, lambda: self._execute(text, f"PRAGMA {text}", {}).fetchall())
 
     def rehearse(self, action: Callable[[], Answer]) -> Answer:
-        """Return what an action answers whose statements are rolled back; other writers wait for as long as it takes."""
+        """Run an action, roll its statements back and return its result; other writers wait for as long as it takes."""
         connection = self._open("check")
         self._retry_while_busy("check", lambda: connection.execute("BEGIN IMMEDIATE"))
         try:
@@ -69,7 +69,7 @@ class Database(ABC):
                 connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Let go of the file; the next statement opens it again."""
+        """Close the file; the next statement opens it again."""
         connection, self._connection, files, self._files = self._connection, None, self._files, None
         if files is not None and connection is not None:
             files.close(connection)
@@ -80,7 +80,7 @@ class Database(ABC):
         return cursor
 
     def _execute(self, name: str, statement: str, values: Values) -> driver.Cursor:
-        # The clocks are read right before each try: a write that had to wait must not be judged by older time.
+        # Read the clocks right before each try: a write that had to wait must not be decided by an older time.
         monotonic = self.monotonic()
         clocks = {"wall": self.now(), "monotonic": monotonic, "boot": self._process.boot, "clock": self._process.clock}
         connection = self._open(name)
@@ -119,18 +119,18 @@ class Database(ABC):
             slept += pause(self._chance)
 
     def _truncate_log(self) -> None:
-        # On a small disk the write-ahead log itself may have taken all there is.
+        # On a small disk the write-ahead log itself may have taken all the space.
         try:
             if self._connection is not None:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error:
-            pass  # then the second try says what is wrong
+            pass  # then the second try raises the reason
 
     def _give_up(self) -> None:
         try:
             self.close()
         except sqlite3.Error:
-            pass  # a broken connection may not even close; the next statement opens another
+            pass  # a broken connection may fail to close; the next statement opens another one
 
     def _open(self, name: str) -> driver.Connection:
         if self._connection is None:
@@ -151,11 +151,11 @@ class Database(ABC):
 
     @abstractmethod
     def _connect(self) -> driver.Connection:
-        """Open the file."""
+        """Open the file and return the connection, set up for the statements."""
 
 
 def require_version(version: tuple[int, ...]) -> None:
-    """``ConfigurationError`` for a SQLite that cannot do what the queries need."""
+    """Raise ``ConfigurationError`` for a SQLite too old for the queries."""
     if version < OLDEST:
         names = ".".join(map(str, version)), ".".join(map(str, OLDEST))
         raise ConfigurationError(
@@ -169,23 +169,23 @@ _HOPELESS = {
     sqlite3.SQLITE_READONLY: "name a file that may be written, in a folder that may be written",
     sqlite3.SQLITE_CANTOPEN: "name a file that may be read and written, in a folder that may be written",
 }
-"""What is wrong with a file that cannot be opened, and does not end by waiting: what to do about it."""
+"""The remedy for each error on opening a file that waiting does not end, by SQLite's code."""
 
 
 def pause(chance: Randomness) -> float:
-    """Let others go first; the seconds that took."""
+    """Sleep for a short random time, so that other writers go first; return its seconds."""
     seconds = _LONGEST_PAUSE * (1.0 + chance.jitter()) / 2
     blocking_sleep(seconds)
     return seconds
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else has the lock."""
+    """Return whether another connection has the lock."""
     return _code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _name_of(error: sqlite3.Error) -> str:
-    """With the extended code, which tells one kind of busy from another."""
+    """Return the error with its extended code, which distinguishes the kinds of busy."""
     return f"{error} ({getattr(error, 'sqlite_errorname', 'unknown code')})"
 
 

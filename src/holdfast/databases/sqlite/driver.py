@@ -1,8 +1,8 @@
-"""Which SQLite runs: the one Python was built with, or, with ``HOLDFAST_SQLITE=apsw``, the current one that apsw brings.
+"""The SQLite library: the one Python was built with, or, with ``HOLDFAST_SQLITE=apsw``, the current one that apsw brings.
 
-Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes. It is asked for and not taken by
-itself, because one process must not open the same file by both: each keeps the file's locks by its own books, POSIX gives
-up all of a process's locks with the first close, and the file was damaged within seconds.
+Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes. apsw must be asked for: one process must not
+open the same file by both libraries. Each library records only its own locks of the file, and POSIX releases all locks of a process
+with the first close. A file opened by both was damaged within seconds.
 """
 
 import os
@@ -30,23 +30,23 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """The number of rows that the statement changed."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All its rows."""
+        """Return all rows of the answer."""
         ...
 
     def fetchone(self) -> Any:
-        """Its first row."""
+        """Return the next row of the answer, or None."""
         ...
 
 
 class Speaker(Protocol):
-    """Runs statements: a connection, or somebody else's cursor."""
+    """An object that runs statements: a connection, or a caller's cursor."""
 
     def execute(self, statement: str, values: Any = (), /) -> Cursor:
-        """Run one statement."""
+        """Run one statement and return its answer."""
         ...
 
 
@@ -60,16 +60,14 @@ class Connection(Speaker, Protocol):
 
     @property
     def total_changes(self) -> int:
-        """How many rows were changed so far, those of triggers counted."""
+        """The number of rows changed since the connection was opened, including those changed by triggers."""
         ...
 
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
+    def close(self) -> None: ...
 
 
 def is_apsw(wanted: bool | None = None) -> bool:
-    """Whether apsw is used; ``wanted=None``: as ``HOLDFAST_SQLITE`` says. ``MissingExtra`` if it is not installed."""
+    """Return whether apsw is used; ``wanted=None``: as ``HOLDFAST_SQLITE`` sets. ``MissingExtra`` if it is not installed."""
     if wanted is None:
         named = os.environ.get("HOLDFAST_SQLITE", "python")
         if named not in ("python", "apsw"):
@@ -81,13 +79,13 @@ def is_apsw(wanted: bool | None = None) -> bool:
 
 
 def version(*, use_apsw: bool) -> tuple[int, ...]:
-    """Of the SQLite library."""
+    """Return the version of the SQLite library."""
     return tuple(map(int, apsw.sqlite_lib_version().split("."))) if use_apsw else sqlite3.sqlite_version_info
 
 
 def connect(path: Path, *, use_apsw: bool, is_judged: bool = False) -> Connection:
-    """Open the file without any waiting or transactions of the driver's own. ``is_judged``: its authorizer is to hear of
-    every statement, so none is kept compiled; and two threads may use it."""
+    """Open the file; the driver neither waits nor begins transactions itself. ``is_judged``: two threads may use the connection, and no
+    compiled statement is kept, because SQLite calls the authorizer only when it compiles one."""
     kept = 0 if is_judged else 100
     if use_apsw:
         return _Apsw(path, kept)
@@ -96,25 +94,25 @@ def connect(path: Path, *, use_apsw: bool, is_judged: bool = False) -> Connectio
 
 
 def kind_of(connection: object) -> Literal["sqlite3", "apsw"] | None:
-    """Whose connection it is."""
+    """Return the library that a connection belongs to, or None."""
     if isinstance(connection, sqlite3.Connection):
         return "sqlite3"
     return "apsw" if apsw is not None and isinstance(connection, apsw.Connection) else None
 
 
 def is_constraint(error: BaseException) -> bool:
-    """Whether a write was refused for what is in the file already."""
+    """Return whether a constraint refused the write."""
     return isinstance(error, sqlite3.IntegrityError) or (apsw is not None and isinstance(error, apsw.ConstraintError))
 
 
 def is_error(error: BaseException) -> bool:
-    """Whether the library raised it."""
+    """Return whether one of the libraries raised the error."""
     return isinstance(error, sqlite3.Error) or (apsw is not None and isinstance(error, apsw.Error))
 
 
 @contextmanager
 def plain_cursor(connection: Any) -> Iterator[Any]:
-    """A cursor that answers tuples of plain values, however the owner of the connection has it read rows."""
+    """Yield a cursor that returns tuples of plain values, also if the owner of the connection has set other row types."""
     if not isinstance(connection, sqlite3.Connection):
         cursor = connection.cursor()
         cursor.exec_trace = cursor.row_trace = None
@@ -147,7 +145,7 @@ def back_up(source: Connection, target: Connection) -> None:
 
 
 def keep_log(connection: Connection) -> None:
-    """Have the connection leave the log alone when it is closed. Python before 3.12 cannot be told that."""
+    """Have the connection leave the log unchanged when it is closed. Python before 3.12 has no call for that."""
     library = owned(connection)
     if isinstance(connection, _Apsw):
         library.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -156,7 +154,7 @@ def keep_log(connection: Connection) -> None:
 
 
 def owned(connection: Connection) -> Any:
-    """The library's own connection object, for users."""
+    """Return the library's own connection object, for users."""
     return connection.library_connection if isinstance(connection, _Apsw) else connection
 
 
@@ -198,7 +196,7 @@ class _Answered:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """apsw's exceptions as those of ``sqlite3``, with their extended codes."""
+    """Raise apsw's exceptions as those of ``sqlite3``, with their extended codes."""
     try:
         yield
     except apsw.Error as error:

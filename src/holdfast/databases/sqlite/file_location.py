@@ -1,7 +1,7 @@
-"""Whether a file's place can hold the store: a folder that exists, on a disk of this machine.
+"""Checks of a file's location: its folder must exist, on a disk of this machine.
 
-SQLite's write-ahead log needs shared memory between all processes that use the file, which no network file system
-gives; there it loses data silently.
+SQLite's write-ahead log needs shared memory between all processes that use the file. No network file system has that; there SQLite
+loses data silently.
 """
 
 import os
@@ -21,7 +21,7 @@ _REMEDY = "put it on a disk of this machine, or use another store to share jobs 
 
 
 def require_local_disk(path: Path) -> None:
-    """``ConfigurationError`` if the file's folder is missing or lies on a network file system."""
+    """Raise ``ConfigurationError`` if the file's folder is missing or lies on a network file system."""
     folder = path.parent
     if not folder.is_dir():
         raise ConfigurationError([f"{path}: its folder {folder} does not exist; create it, or name another"])
@@ -34,17 +34,17 @@ def require_local_disk(path: Path) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file that only its owner may read. ``FileExistsError`` if there is one."""
+    """Create an empty file that only its owner may read. ``FileExistsError`` if it exists already."""
     if hasattr(os, "mknod") and sys.platform == "linux":
         os.mknod(
             path, stat.S_IFREG | 0o600
-        )  # nothing is opened: to close it would give up SQLite's locks of a file that is there now
+        )  # opens nothing: closing a descriptor would release SQLite's locks of a file that exists by now
     else:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def identity_of(path: str | Path) -> tuple[int, int] | None:
-    """Which file is at a path; ``None`` if there is none."""
+    """Return the device and inode of the file at a path; ``None`` if there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -53,9 +53,9 @@ def identity_of(path: str | Path) -> tuple[int, int] | None:
 
 
 def file_system_of(folder: Path, mounts: str) -> str:
-    """The type of the file system that holds an absolute folder, by the text of ``/proc/self/mountinfo``; empty if unknown.
+    """Return the type of the file system that holds an absolute folder, by the text of ``/proc/self/mountinfo``; empty if unknown.
 
-    The last mount on the longest matching mount point is the one in sight.
+    The last mount on the longest matching mount point is the visible one.
     """
     kind, depth = "", 0
     for line in mounts.splitlines():

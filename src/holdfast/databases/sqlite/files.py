@@ -1,4 +1,4 @@
-"""The files of one open connection: whether they are still the ones at their paths.
+"""The files of one open connection, and the check that they are still the ones at their paths.
 
 A commit counts only if the log that it went to is the one that every other process will read.
 """
@@ -26,15 +26,15 @@ class Files:
             GUARDS.take(*self._guarded)
 
     def lost(self, *, all_of_them: bool = True) -> str | None:
-        """Return the first file that was deleted or replaced since. The shared memory is looked at only with ``all_of_them``:
-        each look costs 2 µs, and what was written to the log is there without it."""
+        """Return the first file that was deleted or replaced since, or None. The shared memory is checked only with ``all_of_them``:
+        each check costs 2 µs, and what was written to the log does not depend on it."""
         for name, seen in self._seen if all_of_them else self._seen[:2]:
             if identity_of(name) != seen:
                 return name
         return None
 
     def require(self, what: str, *, all_of_them: bool = True) -> None:
-        """``StoreUnavailable`` if a file was deleted or replaced: what the connection has just written may be lost."""
+        """Raise ``StoreUnavailable`` if a file was deleted or replaced: what the connection has just written may be lost."""
         if (name := self.lost(all_of_them=all_of_them)) is not None:
             raise StoreUnavailable(
                 f"{what}: {name} was deleted or replaced while it was open. What was written to it is gone with it; from "
@@ -47,7 +47,7 @@ class Files:
         return self._guarded is None or GUARDS.has_write_lock(*self._guarded)
 
     def close(self, connection: driver.Connection) -> None:
-        """Close the connection. A lost log is left as it is: as the last one of its file, the connection would copy it over what
+        """Close the connection and leave a lost log as it is. As the last user of that log, the connection would copy it over what
         other processes have written to the database since."""
         if is_lost := self.lost() is not None:
             with suppress(sqlite3.Error):

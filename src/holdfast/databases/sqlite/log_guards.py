@@ -1,11 +1,11 @@
 """Locks that keep other processes from removing the write-ahead log of a database that this process has open.
 
-POSIX drops all locks that a process has on a file as soon as the process closes any descriptor of that file. A copy made in
-the process is enough. The next process that closes the database then finds no lock, removes the log as the last one does,
-and this process goes on writing to a log that no other process can find: 51 jobs were acknowledged and 50 lost.
+POSIX drops all locks that a process has on a file as soon as the process closes any descriptor of that file. Copying the file in
+the process is enough. The next process that closes the database then finds no lock and removes the log, as the last user does.
+This process goes on writing to a log that no other process can find: 51 jobs were acknowledged and 50 lost.
 
-A lock of an open file description ends only with that description. Here it is put on SQLite's own descriptors, on the bytes
-that SQLite itself has locked for reading, so that it never hinders a reader or a writer.
+A lock of an open file description ends only with that description. This module puts one on SQLite's own descriptors, on the bytes
+that SQLite itself has locked for reading. So it never hinders a reader or a writer.
 """
 
 import os
@@ -41,7 +41,7 @@ class _Guard(Struct):
 
 
 class Guards(Forked):
-    """One for each database that this process has open, for as long as any of its connections is."""
+    """The guards of a process: one for each database, for as long as any of its connections is open."""
 
     def __init__(self) -> None:
         self._guards: dict[tuple[Identity, Identity], _Guard] = {}
@@ -50,32 +50,32 @@ class Guards(Forked):
         register(self)
 
     def take(self, database: Identity, memory: Identity) -> None:
-        """Guard the database for one more connection. Does nothing where the system knows no such locks."""
+        """Guard the database for one more connection; do nothing on systems without locks of open file descriptions."""
         with self._lock:
             guard = self._guards.get((database, memory))
             if guard is None:
                 guard = self._guards[database, memory] = _Guard(0, *self._descriptors(database, memory))
-                if guard.database and guard.memory:  # else SQLite uses no log here, and the lock would hinder writers
+                if guard.database and guard.memory:  # else the database has no log, and the lock would hinder writers
                     _lock(guard.database, _READING)
                     _lock(guard.memory, _CONNECTED)
             guard.users += 1
 
     def give(self, database: Identity, memory: Identity, *, is_lost: bool) -> None:
-        """Have one connection less, right before it is closed. ``is_lost``: its log is not the one of the database any more,
-        so leave the locks to its descriptors, and it will not copy that log into the database."""
+        """End the guard for one connection, right before it is closed. ``is_lost``: its log is not the database's any more. Then the
+        locks stay on its descriptors, so that SQLite does not copy that log into the database."""
         with self._lock:
             guard = self._guards.get((database, memory))
             if guard is None:
-                return  # of the process that forked this one
+                return  # a guard of the process that forked this one
             guard.users -= 1
             if guard.users == 0:
                 del self._guards[database, memory]
-                if not is_lost:  # else SQLite would not put the log away
+                if not is_lost:  # else SQLite would not remove the log
                     _unlock(guard.database, database, _READING)
                     _unlock(guard.memory, memory, _CONNECTED)
 
     def has_write_lock(self, database: Identity, memory: Identity) -> bool:
-        """Return whether this process has the lock of the one writer; true where that cannot be known."""
+        """Return whether this process has the write lock; true on systems that do not report it."""
         guard = self._guards.get((database, memory))
         if guard is None or not guard.memory:
             return True
@@ -88,7 +88,7 @@ class Guards(Forked):
         return kind != fcntl.F_UNLCK and process in (os.getpid(), 0)
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child, whose inherited descriptors share their locks with the parent."""
+        """Forget the guards in the child: its inherited descriptors share their locks with the parent."""
         self._inherited |= {each for guard in self._guards.values() for each in (*guard.database, *guard.memory)}
         self._guards, self._lock = {}, threading.Lock()
 

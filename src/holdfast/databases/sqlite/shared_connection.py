@@ -1,7 +1,7 @@
-"""A connection of ``sqlite3`` on which two threads may speak, one at a time.
+"""A connection of ``sqlite3`` that two threads may use, one at a time.
 
-SQLite has a lock of its own for that, but Python's module waits for it while it keeps all other threads from running, and a
-thread that has it waits for Python as soon as SQLite asks an authorizer: then the whole process stands still for ever.
+SQLite has a lock for that, but Python's module waits for it while it keeps all other threads from running. The thread that has the
+lock waits for Python as soon as SQLite calls an authorizer. Then the whole process is deadlocked.
 """
 
 import sqlite3
@@ -11,74 +11,62 @@ from typing import Any
 
 
 class SharedConnection(sqlite3.Connection):
-    """Its cursors wait for each other, whichever thread uses them."""
+    """A ``sqlite3`` connection whose cursors wait for each other, in any thread."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.turn = RLock()
         super().__init__(*arguments, **options)
 
     def cursor(self, factory: Any = None) -> Any:
-        """``sqlite3``'s own."""
         return super().cursor(factory or SharedCursor)
 
     def execute(self, *arguments: Any) -> Any:
-        """``sqlite3``'s own, which makes a cursor without asking ``cursor``."""
+        """Override ``sqlite3``'s method, which would create a cursor without calling ``cursor``."""
         return self.cursor().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
-        """``sqlite3``'s own."""
         return self.cursor().executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> Any:
-        """``sqlite3``'s own."""
         return self.cursor().executescript(*arguments)
 
     def commit(self) -> None:
-        """``sqlite3``'s own."""
         with self.turn:
             super().commit()
 
     def rollback(self) -> None:
-        """``sqlite3``'s own."""
         with self.turn:
             super().rollback()
 
     def close(self) -> None:
-        """``sqlite3``'s own."""
         with self.turn:
             super().close()
 
 
 class SharedCursor(sqlite3.Cursor):
-    """Each call is a turn."""
+    """A cursor each of whose calls waits for the connection's lock."""
 
     def execute(self, *arguments: Any) -> Any:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             return super().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             return super().executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> Any:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             return super().executescript(*arguments)
 
     def fetchone(self) -> Any:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             return super().fetchone()
 
     def fetchmany(self, *arguments: Any, **options: Any) -> Any:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             return super().fetchmany(*arguments, **options)
 
     def fetchall(self) -> Any:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             return super().fetchall()
 
@@ -87,11 +75,10 @@ class SharedCursor(sqlite3.Cursor):
             return super().__next__()
 
     def close(self) -> None:
-        """``sqlite3``'s own."""
         with turn_of(self.connection):
             super().close()
 
 
 def turn_of(connection: sqlite3.Connection) -> AbstractContextManager[Any]:
-    """To be held by who speaks to a connection otherwise than by its own cursors."""
+    """Return the lock to hold while using a connection other than through its own cursors."""
     return connection.turn if isinstance(connection, SharedConnection) else nullcontext()

@@ -1,4 +1,4 @@
-"""A connection that nobody has used yet, opened ahead: a transaction of a few rows waited longer for its own than for its commit."""
+"""An unused connection, opened ahead: a transaction of a few rows waited longer for its connection than for its commit."""
 
 import sqlite3
 import threading
@@ -16,8 +16,8 @@ Opened = tuple[driver.Connection, Files]
 
 
 class SpareConnection(Forked):
-    """Of one file. ``settings``: what is said to each of its connections first. Each is used for one transaction: whoever keeps
-    it for longer speaks to nobody."""
+    """The spare connection of one file. ``settings``: the first statements of each connection. Each one serves one transaction: code
+    that keeps it for longer reaches no other transaction."""
 
     _lock: threading.RLock
     _is_wanted: bool
@@ -30,7 +30,7 @@ class SpareConnection(Forked):
         register(self)
 
     def connect(self) -> Opened:
-        """A fresh one. ``sqlite3.Error`` also while somebody puts the file in order."""
+        """Open a new connection. ``sqlite3.Error`` also while another process recovers the file."""
         connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
         try:
             for setting in self._settings:
@@ -42,7 +42,7 @@ class SpareConnection(Forked):
         return connection, Files(self._path)
 
     def take(self) -> Opened | None:
-        """The one that is ready, if there is one and its files are still there. Waits for nothing."""
+        """Return the spare connection if it is ready and its files still exist, else None; never wait."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -58,10 +58,10 @@ class SpareConnection(Forked):
         return None
 
     def refill(self) -> None:
-        """Open the next one, in a thread that may wait for the disk; without, the next transaction does.
+        """Open the next spare connection, in a thread that may wait for the disk; else the next transaction opens its own.
 
-        None of a file without a write-ahead log: there whoever begins may have to undo first what somebody killed had written, and
-        whoever only reads keeps others from committing.
+        Open none of a file without a write-ahead log. There a new connection may first have to undo the writes of a killed process,
+        and a reader keeps writers from committing.
         """
         with self._lock, suppress(sqlite3.Error):
             identity = identity_of(self._path)
@@ -79,7 +79,7 @@ class SpareConnection(Forked):
                 self._close()
 
     def close(self) -> None:
-        """Let go of the file, until the next transaction."""
+        """Close the spare connection; the next transaction asks for one again."""
         with self._lock:
             self._is_wanted, self._has_log = False, True
             self._close()
@@ -88,12 +88,11 @@ class SpareConnection(Forked):
         return (self._lock,)
 
     def before_fork(self) -> None:
-        """Before a fork: no connection crosses it."""
+        """Close the spare connection: no connection crosses a fork."""
         super().before_fork()
         self._close()
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child."""
         INHERITED.extend(each for each in (self._spare,) if each is not None)
         self._forget()
 

@@ -1,4 +1,4 @@
-"""SQL scripts."""
+"""The statements of SQL scripts."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""What has to be done at its time unless somebody calls it off before: by one thread for all, because a transaction that started
-a timer of its own waited longer for that thread than for its rows.
+"""Timers of open transactions, served by one thread: a transaction that started a separate timer thread waited longer for that
+thread than for its rows.
 """
 
 import threading
@@ -11,39 +11,39 @@ from holdfast._forks import Forked, Lock, register
 from holdfast._system.clock import SystemClock
 
 AGAIN = 0.1
-"""Seconds after which one that could not ring is tried again."""
+"""Seconds after which a timer whose thread could not start is tried again."""
 
 
 class Timer:
-    """One of them."""
+    """An action to run at a given time, unless it is cancelled first."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         self._action: Callable[[], object] | None = action
 
     def cancel(self) -> None:
-        """It is not done any more, unless it has begun. Repeatable."""
+        """Cancel the action, unless it has begun. Repeatable."""
         self._action = None
 
     def fire(self) -> None:
-        """Do it, in a thread of its own: it may have to wait, and the next one must not."""
+        """Run the action in a separate thread: it may have to wait, and the next timer must not."""
         if (action := self._action) is not None:
             threading.Thread(target=action, name="holdfast-alarm", daemon=True).start()
 
 
 class Timers(Forked):
-    """Those of a process; a forked child has none, because what they end is its parent's."""
+    """The timers of a process. A forked child starts with none: the transactions they end belong to its parent."""
 
     _changed: threading.Condition
     _is_running: bool
     _waiting: list[tuple[float, int, Timer]]
 
     def __init__(self) -> None:
-        self._clock, self._numbers = SystemClock(), count()  # of what a transaction keeps others from, nobody may fake
+        self._clock, self._numbers = SystemClock(), count()  # real time, even under a fake clock: others wait for real
         self._forget()
         register(self)
 
     def set(self, seconds: float, action: Callable[[], object]) -> Timer:
-        """From now."""
+        """Have an action run in this many seconds, and return its timer."""
         alarm = Timer(action)
         entry = (self._clock.monotonic() + seconds, next(self._numbers), alarm)
         with self._changed:
@@ -59,7 +59,6 @@ class Timers(Forked):
         return (self._changed,)
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child."""
         self._forget()
 
     def _forget(self) -> None:
@@ -73,7 +72,7 @@ class Timers(Forked):
                     _, number, alarm = heappop(self._waiting)
                     try:
                         alarm.fire()
-                    except RuntimeError:  # this process may start no thread just now: others end
+                    except RuntimeError:  # the process may not start a thread now: retry, others will have ended
                         heappush(self._waiting, (now + AGAIN, number, alarm))
-                    del alarm  # what it ends is not kept alive while nothing rings
+                    del alarm  # keep no transaction alive while this thread waits
                 self._changed.wait(self._waiting[0][0] - now if self._waiting else None)

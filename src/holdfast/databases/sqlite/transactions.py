@@ -1,7 +1,7 @@
 """A handler's own rows, committed together with the check of its token.
 
-The transaction holds the lock of the whole file, so it may not stay open for long: a thread of its own rolls it back, even
-while the handler is stuck. Then nothing the handler still says to that connection may land without the check.
+The transaction holds the lock of the whole file, so it may not stay open for long: a separate thread rolls it back, even while the
+handler is stuck. After that, no statement that the handler still sends to that connection may be committed without the check.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from holdfast.databases.sqlite.spare_connection import SpareConnection
 from holdfast.databases.sqlite.timers import Timer, Timers
 from holdfast.errors import HoldfastError, StoreUnavailable
 
-_OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
+_OPERATIONS = 10_000  # of SQLite's virtual machine, between two checks whether a statement has to stop
 _LOOK_AGAIN = 0.05
 _WRITES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
 
@@ -33,8 +33,8 @@ Result = TypeVar("Result")
 
 
 class TransactionTurns(Forked):
-    """One transaction of a process at a time. A hundred that all tried for the file's lock kept each other, and the beats and
-    reports of everybody, from it for seconds: a hundred times 10 ms took 9 s."""
+    """The turns of a process's transactions, one at a time. A hundred that competed for the file's lock kept it from each other, and
+    from all beats and reports, for seconds: a hundred transactions of 10 ms took 9 s."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,31 +42,31 @@ class TransactionTurns(Forked):
         register(self)
 
     def take(self, chance: Randomness, limit: float, is_abandoned: Callable[[], bool]) -> Callable[[], None]:
-        """Wait for one's turn, for at most ``limit`` seconds of any other's; call the answer when it is over."""
+        """Wait for a turn, for at most ``limit`` seconds of any one transaction; return the function that ends the turn."""
         lock, count, waited = self._lock, self._count, 0.0
         if not lock.acquire(blocking=False):
             while not lock.acquire(timeout=_LOOK_AGAIN):
                 count, waited = self._count, waited + _LOOK_AGAIN if count == self._count else 0.0
                 if is_abandoned() or waited >= limit:
                     raise sqlite3.OperationalError("locked by another transaction of this process")
-            pause(chance)  # others, in other processes, were waiting too
+            pause(chance)  # transactions of other processes were waiting too
         self._count += 1
         return lock.release
 
     def take_at_once(self) -> Callable[[], None] | None:
-        """The same if it is nobody's turn."""
+        """Take the turn if no transaction has it, else return None; the result ends the turn."""
         if not self._lock.acquire(blocking=False):
             return None
         self._count += 1
         return self._lock.release
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child, where nobody's turn ever ends."""
+        """Replace the lock in the child, where no turn of the parent ever ends."""
         self._lock = threading.Lock()
 
 
 class UserTransaction:
-    """One connection, from its beginning to its one end. ``idle``: seconds for which it may be open."""
+    """One transaction and its connection. ``idle``: the seconds for which it may be open."""
 
     what, beside = "transaction()", "together with what belongs to it"
 
@@ -85,17 +85,17 @@ class UserTransaction:
         self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = self._has_gone_back = False
 
     def before(self, connection: driver.Connection) -> None:
-        """Asked before the lock is waited for; raises what makes that useless."""
+        """Check before the wait for the lock; raise if the transaction could not commit anyway."""
 
     def at_the_end(self, connection: driver.Connection) -> None:
-        """Asked before it is committed; raises what keeps it from that."""
+        """Check before the commit; raise if the transaction must not commit."""
 
     def open(self) -> Any:
-        """The user's connection, once it has the lock."""
+        """Wait for the lock, begin the transaction and return the user's connection."""
         if identity_of(self._path) is None:
             raise StoreUnavailable(f"transaction: there is no file {self._path}")
         try:
-            # Busy even for a reader: when somebody was killed, the first who comes puts the log in order.
+            # Even a reader may find the file busy: after a process was killed, the next one to come recovers the log.
             connection, self._files = self._spares.take() or self._retry_while_busy(self._spares.connect)
             self._connection = connection
             with self._speaking():
@@ -107,7 +107,7 @@ class UserTransaction:
         return self._begun(connection)
 
     def try_open(self) -> Any | None:
-        """The same without any waiting; ``None`` if it cannot be had so."""
+        """Begin the transaction without any waiting and return the user's connection; ``None`` if that is not possible."""
         if (spare := self._spares.take()) is None:
             return None
         connection, files = spare
@@ -129,11 +129,11 @@ class UserTransaction:
         self._spares.refill()
 
     def abandon(self) -> None:
-        """Wait for the lock no longer."""
+        """Stop waiting for the lock."""
         self._is_abandoned = True
 
     def commit(self) -> None:
-        """The user's rows, unless something keeps them from being kept."""
+        """Commit the user's rows; raise if the check fails, the time is over or the file was replaced."""
         with self._ending() as connection:
             if self._is_over or connection is None:
                 raise self._too_long()
@@ -144,7 +144,7 @@ class UserTransaction:
                 self._require_files(is_open=True)
                 self._retry_while_busy(
                     lambda: connection.execute("COMMIT")
-                )  # a reader keeps it waiting where there is no write-ahead log
+                )  # without a write-ahead log, a reader keeps COMMIT waiting
                 self._require_files(is_open=False)
             except sqlite3.ProgrammingError as error:
                 raise HoldfastError(f"{self.what}: {error} It was rolled back: leave its connection open") from error
@@ -152,12 +152,12 @@ class UserTransaction:
                 raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
 
     def roll_back(self) -> None:
-        """Nothing of it happened. Repeatable."""
+        """Roll the transaction back and close its connection. Repeatable."""
         with self._ending():
             pass
 
     def explained(self, error: BaseException) -> HoldfastError | None:
-        """Why the library refused what the user's code asked of it, if that was our doing."""
+        """Return the reason why Holdfast had the library refuse a statement of the user's code; None if it did not."""
         if not driver.is_error(error):
             return None
         if self._is_over:
@@ -233,8 +233,8 @@ class UserTransaction:
                 return
             self._is_over = self._ours.is_speaking = True
             while True:
-                with suppress(sqlite3.Error):  # of apsw, until the user's statement has stopped
-                    connection.execute("PRAGMA query_only = 1")  # else what the user's code says next would commit at once
+                with suppress(sqlite3.Error):  # apsw raises them until the user's statement has stopped
+                    connection.execute("PRAGMA query_only = 1")  # else the next statement of the user's code would commit at once
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     self._give_turn()
@@ -257,7 +257,7 @@ class UserTransaction:
         if action == sqlite3.SQLITE_SAVEPOINT and first == "ROLLBACK":
             self._has_gone_back = True
         if self._connection is not None and not self._connection.in_transaction:
-            self._is_undone = True  # else what the user's code says next would commit at once
+            self._is_undone = True  # else the next statement of the user's code would commit at once
         return sqlite3.SQLITE_DENY if self._is_over or self._is_undone else sqlite3.SQLITE_OK
 
     def _has_to_stop(self) -> bool:
@@ -277,12 +277,12 @@ class UserTransaction:
 
 
 def _nothing() -> None:
-    """It is not its turn."""
+    """Do nothing: the transaction has no turn to end."""
 
 
 def _close(connection: driver.Connection, files: Files) -> None:
     with suppress(sqlite3.Error):
-        if connection.in_transaction:  # a cursor that is still read would keep it open
+        if connection.in_transaction:  # a cursor that is still being read would keep the transaction open
             connection.execute("ROLLBACK")
     with suppress(sqlite3.Error):
         files.close(connection)
@@ -290,7 +290,7 @@ def _close(connection: driver.Connection, files: Files) -> None:
 
 @contextmanager
 def blocking(transaction: UserTransaction) -> Iterator[Any]:
-    """For code in a thread or process of its own."""
+    """Run a transaction for blocking code, in its thread or process."""
     try:
         connection = transaction.open()
         yield connection
@@ -304,7 +304,7 @@ def blocking(transaction: UserTransaction) -> Iterator[Any]:
 
 @asynccontextmanager
 async def in_thread(transaction: UserTransaction) -> AsyncIterator[Any]:
-    """For code in an event loop, which waits for neither lock nor disk."""
+    """Run a transaction for code in an event loop, which itself waits for neither lock nor disk."""
     with _LANES.borrow() as lane:
         try:
             connection = transaction.try_open()
@@ -321,7 +321,7 @@ async def in_thread(transaction: UserTransaction) -> AsyncIterator[Any]:
 
 
 async def _finished(lane: CallThread, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None) -> Result:
-    """Also a cancelled caller waits for the end, so that nothing is left open."""
+    """Run the action in the thread and return its result. Even a cancelled caller waits for its end, so that nothing stays open."""
     doing = lane.ask(action)
     try:
         return await asyncio.shield(doing)
@@ -330,5 +330,5 @@ async def _finished(lane: CallThread, action: Callable[[], Result], abandon: Cal
         while not doing.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([doing])
-        doing.exception()  # seen, so that nobody complains that it was not
+        doing.exception()  # retrieved, so that asyncio does not log it
         raise

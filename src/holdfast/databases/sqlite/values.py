@@ -1,4 +1,4 @@
-"""Values as SQLite takes them: times are microseconds."""
+"""Conversions to the values that SQLite stores: times are microseconds."""
 
 from datetime import UTC, datetime, timedelta
 
