@@ -34,9 +34,10 @@ class Inbox:
     async def step(self) -> float:
         """Fetch what there is room for; seconds until it is worth it again."""
         free = max(0, self._free() - len(self._waiting))
-        self._waiting += await self._deliveries.fetch(self._queues, free)
+        fetched = await self._deliveries.fetch(self._queues, free)
+        self._waiting += fetched
         await self._republish_surplus()
-        if self._waiting:
+        if fetched:  # for those that wait already, the exchange itself knows when to ask again
             self._wake.set()
         return 0.0 if free else self._pause
 
