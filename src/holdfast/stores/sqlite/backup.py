@@ -1,6 +1,6 @@
 """A copy of the file, made by SQLite's backup API while other processes write to it.
 
-The whole copy is one step and one snapshot: a copy in several steps begins again after each write of another process.
+The copy is one step and one snapshot: a copy in several steps begins again after each write of another process.
 """
 
 import os
@@ -20,10 +20,10 @@ _COUNT = "SELECT count(*) FROM holdfast_jobs"
 
 
 def copy(source: Path, target: Path, *, use_apsw: bool) -> Backup:
-    """Copy, verify, and only then give the copy its name."""
+    """Copy the file, verify the copy, and only then give it its name."""
     target = target.absolute()
     _require_new(target)
-    # SQLite would take it for a part of the store, keep others out of that, and remove it.
+    # SQLite would take the copy for a part of the store, block other processes by it, and remove it.
     if any(os.path.realpath(target) == name for name in map(str, _beside(Path(os.path.realpath(source))))):
         raise ConfigurationError([f"{target} is a name that SQLite uses for a part of {source}: name another file"])
     if not source.exists():
@@ -45,7 +45,7 @@ def copy(source: Path, target: Path, *, use_apsw: bool) -> Backup:
 
 
 def _unused(target: Path) -> Path:
-    """Return a name beside the target; a backup of the same process id that was killed may have left its own."""
+    """Return an unused name beside the target; a killed backup of the same process id may have left a partial file."""
     names = (target.with_name(f".{target.name}.{os.getpid()}-{number}.partial") for number in count())
     return next(name for name in names if not os.path.lexists(name))
 
@@ -56,7 +56,7 @@ def _fill(source: Path, partial: Path, *, use_apsw: bool) -> int:
         if schema.version_of(connection) == 0:
             raise ConfigurationError([f"{source}: it has no jobs; name the store by --app or --url"])
         connection.execute("BEGIN")
-        ((expected,),) = connection.execute(_COUNT).fetchall()  # of the snapshot that is copied
+        ((expected,),) = connection.execute(_COUNT).fetchall()  # counted in the snapshot that is copied
         with closing(driver.connect(partial, use_apsw=use_apsw)) as copied:
             driver.back_up(connection, copied)
         connection.execute("COMMIT")
@@ -83,7 +83,7 @@ def _publish(partial: Path, target: Path) -> None:
         partial.rename(target)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system that cannot
+        with suppress(OSError):  # a file system that cannot sync folders
             os.fsync(folder)
     finally:
         os.close(folder)

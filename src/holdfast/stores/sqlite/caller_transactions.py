@@ -1,7 +1,7 @@
 """Enqueue inside the transaction of a caller's own connection, in the thread that has it.
 
-The statements of ``enqueue.sql`` run one by one here, not as a trigger: nothing may be left behind on a connection that is
-not ours, and it may have tables of the same names in a file that it has attached.
+The statements of ``enqueue.sql`` run one by one here, not as a trigger: no trigger may stay on a caller's connection. That
+connection may also have tables of the same names in a file that it has attached.
 """
 
 import re
@@ -28,7 +28,7 @@ _RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)
 
 
 def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-    """What ``enqueue`` of the store does, to be committed with whatever else the caller writes."""
+    """Enqueue as the store does, but inside the caller's transaction; await the result of an asynchronous connection."""
     insert = partial(_insert, path=path, values=values, use_apsw=use_apsw)
     if (wrapper := wrapper_of(connection)) is not None:
         return wrapper.run(partial(_through, insert))
@@ -51,7 +51,9 @@ def _is_awaited(connection: Any) -> bool:
 
 
 async def _in_its_thread(connection: Any, insert: Callable[[Any], EnqueueAnswer]) -> EnqueueAnswer:
-    answer: EnqueueAnswer = await connection._execute(lambda: insert(connection._conn))  # all at once, or statements of others
+    answer: EnqueueAnswer = await connection._execute(
+        lambda: insert(connection._conn)
+    )  # in one call, so that no other task's statements come between
     return answer
 
 
@@ -65,7 +67,7 @@ def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> E
         try:
             answer = _enqueue(cursor, values)
         except BaseException as error:
-            if connection.in_transaction:  # else the error has ended it
+            if connection.in_transaction:  # else the error has ended the transaction
                 cursor.execute("ROLLBACK TO holdfast_enqueue")
                 cursor.execute("RELEASE holdfast_enqueue")
             if driver.is_constraint(error):
@@ -76,7 +78,7 @@ def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> E
 
 
 def require_kind(connection: Any, *, use_apsw: bool) -> None:
-    """``Unsupported`` for a connection of another library, which in one process with the store's would damage the file."""
+    """Raise ``Unsupported`` for a connection of another library: two libraries in one process would damage the file."""
     kind = driver.kind_of(connection)
     if kind is None:
         raise Unsupported(
@@ -92,10 +94,10 @@ def require_kind(connection: Any, *, use_apsw: bool) -> None:
 
 
 def _require_main(cursor: Any, path: Path) -> None:
-    """``Unsupported`` unless the store's file is the connection's own database.
+    """Raise ``Unsupported`` unless the store's file is the connection's main database.
 
-    In an attached file the job would not commit together with the rows of the connection's own one: with a write-ahead log SQLite
-    commits each file by itself, and a crash between them keeps one commit of the two.
+    In an attached file the job would not commit together with the rows of the main database. With a write-ahead log SQLite commits
+    each file by itself, and a crash between them keeps one commit of the two.
     """
     found = cursor.execute("PRAGMA database_list").fetchall()
     own = identity_of(path)
@@ -115,7 +117,7 @@ def _require_main(cursor: Any, path: Path) -> None:
 
 
 def _prepare(connection: Any, cursor: Any) -> None:
-    """The schema, in the caller's transaction if there is one."""
+    """Create or upgrade the schema, in the caller's transaction if one is open."""
     version = schema.version_of(cursor)
     if version == schema.VERSION:
         return
@@ -132,7 +134,7 @@ def _prepare(connection: Any, cursor: Any) -> None:
 
 
 def _enqueue(cursor: Any, values: Values) -> EnqueueAnswer:
-    # Writes nothing, but waits for the lock as long as the caller's connection waits: one that has read already is refused.
+    # Takes the write lock without writing, for as long as the caller's connection waits; SQLite refuses one with an old snapshot.
     cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
     found = cursor.execute(_RECEIPT, values).fetchall()
     if not found:

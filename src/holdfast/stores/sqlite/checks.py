@@ -1,4 +1,4 @@
-"""What is right and wrong with a SQLite store."""
+"""The checks of a SQLite store: library, schema, files, disk, contents."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,8 +17,8 @@ from holdfast.stores.sqlite.schema import VERSION
 
 REMEDY = "pip install 'holdfast[apsw]', and set HOLDFAST_SQLITE=apsw if no other code of the process opens the file by sqlite3"
 MEGABYTE = 1 << 20
-READ_IN_FULL = 512 * MEGABYTE  # a second or two
-LARGE_LOG = 256 * MEGABYTE  # SQLite empties it at 4
+READ_IN_FULL = 512 * MEGABYTE  # takes a second or two
+LARGE_LOG = 256 * MEGABYTE  # SQLite empties it at 4 MB
 SCARCE, TOO_SCARCE = 256 * MEGABYTE, 16 * MEGABYTE
 LAG = 3600.0
 MOST = 10_001
@@ -26,7 +26,7 @@ STEP = 60.0
 
 
 def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check, ...]:
-    """All findings; a file that cannot be opened is one of them, and one that does not exist is not made.
+    """Return all findings; a file that cannot be opened is one of them, and a missing file is not created.
 
     ``rehearse`` moves a job in a transaction that is rolled back.
     """
@@ -48,13 +48,13 @@ def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check
 
 
 def warnings(version: tuple[int, ...]) -> tuple[str, ...]:
-    """What a worker says about its SQLite when it starts."""
+    """Return the warnings about its SQLite that a worker logs when it starts."""
     found = library_of(version)
     return () if found.level == "ok" else (f"{found.message}: {found.remedy}",)
 
 
 def library_of(version: tuple[int, ...]) -> Check:
-    """The finding about a version of the SQLite library."""
+    """Return the finding about a version of the SQLite library."""
     name = ".".join(map(str, version))
     if version >= FIRST_WITHOUT_RESET_RACE:
         return Check("ok", "sqlite", f"SQLite {name}")

@@ -19,7 +19,7 @@ _MARK = "-- call\n"
 
 
 class Query:
-    """A file of ``queries``: programs to set up on each connection, if any, and the statement that is executed."""
+    """A file of ``queries``: the programs to set up on each connection, if any, and the statement to execute."""
 
     def __init__(self, name: str) -> None:
         programs, _, statement = queries.read(_FOLDER / f"{name}.sql").rpartition(_MARK)
@@ -30,7 +30,7 @@ QUERIES = {path.stem: Query(path.stem) for path in sorted(_FOLDER.glob("*.sql"))
 
 
 class StoreDatabase(Database):
-    """The connection is opened, and the schema made, by the first statement."""
+    """A file of jobs; the first statement opens the connection and creates or upgrades the schema."""
 
     def __init__(
         self, path: Path, clock: Clock, chance: Randomness, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
@@ -39,17 +39,17 @@ class StoreDatabase(Database):
         self._versions = (0, 0)
 
     def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
-        """Return all rows of a query; ``:wall``, ``:monotonic``, ``:boot`` and ``:clock`` are given to every one."""
+        """Return all rows of a query; each query is also given ``:wall``, ``:monotonic``, ``:boot`` and ``:clock``."""
         query = QUERIES[name]
         return self._retry_while_busy(name, lambda: self._execute(name, query.statement, values).fetchall())
 
     def write(self, name: str, **values: Json) -> int:
-        """Return how many rows a statement changed, those of its triggers not counted."""
+        """Execute a statement and return how many rows it changed, not counting those of its triggers."""
         query = QUERIES[name]
         return self._retry_while_busy(name, lambda: self._commit(name, query.statement, values)).rowcount
 
     def write_changed(self, name: str, **values: Json) -> bool:
-        """Return whether a statement's triggers changed anything."""
+        """Execute a statement and return whether it or its triggers changed any row."""
         query = QUERIES[name]
 
         def execute() -> bool:
@@ -60,14 +60,14 @@ class StoreDatabase(Database):
         return self._retry_while_busy(name, execute)
 
     def migrate(self) -> tuple[int, int]:
-        """Make or upgrade the schema; return its versions before and after."""
+        """Create or upgrade the schema; return its versions before and after."""
         if self._connection is None:
             self._open("migrate")
             return self._versions
         return schema.VERSION, schema.VERSION
 
     def version(self) -> int:
-        """Return the version of the schema, which is not made or upgraded for that."""
+        """Return the version of the schema without creating or upgrading it."""
         if self._connection is not None:
             return schema.VERSION
 
@@ -82,13 +82,13 @@ class StoreDatabase(Database):
         return self._begin("check", look)
 
     def _connect(self) -> driver.Connection:
-        with suppress(OSError):  # it is there, and keeps its mode; or it cannot be made, and SQLite says why
+        with suppress(OSError):  # the file exists and keeps its mode; or it cannot be created, and SQLite raises the reason
             create_private(Path(os.path.realpath(self.path)))  # SQLite gives its log and shared memory the same mode
         connection = driver.connect(self.path, use_apsw=self.use_apsw)
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
-            schema.version_of(connection)  # before anything is written to a file that is not ours
+            schema.version_of(connection)  # refuses a newer schema before anything is written
             connection.execute("PRAGMA journal_mode = WAL")
             self._versions = schema.migrate(connection)
             for query in QUERIES.values():

@@ -1,7 +1,7 @@
-"""Leases as rows, and how overdue each is.
+"""Rows of leases, and for how long each is overdue.
 
-A lease written by this kernel is judged by the clock we share with its owner. One of another boot or time namespace
-cannot be: it is overdue once we have watched it unchanged for its ttl.
+A lease written under this kernel is judged by the clock that this process shares with its owner. A lease of another boot or time
+namespace has another clock: it is overdue once this process has seen it unchanged for its ttl.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from holdfast.stores.sqlite.records import Row, end_of, names_of, process_of, ti
 
 
 class Sighting(Struct, frozen=True):
-    """When a state of a lease was first seen, in microseconds of our own monotonic clock."""
+    """The time at which a state of a lease was first seen, in microseconds of this process's monotonic clock."""
 
     seen: str
     since: int
@@ -24,19 +24,19 @@ class Sighting(Struct, frozen=True):
 
 
 class LeaseSightings:
-    """What one store object remembers of leases whose clock it does not share."""
+    """The sightings, by one store object, of leases whose clock it does not share."""
 
     def __init__(self, process: ProcessIdentity) -> None:
         self._process = process
         self._sightings: dict[bytes, Sighting] = {}
 
     def views(self, rows: Iterable[Row], *, wall: int, monotonic: int) -> tuple[LeaseView, ...]:
-        """All rows of ``leases.sql``; leases that are gone are forgotten."""
+        """Return the leases of all rows of ``leases.sql``, and forget the sightings of all others."""
         known, self._sightings = self._sightings, {}
         return tuple(self._view(row, known, wall, monotonic) for row in rows)
 
     def is_overdue(self, lease: UUID, seen: str, monotonic: int) -> bool:
-        """Whether this state of a lease has been watched for longer than its ttl."""
+        """Return whether this state of a lease has been seen unchanged for longer than its ttl."""
         sighting = self._sightings.get(lease.bytes)
         return sighting is not None and sighting.seen == seen and monotonic > sighting.since + sighting.ttl
 
@@ -44,7 +44,7 @@ class LeaseSightings:
         lease, worker, process, timing, boot, clock, opened, expires, seen, holds, *rest = row
         is_draining, is_ended, end_reason, queues, tasks, grace, slots, is_isolated = rest
         times = timing_of(timing)
-        if expires is None:  # active rows whose lease has no row
+        if expires is None:  # active jobs whose lease has no row
             expires, opened = monotonic, wall
         elif not boot or (boot, clock) != (self._process.boot, self._process.clock):
             sighting = known.get(lease)

@@ -1,8 +1,8 @@
-"""Values to parameters: one blob of fixed records, one of their bytes, and JSON for what is rare or shared.
+"""Packing of values into parameters: a blob of fixed records, a blob of their data, and JSON for rare or shared values.
 
-A record is 72 bytes: job (16), claim (16), claim number (19 digits), and where in the other blob the job's payload,
-result or checkpoint starts (11 digits, 0: there is none) and how long it is (10 digits). Digits, because SQL
-can read those out of a blob and no other numbers.
+A record is 72 bytes: job (16), claim (16), claim number (19 digits), then the start (11 digits, 0: no value) and the length
+(10 digits) of the job's payload, result or checkpoint in the other blob. Numbers are digits, because SQL can read no other numbers out
+of a blob.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _NO_CLAIM |= {"normal": True, "isolated": False}
 
 
 class SettleKind(Struct):
-    """What transitions have in common, and the places of their records."""
+    """The values that some transitions share, and the positions of their records."""
 
     to: State
     failures: int
@@ -48,7 +48,7 @@ class SettleKind(Struct):
 
 
 class EnqueueKind(Struct, omit_defaults=True):
-    """What jobs have in common, and the places of their records."""
+    """The values that some new jobs share, and the positions of their records."""
 
     task: str
     queue: str
@@ -64,8 +64,8 @@ class EnqueueKind(Struct, omit_defaults=True):
 
 
 def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
-    """``:items``, one record for each entry, and ``:data``, the bytes they point to."""
-    items, data, start = [], [b"\0"], 2  # to SQLite a piece of an empty blob is NULL, of any other an empty blob
+    """Return ``:items``, one record for each entry, and ``:data``, the bytes they point to."""
+    items, data, start = [], [b"\0"], 2  # in SQLite a piece of an empty blob is NULL, of any other an empty blob
     for job, token, value in entries:
         claim = _NOBODY if token.claim is None else token.claim.bytes
         if value is None:
@@ -78,22 +78,22 @@ def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
 
 
 def places(count: int) -> str:
-    """``:places``: all of them."""
+    """Return ``:places``: the positions of all records, as JSON."""
     return msgspec.json.encode(list(range(count))).decode()
 
 
 def ids(jobs: Sequence[UUID]) -> Values:
-    """Records of ids alone."""
+    """Return records that hold only the ids of jobs."""
     return {**records((job, _NO_TOKEN, None) for job in jobs), "places": places(len(jobs))}
 
 
 def tokens(entries: Sequence[tuple[UUID, Token]]) -> Values:
-    """Records of tokens alone."""
+    """Return records that hold only jobs and their tokens."""
     return {**records((job, token, None) for job, token in entries), "places": places(len(entries))}
 
 
 def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
-    """Places of those whose token an earlier one carries: in one statement they could not be told what that one did."""
+    """Return the positions of transitions whose token an earlier one carries: one statement could not answer them by its result."""
     if len({settle.job for settle in settles}) == len(settles):
         return []
     seen: set[tuple[UUID, Token]] = set()
@@ -106,12 +106,12 @@ def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
 
 
 def named(settles: Sequence[Transition]) -> Values:
-    """Records of the tokens of transitions."""
+    """Return records that hold only the tokens of transitions."""
     return tokens([(settle.job, settle.token) for settle in settles])
 
 
 def transitions(settles: Sequence[Transition]) -> Values:
-    """Records and kinds of these transitions; first-try successes, nearly all of them, share one kind."""
+    """Return records and kinds of transitions; first-try successes, nearly all of them, share one kind."""
     plain: dict[tuple[int, int, float], SettleKind] = {}
     kinds: list[SettleKind] = []
     for place, settle in enumerate(settles):
@@ -130,7 +130,7 @@ def transitions(settles: Sequence[Transition]) -> Values:
 
 
 def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Values:
-    """Records and kinds of new jobs, and the job on whose token they depend."""
+    """Return records and kinds of new jobs, and the job on whose token they depend."""
     kinds: dict[tuple[object, ...], EnqueueKind] = {}
     firsts: dict[tuple[str, str], int] = {}
     for place, job in enumerate(news):
@@ -157,7 +157,7 @@ def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Val
 
 
 def single(job: NewJob) -> Values:
-    """A new job's columns."""
+    """Return the columns of one new job without a key or a parent."""
     shared = _enqueuing(job, 0)
     return {
         "id": job.id.bytes,
@@ -174,7 +174,7 @@ def single(job: NewJob) -> Values:
 
 
 def claim(request: ClaimRequest | None) -> Values:
-    """What a claim asks for; without one, no room."""
+    """Return the parameters of a claim; without a request, one that takes no jobs."""
     if request is None:
         return _NO_CLAIM
     return {
@@ -190,27 +190,27 @@ def claim(request: ClaimRequest | None) -> Values:
 
 
 def takes(isolated: IsolatedJobs) -> Values:
-    """Return whether a claim takes jobs that may run beside others, and whether jobs that have to run alone."""
+    """Return whether a claim takes jobs that may run beside others, and whether it takes isolated ones."""
     return {"normal": isolated is not IsolatedJobs.ONLY, "isolated": isolated is not IsolatedJobs.EXCLUDE}
 
 
 def claimable(tasks: Sequence[str], queues: Sequence[str] | None, isolated: IsolatedJobs) -> Values:
-    """Which waiting jobs a claim would take; no queues: of all."""
+    """Return the parameters that select the waiting jobs a claim would take; None as queues means all."""
     return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **takes(isolated)}
 
 
 def due(delay: float, run_at: datetime | None) -> Values:
-    """A new time for waiting jobs."""
+    """Return the parameters of a new time for waiting jobs."""
     return {"delay": micros(delay), "run_at": micros_of(run_at)}
 
 
 def offer(tasks: Sequence[str], limit: int, pause: float) -> Values:
-    """How many hooks to try, and when again."""
+    """Return the number of hooks to try, and the pauses before the next try."""
     return {"tasks": json_text(tasks), "limit": limit, "pause": micros(pause), "longest": micros(LONGEST_HOOK_DELAY)}
 
 
 def lease(new: NewLease) -> Values:
-    """A lease's columns."""
+    """Return the columns of a new lease."""
     return {
         "lease": new.id.bytes,
         "worker": new.worker,
@@ -226,7 +226,7 @@ def lease(new: NewLease) -> Values:
 
 
 def updates(made: Sequence[ProgressUpdate]) -> Values:
-    """Records and texts of progress; of several updates of one job the latest wins, field by field."""
+    """Return records and fields of progress updates; of several for one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], dict[str, str | float | int | None]] = {}
     checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
     for update in made:
@@ -244,7 +244,7 @@ def updates(made: Sequence[ProgressUpdate]) -> Values:
 
 
 def notes(learnt: Sequence[AttemptNote]) -> Values:
-    """Records and texts of notes on attempts; of several notes on one the latest wins, but the first error stays."""
+    """Return records and fields of notes; of several for one attempt the latest wins, but the first error stays."""
     merged: dict[tuple[UUID, Token], AttemptNote] = {}
     for note in learnt:
         old = merged.get((note.job, note.token), note)
@@ -260,7 +260,7 @@ def notes(learnt: Sequence[AttemptNote]) -> Values:
 
 
 def failure_text(failure: Failure | None) -> str | None:
-    """An exception as JSON."""
+    """Return an exception as JSON, or None."""
     return None if failure is None else json_text(failure)
 
 

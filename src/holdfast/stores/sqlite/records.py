@@ -1,4 +1,4 @@
-"""Rows to values. One bad row never fails its neighbours: what cannot be read is left out."""
+"""Conversion of rows to values. One bad row never fails the others: a row that cannot be read is left out."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ class _Rescue(msgspec.Struct):
 
 
 def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
-    """All but the rows that somebody has changed so much by hand that they say nothing any more."""
+    """Return the values of all readable rows; skip and log those that were damaged by hand."""
     values = []
     for row in found:
         try:
@@ -46,7 +46,7 @@ def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value,
 
 
 def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
-    """All rows of ``exchange_claims.sql``."""
+    """Return the claims of all rows of ``exchange_claims.sql``."""
     return readable(lambda row: _claim_of(row, request), found)
 
 
@@ -71,7 +71,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
 
 
 def active_job_of(row: Row) -> ActiveJob:
-    """A row of ``held.sql``."""
+    """Return the active job of a row of ``held.sql``."""
     job, claim, number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue = row
     return ActiveJob(
         id=UUID(bytes=job),
@@ -89,19 +89,19 @@ def active_job_of(row: Row) -> ActiveJob:
 
 
 def overdue_of(row: Row) -> OverdueJob:
-    """A row of ``overdue.sql``."""
+    """Return the overdue job of a row of ``overdue.sql``."""
     *hold, worker, charge, timing = row
     return OverdueJob(active_job_of(tuple(hold)), worker, RescueReason(charge), timing_of(timing))
 
 
 def due_of(row: Row) -> DueJob:
-    """A row of ``due.sql``."""
+    """Return the due job of a row of ``due.sql``."""
     job, queue, number = row
     return DueJob(UUID(bytes=job), queue, number)
 
 
 def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
-    """A row of the view of ``record.sql``, and the state it shows."""
+    """Return the job of a row of the view in ``record.sql``, in the state to show."""
     (job, claim, number, task, queue, priority, _, payload, policy, attempt, failures, crashes, *rest) = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
     stage, fraction, message, progress, checkpoint, cancelled, tags, expires, unique_key, is_stub, rescue, hook_due = rest
@@ -144,7 +144,7 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
 
 
 def attempt_of(job: bytes, row: Row) -> AttemptRecord:
-    """The columns of an attempt in ``get.sql``."""
+    """Return an attempt from its columns in ``get.sql``."""
     claim, number, attempt, worker, outcome, error, started, ended, signal, stacks, late_result = row
     return AttemptRecord(
         job=UUID(bytes=job),
@@ -162,7 +162,7 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
 
 
 def settled_attempt_of(job: UUID, token: Token, row: Row) -> SettledAttempt | None:
-    """The columns of an attempt in ``exchange_answers.sql``: as much as recognising its settle needs."""
+    """Return what recognising a repeated settle needs of an attempt, from its columns in ``exchange_answers.sql``."""
     requested_state, outcome, error = row
     if requested_state is None:
         return None
@@ -175,12 +175,12 @@ def settled_attempt_of(job: UUID, token: Token, row: Row) -> SettledAttempt | No
 
 
 def failure_of(text: str | None) -> Failure | None:
-    """An exception as written on a row."""
+    """Return an exception from the JSON on a row; None if missing or unreadable."""
     return _read(text, Failure)
 
 
 def rescue_of(text: str | None) -> Rescue | None:
-    """A rescue as written on a row."""
+    """Return a rescue from the JSON on a row; None if missing or unreadable."""
     rescue = _read(text, _Rescue)
     return (
         None
@@ -190,17 +190,17 @@ def rescue_of(text: str | None) -> Rescue | None:
 
 
 def process_of(text: str | None) -> ProcessIdentity:
-    """Who opened a lease; somebody unknown when there is no telling."""
+    """Return the process that opened a lease; an unknown one if the column is unreadable."""
     return _read(text, ProcessIdentity) or _UNKNOWN
 
 
 def timing_of(text: str | None) -> LeaseTiming:
-    """A lease's times."""
+    """Return the timing on a lease's row; zeros if it is unreadable."""
     return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
 
 
 def end_of(is_ended: int, end_reason: str | None, is_draining: int | None) -> LeaseEnd | None:
-    """Why a lease ended, ``None`` while it lives."""
+    """Return why a lease ended, ``None`` if it has not ended."""
     return (
         (_read(end_reason, LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=bool(is_draining))
         if is_ended
@@ -209,7 +209,7 @@ def end_of(is_ended: int, end_reason: str | None, is_draining: int | None) -> Le
 
 
 def names_of(text: str | None) -> tuple[str, ...]:
-    """Names of queues or tasks."""
+    """Return names of queues or tasks from JSON."""
     return _read(text, tuple[str, ...]) or ()
 
 
@@ -223,7 +223,7 @@ def _read(text: str | None, kind: type[Value]) -> Value | None:
 
 
 def _blob(value: Json) -> bytes | None:
-    """JSON as bytes; what somebody else put in its place is made bytes, for its reader to refuse."""
+    """Return JSON as bytes; encode any other value, written by hand, so that its reader refuses it."""
     return value if value is None or isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
@@ -232,7 +232,7 @@ def _uuid(value: bytes | None) -> UUID | None:
 
 
 def instant(microseconds: int) -> datetime:
-    """An instant of the wall clock."""
+    """Return an instant of the wall clock."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 

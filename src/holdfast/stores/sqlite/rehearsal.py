@@ -1,4 +1,4 @@
-"""A store whose verbs run at once, on the connection of the thread that calls them: inside a transaction that is open there."""
+"""Run verbs of a store at once, in the calling thread and inside the transaction that is open on its connection."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -9,13 +9,13 @@ Answer = TypeVar("Answer")
 
 
 class SameThread:
-    """Stands for a store's thread where that thread itself asks."""
+    """The stand-in for a store's thread, for calls made in that thread itself."""
 
     def __init__(self, database: StoreDatabase) -> None:
         self._database = database
 
     async def run(self, action: Callable[[StoreDatabase], Answer]) -> Answer:
-        """Return what the action answers."""
+        """Run the action at once and return its result."""
         return action(self._database)
 
 

@@ -1,4 +1,4 @@
-"""What the rows read after a write say about it."""
+"""The answers of writes, from the rows read afterwards."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ _ATTEMPT = 11  # columns
 
 
 class Receipt(msgspec.Struct):
-    """What ``enqueue.sql`` keeps of a call that was not plain."""
+    """The answer that ``enqueue.sql`` keeps of a call with keys or a parent."""
 
     is_lost: bool
     duplicates: list[tuple[str, str, bool]]
 
 
 def enqueued(found: Sequence[Row]) -> EnqueueAnswer:
-    """The row of ``receipt.sql``."""
+    """Return the answer of an enqueue call from the row of ``receipt.sql``."""
     ((answer,),) = found
     if answer is None:
         return EnqueueAnswer()
@@ -35,7 +35,7 @@ def enqueued(found: Sequence[Row]) -> EnqueueAnswer:
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:
-    """An answer for each transition from all rows of ``exchange_answers.sql``: is it so now, whoever did it?"""
+    """Return an answer for each transition, from all rows of ``exchange_answers.sql``: applied by this or an earlier settle, or not."""
     answers = [Answer.MISSING] * len(transitions)
     for place, *columns in found:
         transition = transitions[place]
@@ -49,7 +49,7 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[An
 
 
 def beaten(leases: Sequence[UUID], found: Iterable[Row]) -> BeatAnswer:
-    """An answer from all rows of ``beat_answer.sql``: one for each living lease and marked job."""
+    """Return the answer of a beat, from all rows of ``beat_answer.sql``: one for each living lease and cancelled job."""
     marked: defaultdict[UUID, list[UUID]] = defaultdict(list)
     elapsed: dict[UUID, float | None] = {}
     for lease, since, job in found:
@@ -65,7 +65,7 @@ def beaten(leases: Sequence[UUID], found: Iterable[Row]) -> BeatAnswer:
 
 
 def one(found: Sequence[Row]) -> JobRecord | None:
-    """A job from all rows of ``get.sql``: one for each attempt, or one without."""
+    """Return a job from all rows of ``get.sql``: one for each attempt, or one without; None without rows."""
     if not found:
         return None
     state, job, columns = found[0][0], found[0][1], found[0][1:-_ATTEMPT]
@@ -74,23 +74,23 @@ def one(found: Sequence[Row]) -> JobRecord | None:
 
 
 def states(found: Iterable[Row]) -> dict[UUID, State]:
-    """Rows of ``states.sql``."""
+    """Return the state of each job, from the rows of ``states.sql``."""
     return {UUID(bytes=job): State(state) for job, state in found}
 
 
 def expired(touched: Iterable[Row]) -> tuple[ExpiredJob, ...]:
-    """Rows of ``touched.sql`` after ``expire.sql``."""
+    """Return the expired jobs, from the rows of ``touched.sql`` after ``expire.sql``."""
     return tuple(ExpiredJob(UUID(bytes=job), task) for _, job, task in touched)
 
 
 def pruned(touched: Iterable[Row]) -> Pruned:
-    """Rows of ``touched.sql`` after ``prune.sql``."""
+    """Return what was pruned, from the rows of ``touched.sql`` after ``prune.sql``."""
     number = Counter(what for what, *_ in touched)
     return Pruned(number["job"], number["stub"], number["receipt"], number["lease"], number["attempt"])
 
 
 def queues(found: Iterable[Row]) -> tuple[QueueView, ...]:
-    """All rows of ``queues.sql``."""
+    """Return the queues, from all rows of ``queues.sql``."""
     views: dict[str, QueueView] = {}
     for name, paused, state, number in found:
         paused_at = None if paused is None else instant(paused)

@@ -1,7 +1,7 @@
 """The schema and its versions: numbered files, applied in one transaction, never undone.
 
-The file may be an application's own, so that its rows and its jobs commit together: all names begin with ``holdfast_``, and
-nothing else of the file is touched.
+The file may be an application's own, so that its rows and its jobs commit together. All names begin with ``holdfast_``, and nothing
+else in the file is changed.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ def version_of(connection: Speaker) -> int:
 
 
 def migrate(connection: Connection) -> tuple[int, int]:
-    """Versions before and after. One of several processes that start at once does it, the others find it done."""
+    """Upgrade the schema and return its versions before and after. Of several processes that start at once, one does the work."""
     version = version_of(connection)
     if version == VERSION:
         return version, version
@@ -44,7 +44,7 @@ def migrate(connection: Connection) -> tuple[int, int]:
 
 
 def upgrade(connection: Speaker, version: int) -> None:
-    """Apply what is newer than that version, in the transaction that is open."""
+    """Apply the migrations after that version, in the transaction that is open."""
     for number in range(version + 1, VERSION + 1):
         script = _MIGRATIONS[number - 1].read_text(encoding="utf-8")
         for statement in statements(script):
@@ -53,7 +53,7 @@ def upgrade(connection: Speaker, version: int) -> None:
 
 
 def expected_objects() -> dict[str, tuple[str, str]]:
-    """Return what the migrations make: by name its kind, and the statement that makes it."""
+    """Return the objects that the migrations create: by name the kind and the statement."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         upgrade(connection, 0)
         found = connection.execute("SELECT name, type, sql FROM sqlite_schema WHERE sql IS NOT NULL")

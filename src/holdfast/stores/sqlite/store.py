@@ -1,6 +1,6 @@
 """The SQLite store: each verb packs its values, runs its file of ``queries`` and maps the answer.
 
-All work on the file happens in one thread of the store's own, and every write is one statement: see ``database.py``.
+All work on the file happens in one separate thread, and every write is one statement: see ``database.py``.
 """
 
 import asyncio
@@ -70,9 +70,9 @@ Rows = list[rows.Row]
 class SqliteStore:
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
-    ``process``: who we are; its boot and clock say whose leases we can judge by our own monotonic clock.
-    ``busy_limit``: for how many seconds other writers are waited for. ``use_apsw``: its SQLite instead of Python's own;
-    ``None``: as ``HOLDFAST_SQLITE`` says.
+    ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
+    ``busy_limit``: the seconds to wait for other writers. ``use_apsw``: apsw's SQLite instead of Python's own; ``None``: as
+    ``HOLDFAST_SQLITE`` sets.
     """
 
     def __init__(
@@ -295,15 +295,15 @@ class SqliteStore:
         return await asyncio.to_thread(backup.copy, self._path, Path(target), use_apsw=self._use_apsw)
 
     async def close(self) -> None:
-        self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread
+        self._spares.close()  # first: the last close removes the log, which must happen in the thread
         await self._thread.close()
-        self._spares.close()  # of what began meanwhile
+        self._spares.close()  # spares opened since then
 
     # inside
 
     def _rehearse(self, database: StoreDatabase) -> Check:
         here = copy(self)
-        here._thread = SameThread(database)  # type: ignore[assignment] # all that verbs ask of it
+        here._thread = SameThread(database)  # type: ignore[assignment] # has all that verbs use of a thread
         return database.rehearse(lambda: run_at_once(try_out(here, *self._who)))
 
     async def _exchange_in_turn(

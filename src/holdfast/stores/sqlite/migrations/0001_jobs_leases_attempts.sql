@@ -1,5 +1,5 @@
--- Jobs, who holds them, and what is remembered of each attempt.
--- One table for all three places: SQLite moves a row between tables no faster than it updates one.
+-- Jobs, the leases that own them, and the records of attempts.
+-- One table holds pending, active and finished jobs: SQLite moves a row between tables no faster than it updates one.
 -- Instants ending in _at are microseconds since the epoch, except those of leases: see there. started_mono and last_moved_at
 -- are microseconds of the monotonic clock of the kernel that runs the job: no step of a wall clock makes a job overdue.
 -- "main" stands for the name under which a connection has the file.
@@ -31,8 +31,8 @@ CREATE TABLE main.holdfast_jobs (
     last_moved_at INTEGER,
     report_order INTEGER NOT NULL DEFAULT 0, -- the number of this attempt's latest report
     expires_at INTEGER,
-    -- While it waits: NULL: anybody may take it; 0: by the policy of its last claim one more crash ends it, so it runs alone;
-    -- else until when, because no attempt was ever started and it expires then.
+    -- For a waiting job. NULL: any claim may take it. 0: one more crash ends it by the policy of its last claim, so it runs isolated.
+    -- Else the instant at which it expires, because no attempt was ever started.
     claimable_until INTEGER,
     delete_after INTEGER, -- only once finished
     hook_due_at INTEGER, -- a hook is owed, and from when on; the mark of that debt
@@ -51,8 +51,8 @@ CREATE TABLE main.holdfast_jobs (
     payload BLOB -- NULL: in payloads
 );
 
--- A range is (task, queue, priority): a claim walks the ranges it knows and never sees the others.
--- Behind the id stands what else a claim asks for, so that it reads of the table only what it takes.
+-- A range is (task, queue, priority): a claim walks the ranges of its tasks and reads no others.
+-- The last column lets a claim decide from the index, so that it reads from the table only the jobs that it takes.
 CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, queue, priority, available_at, id, claimable_until)
 WHERE state = 'available';
 CREATE INDEX main.holdfast_active_lease ON holdfast_jobs (lease, claim_number) WHERE state IN ('claimed', 'running');
@@ -62,12 +62,12 @@ CREATE INDEX main.holdfast_prunable ON holdfast_jobs (delete_after) WHERE delete
 CREATE INDEX main.holdfast_owed_hooks ON holdfast_jobs (task, hook_due_at, id)
 WHERE hook_due_at IS NOT NULL AND state IN ('held', 'completed', 'failed', 'cancelled');
 
--- One unfinished job of a task has a key. The index is the list of keys: it cannot drift from the jobs, and jobs without
--- one do not pay for it. Whoever writes looks first; nobody relies on its error.
+-- At most one unfinished job of a task has a given key. The index is the list of keys: it cannot drift from the jobs, and jobs without
+-- a key cost nothing. Each writer looks for the key first; no query relies on the index's error.
 CREATE UNIQUE INDEX main.holdfast_unique_keys ON holdfast_jobs (task, unique_key)
 WHERE unique_key IS NOT NULL AND state IN ('available', 'held', 'claimed', 'running');
 
--- Payloads too long to be copied each time their job moves: 4 KB jobs run at twice the rate.
+-- Payloads too long to be copied each time their job moves: with this table, 4 KB jobs run at twice the rate.
 CREATE TABLE main.holdfast_payloads (
     job BLOB NOT NULL PRIMARY KEY,
     payload BLOB NOT NULL
@@ -90,11 +90,11 @@ CREATE TABLE main.holdfast_attempts (
     PRIMARY KEY (job, claim_number, claim_id)
 );
 
--- A job may snooze, or be released, for ever: of that only so much is kept as answers the same settle sent again.
+-- A job may snooze or be released without limit. Of such attempts only enough is kept to answer the same settle sent again.
 CREATE INDEX main.holdfast_brief ON holdfast_attempts (ended_at, job, claim_number)
 WHERE requested_state = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed');
 
--- In the order in which they came, so that the old ones are found without an index.
+-- Receipts are kept in the order in which they came, so that prune finds the old ones without an index.
 CREATE TABLE main.holdfast_receipts (
     place INTEGER PRIMARY KEY,
     call BLOB NOT NULL UNIQUE,
@@ -133,6 +133,6 @@ CREATE TABLE main.holdfast_leases (
 
 CREATE INDEX main.holdfast_alive ON holdfast_leases (expires_at) WHERE ended_at IS NULL;
 
--- The last claim number given out; it never goes back.
+-- The last claim number issued; it never decreases.
 CREATE TABLE main.holdfast_sequence (claim_number INTEGER NOT NULL);
 INSERT INTO main.holdfast_sequence (claim_number) VALUES (0);

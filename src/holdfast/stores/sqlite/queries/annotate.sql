@@ -1,4 +1,4 @@
--- What was learnt too late to move the job, on the record of exactly that token; the record's own error stays.
+-- Add late findings, which can no longer move the job, to the attempt of exactly that token; an error recorded there stays.
 UPDATE holdfast_attempts AS attempts SET
     late_result = iif(
         substr(:items, 72 * note.key + 52, 11) + 0 > 0,

@@ -1,4 +1,4 @@
--- Renew those that have not ended, expired or not: nobody has judged them.
+-- Renew the leases that have not ended, even expired ones: no supervisor has ended them.
 UPDATE holdfast_leases SET
     previous_renewal_at = iif(boot = :boot AND clock = :clock, renewed_at, NULL),
     renewed_at = :monotonic,

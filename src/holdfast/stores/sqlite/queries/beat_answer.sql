@@ -1,4 +1,4 @@
--- Which of them live, the beat before, and their jobs that an operator marked.
+-- Return the leases that have not ended, the time since the previous beat, and their jobs with a requested cancellation.
 SELECT leases.id, leases.renewed_at - leases.previous_renewal_at, jobs.id
 FROM holdfast_leases AS leases
 LEFT JOIN holdfast_jobs AS jobs ON jobs.lease = leases.id AND jobs.cancel_requested AND jobs.state IN ('claimed', 'running')

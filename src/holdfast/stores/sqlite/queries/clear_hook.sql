@@ -1,4 +1,4 @@
--- The hook has run: clear it in the transaction of its rows, unless another transaction has cleared it before.
+-- Clear a rescue hook that has run, in the transaction of its rows, unless another transaction has cleared it before.
 UPDATE holdfast_jobs SET
     hook_due_at = NULL,
     delete_after = finished_at + CAST(

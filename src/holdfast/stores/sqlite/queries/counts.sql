@@ -1,4 +1,4 @@
--- Jobs by group and state.
+-- Count jobs by group and state.
 SELECT
     CASE :by WHEN 'queue' THEN queue WHEN 'task' THEN task ELSE '' END AS name,
     iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now,

@@ -1,4 +1,4 @@
--- Jobs that no worker owns, with :only_waiting those that wait, are gone without a trace.
+-- Delete jobs that no worker owns, or with :only_waiting just waiting ones, with all their records.
 --
 -- A temporary trigger, because it writes three tables in one step: see exchange.sql.
 CREATE TEMP VIEW holdfast_delete (items, places, only_waiting) AS

@@ -1,4 +1,4 @@
--- The first jobs of these tasks that a claim would take now and that have been due for a while, in its order.
+-- Return the first jobs of these tasks that a claim would take now and that have been due for a while, in the order of claims.
 -- Ranges are walked as in exchange.sql; of each one only the first :limit jobs are read.
 WITH RECURSIVE
 -- include ranges(),
@@ -14,7 +14,7 @@ ends AS MATERIALIZED (
     WHERE (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
         AND queue NOT IN (SELECT paused.queue FROM holdfast_paused_queues AS paused)
 ),
--- MATERIALIZED, else the ends are looked up again for each job of the span.
+-- MATERIALIZED, else SQLite looks the ends up again for each job of the span.
 spans AS MATERIALIZED (
     SELECT
         task, queue, priority,

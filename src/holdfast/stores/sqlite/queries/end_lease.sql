@@ -1,5 +1,5 @@
--- No beat, claim or start of it lands again. One without a row gets one, so that a late copy of its opening is refused.
--- With :seen only if nothing was heard of it since and it is still past its expiry.
+-- End a lease: no beat, claim or start of it lands again. A missing lease gets a row, so that a late copy of its opening is refused.
+-- With :seen, only if the lease was not renewed since and is still past its expiry.
 INSERT INTO holdfast_leases (
     id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, boot, clock, opened_at, renewed_at, expires_at,
     ended_at, end_reason

@@ -1,11 +1,11 @@
--- All jobs and the receipt of their call, or, when the receipt is there already, nothing.
+-- Insert all jobs and the receipt of their call; if the receipt exists already, nothing.
 --
--- A temporary trigger, because it writes three tables in one step: between the steps of a transaction Python would have
--- to get its interpreter lock back while it holds the lock of the file, and one busy thread would stop every process.
--- Inside a caller's own transaction its statements run one by one: see caller_transactions.py.
+-- A temporary trigger writes three tables in one step. Between the steps of a transaction Python would have to get its
+-- interpreter lock again while it holds the lock of the file, and one busy thread would stop every process.
+-- Inside a caller's own transaction the statements of the trigger run one by one: see caller_transactions.py.
 -- :kinds are what jobs have in common, each with the places of its jobs in :items; the bytes of :items are laid out
--- in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON. A job with a unique key is a kind
--- of its own, and knows the place of the first of this call that has its key.
+-- in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON. A job with a unique key is a separate
+-- kind, which also has the position of the call's first job with that key.
 
 CREATE TEMP VIEW holdfast_enqueue (
     call, is_plain, items, data, kinds, parent, parent_claim, parent_number, wall, inline
@@ -15,7 +15,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 CREATE TEMP TRIGGER holdfast_enqueue_once INSTEAD OF INSERT ON holdfast_enqueue
 WHEN NOT EXISTS (SELECT 1 FROM holdfast_receipts WHERE call = NEW.call)
 BEGIN
-    -- First what this call is to be answered, now and whenever it comes again: who has which of its keys already.
+    -- First record the answer of this call, for now and for each repetition: which jobs have its keys already.
     INSERT INTO holdfast_receipts (call, received_at, answer)
     SELECT NEW.call, NEW.wall, iif(NEW.is_plain, NULL, (
         SELECT json_object(

@@ -1,6 +1,6 @@
--- One job without a key or a parent, and the receipt of its call; when the receipt is there already, nothing.
+-- Insert one job without a key or a parent, and the receipt of its call; if the receipt exists already, nothing.
 --
--- What enqueue.sql does for any number of jobs, without the JSON: half of what a single enqueue costs this process.
+-- The same as enqueue.sql for one job, without the JSON: this halves the cost of a single enqueue in this process.
 CREATE TEMP VIEW holdfast_enqueue_one (
     call, id, task, queue, priority, delay, run_at, expires_in, tags, policy, payload, wall, inline
 ) AS

@@ -1,8 +1,8 @@
--- Settle each transition under its token, then claim what is asked, all in one write.
+-- Settle each transition under its token, then claim the requested jobs, all in one write.
 --
--- A temporary trigger, because it writes three tables in one step: between the steps of a transaction Python would have
--- to get its interpreter lock back while it holds the lock of the file, and one busy thread would stop every process.
--- Nothing is RETURNED for the same reason: the answers are read afterwards, without any lock.
+-- A temporary trigger writes three tables in one step. Between the steps of a transaction Python would have to get its
+-- interpreter lock again while it holds the lock of the file, and one busy thread would stop every process.
+-- There is no RETURNING for the same reason: the answers are read afterwards, without any lock.
 -- :kinds are what transitions have in common, each with the places of its jobs in :items; the bytes of :items are laid
 -- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
@@ -11,13 +11,13 @@ CREATE TEMP VIEW holdfast_exchange (
 ) AS
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
--- How many transitions the last exchange of this connection applied.
+-- The number of transitions that the last exchange of this connection applied.
 CREATE TEMP TABLE holdfast_tally (applied INTEGER NOT NULL);
 INSERT INTO holdfast_tally (applied) VALUES (0);
 
 CREATE TEMP TRIGGER holdfast_settle_and_claim INSTEAD OF INSERT ON holdfast_exchange
 BEGIN
-    -- What is remembered of the attempts that end, while their rows still say who ran them since when.
+    -- First record the attempts that end, while the rows of their jobs still name the worker and the start.
     INSERT INTO holdfast_attempts (
         job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
     )
@@ -50,7 +50,7 @@ BEGIN
         AND -- include precondition(jobs)
     ON CONFLICT DO NOTHING;
 
-    -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
+    -- A job with a requested cancellation that does not complete ends cancelled, by any settle.
     UPDATE holdfast_jobs SET
         state = iif(cancel_requested AND settle.requested_state NOT IN ('completed', 'cancelled'), 'cancelled', settle.requested_state),
         reason = iif(cancel_requested AND settle.requested_state NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
@@ -68,12 +68,12 @@ BEGIN
         claim_id = iif(settle.is_end OR cancel_requested, holdfast_jobs.claim_id, NULL),
         lease = NULL,
         worker = iif(settle.is_end OR cancel_requested, worker, NULL),
-        -- Without a delay it keeps its place in its queue.
+        -- Without a delay the job keeps its position in its queue.
         available_at = iif(settle.is_end OR cancel_requested, available_at, coalesce(NEW.wall + settle.delay, available_at)),
         claimed_at = iif(settle.is_end OR cancel_requested, claimed_at, NULL),
         started_at = iif(settle.is_end OR cancel_requested, started_at, NULL),
         finished_at = iif(settle.is_end OR cancel_requested, NEW.wall, NULL),
-        -- What still owes a hook is kept for HOOK_RETENTION at least.
+        -- A job whose rescue hook is due is kept for at least HOOK_RETENTION.
         delete_after = iif(settle.is_end OR cancel_requested, NEW.wall + iif(
             settle.requested_state <> 'completed' AND (settle.owes_hook OR hook_due_at IS NOT NULL),
             max(settle.retention, 604800000000), settle.retention
@@ -122,8 +122,8 @@ BEGIN
 
     UPDATE holdfast_tally SET applied = changes();
 
-    -- Ranges are found by a loose index scan: from one (task, queue, priority) straight to the next. A queue's walk ends
-    -- once its more urgent ranges hold enough. Of each range only the first due jobs are read, up to the last that fits.
+    -- A loose index scan finds the ranges: from one (task, queue, priority) straight to the next. The walk of a queue ends
+    -- once its more urgent ranges hold enough jobs. Of each range only the first due jobs are read, up to the last that fits.
     UPDATE holdfast_jobs SET
         state = iif(due.rank <= NEW.running, 'running', 'claimed'),
         attempt = attempt + (due.rank <= NEW.running),
@@ -157,7 +157,7 @@ BEGIN
                 iif(next.queue = ranges.queue, ranges.before - ranges.reach, 0),
                 -- include reach(next)
             FROM ranges
-            -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole range it leaves.
+            -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the rest of the current range.
             JOIN holdfast_jobs AS next ON next.rowid = coalesce((
                 SELECT job.rowid FROM holdfast_jobs AS job
                 WHERE job.state = 'available' AND job.task = ranges.task AND job.queue = ranges.queue
@@ -170,7 +170,7 @@ BEGIN
                 ORDER BY job.queue, job.priority LIMIT 1
             ))
         ),
-        -- MATERIALIZED, else the ends are looked up again for each job of the span.
+        -- MATERIALIZED, else SQLite looks the ends up again for each job of the span.
         spans AS MATERIALIZED (
             SELECT
                 task, policy, is_limited, queue, priority,

@@ -1,4 +1,4 @@
--- The rows of these jobs and what is remembered of these tokens, in one snapshot: what a settle that moved nothing is told.
+-- Return the rows of these jobs and the attempts recorded under these tokens, in one snapshot, to answer settles that moved nothing.
 SELECT place.value, attempts.requested_state, attempts.outcome, attempts.error, record.*
 FROM json_each(:places) AS place
 LEFT JOIN holdfast_record AS record ON record.id = substr(:items, 72 * place.value + 1, 16)

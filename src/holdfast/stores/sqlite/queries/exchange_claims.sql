@@ -1,5 +1,5 @@
--- What one claim call took, in its order; its claim id names it, so that this may be read after the write.
--- The newest numbers of the lease are its last claim's: older holds are not looked at.
+-- Return the jobs that one claim took, in its order. The claim id names them, so that this may be read after the write.
+-- The last claim of a lease has its highest claim numbers: older active jobs are not read.
 SELECT
     id, claim_number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue,
     coalesce(payload, (SELECT payloads.payload FROM holdfast_payloads AS payloads WHERE payloads.job = id))

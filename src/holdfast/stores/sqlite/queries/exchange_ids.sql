@@ -1,6 +1,6 @@
--- The same as exchange.sql, but what is claimed are jobs that a transport delivered; whatever else makes a job claimable holds.
+-- The same as exchange.sql, but it claims jobs that a transport delivered; all other conditions of a claim apply.
 --
--- A trigger of its own beside the first, so that claims by range do not pay for it. :ids are 16 bytes each.
+-- A second trigger beside the first, so that claims by range do not pay for it. :ids are 16 bytes each.
 
 CREATE TEMP TRIGGER holdfast_claim_ids INSTEAD OF INSERT ON holdfast_exchange WHEN NEW.ids IS NOT NULL
 BEGIN

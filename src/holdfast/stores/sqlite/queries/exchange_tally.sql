@@ -1,2 +1,2 @@
--- How many transitions the last exchange of this connection applied.
+-- Return the number of transitions that the last exchange of this connection applied.
 SELECT applied FROM holdfast_tally;

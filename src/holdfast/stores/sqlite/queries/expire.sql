@@ -1,6 +1,6 @@
--- Waiting jobs that nobody started before they expired have failed, oldest expiry first.
+-- Fail waiting jobs that expired before their first start, oldest expiry first.
 --
--- A temporary trigger, so that it can be said afterwards, without any lock, which those were: see exchange.sql.
+-- A temporary trigger, so that these jobs can be read afterwards, without any lock: see exchange.sql.
 CREATE TEMP VIEW holdfast_expire (room, wall) AS
 SELECT NULL, NULL;
 

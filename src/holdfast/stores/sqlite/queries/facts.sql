@@ -1,4 +1,4 @@
--- What a check judges, cheaply: the newest instants there are, and what waits to be pruned.
+-- Return what a check needs, cheaply: the newest instants in the file, and what waits to be pruned.
 SELECT
     (
         SELECT max(instant) FROM (

@@ -1,4 +1,4 @@
--- One job with its newest attempts, in one snapshot: a row for each attempt, or one without.
+-- Return one job with its newest attempts, in one snapshot: a row for each attempt, or one without.
 SELECT
     iif(record.state = 'available' AND record.available_at > :wall, 'scheduled', record.state), record.*,
     attempts.claim_id, attempts.claim_number, attempts.attempt, attempts.worker, attempts.outcome, attempts.error,

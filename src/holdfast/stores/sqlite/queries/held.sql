@@ -1,4 +1,4 @@
--- What this lease owns, longest held first.
+-- Return the jobs of this lease, oldest claim first.
 SELECT id, claim_id, claim_number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue
 FROM holdfast_jobs
 WHERE lease = :lease AND state IN ('claimed', 'running')

@@ -1,4 +1,4 @@
--- Leases that have not ended, and those that have or are missing but still hold jobs.
+-- Return the leases that have not ended, and ended or missing ones that still have jobs.
 WITH holders AS (
     SELECT lease, count(*) AS holds FROM holdfast_jobs WHERE state IN ('claimed', 'running') GROUP BY lease
 )

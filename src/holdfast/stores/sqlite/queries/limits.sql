@@ -1,4 +1,4 @@
--- Until when, on the clock of its lease, only its owner judges a running job: each limit of its task, ttl and grace on top.
+-- The times, on the clock of its lease, until which only the owner judges a running job: each limit of its task, plus ttl and grace.
 CREATE TEMP VIEW holdfast_limits (job, timing, boot, clock, stalled_from, timed_out_from) AS
 SELECT
     jobs.id, leases.timing, leases.boot, leases.clock,

@@ -1,4 +1,4 @@
--- Matching jobs, newest first: ids sort by creation.
+-- Return the matching jobs, newest first: ids sort by creation.
 SELECT iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, record.*
 FROM holdfast_record AS record
 WHERE (:before IS NULL OR id < :before)

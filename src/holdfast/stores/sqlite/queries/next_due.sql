@@ -1,5 +1,5 @@
--- When the first waiting job of these tasks that a claim would take is due.
--- Of each range the first such, by the walk of exchange.sql.
+-- Return when the first waiting job of these tasks that a claim would take is due.
+-- It reads the first such job of each range, by the walk of exchange.sql.
 WITH RECURSIVE -- include ranges()
 SELECT max(0, min((
     SELECT job.available_at FROM holdfast_jobs AS job

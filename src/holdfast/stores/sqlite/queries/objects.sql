@@ -1,2 +1,2 @@
--- The tables, indexes and triggers of the file, each with the statement that makes it, if there is one.
+-- Return the tables, indexes and triggers of the file, each with the statement that creates it, if any.
 SELECT name, sql FROM main.sqlite_schema;

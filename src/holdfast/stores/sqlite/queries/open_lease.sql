@@ -1,4 +1,4 @@
--- A new incarnation, alive from now for its ttl; a second copy renews it, one that has ended stays so.
+-- Open the lease of a new incarnation, for its ttl from now. A second copy renews it; an ended lease stays ended.
 INSERT INTO holdfast_leases (
     id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, boot, clock, opened_at, renewed_at, expires_at
 ) VALUES (

@@ -1,4 +1,4 @@
--- Jobs that ended and whose hook is due, those first that have waited longest; each is due again after a pause that grows with its age.
+-- Select ended jobs whose rescue hook is due, the longest due first; each is due again after a pause that grows with its age.
 --
 -- A temporary trigger, so that these jobs can be read afterwards, without any lock: see exchange.sql.
 CREATE TEMP VIEW holdfast_delay (tasks, room, pause, longest, wall) AS

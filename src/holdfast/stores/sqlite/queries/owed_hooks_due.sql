@@ -1,4 +1,4 @@
--- Whether a hook of these tasks is owed and due: asked first, because nearly always there is none, and a write takes the lock.
+-- Return whether a rescue hook of these tasks is due. Asked before the write, which takes the lock: nearly always no hook is due.
 SELECT 1
 FROM json_each(:tasks) AS known
 CROSS JOIN holdfast_jobs AS job ON job.task = known.value

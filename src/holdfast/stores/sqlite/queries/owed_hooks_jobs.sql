@@ -1,4 +1,4 @@
--- Those that the last write of this connection offered, without those that were reopened or whose hook ran since.
+-- Return the jobs that the last write of this connection delayed, except those that were reopened or whose hook ran since.
 SELECT record.state, record.*
 FROM holdfast_touched AS touched
 JOIN holdfast_record AS record ON record.id = touched.id

@@ -1,7 +1,7 @@
--- Finished jobs whose retention is over with all that is remembered of them, and old receipts, leases and snoozes.
+-- Delete finished jobs whose retention is over with all their records, and old receipts, leases and snoozes.
 --
 -- A temporary trigger, because it writes all tables in one step: see exchange.sql. A job whose retention is shorter than
--- the floor comes by twice: its row is reduced to a stub first.
+-- the floor is pruned twice: its row is reduced to a stub first.
 CREATE TEMP VIEW holdfast_prune (room, floor, wall) AS
 SELECT NULL, NULL, NULL;
 
@@ -29,7 +29,7 @@ BEGIN
     LIMIT NEW.room;
     DELETE FROM holdfast_attempts WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'attempt');
 
-    -- Receipts are looked at in the order in which they were written. The first one says whether a clock was ahead then and was set back.
+    -- Receipts are read in the order in which they were written. The first one shows whether a clock was ahead then and was set back.
     UPDATE holdfast_receipts SET received_at = NEW.wall
     WHERE received_at > NEW.wall AND (SELECT first.received_at FROM holdfast_receipts AS first ORDER BY first.place LIMIT 1) > NEW.wall;
     INSERT INTO holdfast_touched (what, id)

@@ -1,4 +1,4 @@
--- Some jobs of a queue that wait, and were enqueued by :until, are gone without a trace.
+-- Delete some waiting jobs of a queue that were enqueued by :until, with all their records.
 --
 -- A temporary trigger, because it writes three tables in one step: see exchange.sql.
 CREATE TEMP VIEW holdfast_purge (queue, room, until) AS
@@ -10,7 +10,7 @@ BEGIN
     INSERT INTO holdfast_touched (what, id, task)
     SELECT 'job', job.id, job.task
     FROM (
-        -- A loose index scan: from one task straight to the next.
+        -- A loose index scan goes from one task straight to the next.
         WITH RECURSIVE tasks (name) AS (
             SELECT min(task) FROM holdfast_jobs WHERE state = 'available'
             UNION ALL

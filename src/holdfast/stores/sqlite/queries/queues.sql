@@ -1,4 +1,4 @@
--- Jobs by queue and state, and paused queues, in one snapshot; no state: the queue is only paused.
+-- Count jobs by queue and state, and return paused queues, in one snapshot. A row without a state is a paused queue without jobs.
 SELECT jobs.queue, paused.paused_at, iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, count(*)
 FROM holdfast_jobs AS jobs
 LEFT JOIN holdfast_paused_queues AS paused ON paused.queue = jobs.queue

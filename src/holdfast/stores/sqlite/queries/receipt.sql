@@ -1,2 +1,2 @@
--- What a call of enqueue was answered; a blob, because the caller's connection may read texts in a way of its own.
+-- Return the answer of an enqueue call. A blob, because the caller's connection may convert strings on reading.
 SELECT CAST(answer AS BLOB) FROM holdfast_receipts WHERE call = :call;

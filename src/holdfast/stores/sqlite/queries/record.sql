@@ -1,4 +1,4 @@
--- A job's row as records.py reads it; the same columns for every query that reads whole jobs.
+-- A job's row as records.py reads it: the same columns for every query that reads whole jobs.
 CREATE TEMP VIEW holdfast_record (
     id, claim_id, claim_number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at,
     available_at,

@@ -1,4 +1,4 @@
--- Finished, held and scheduled jobs are due at once with fresh budgets; attempts and claim numbers go on.
+-- Make finished, held and scheduled jobs due at once with fresh budgets; attempts and claim numbers continue.
 --
 -- A temporary trigger, because it writes two tables in one step: see exchange.sql.
 CREATE TEMP VIEW holdfast_reopen (items, places, wall) AS
@@ -6,7 +6,7 @@ SELECT NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_remember_and_reopen INSTEAD OF INSERT ON holdfast_reopen
 BEGIN
-    -- Of several finished jobs with one key the first gets it back, unless an unfinished one has it.
+    -- Of several finished jobs with one key, the first one takes the key again, unless an unfinished job has it.
     DELETE FROM holdfast_touched;
     INSERT INTO holdfast_touched (what, id)
     SELECT 'job', id
@@ -27,7 +27,7 @@ BEGIN
         )
     );
 
-    -- The row is about to forget its token; a settle under it that comes again must still be recognised.
+    -- Record the token, which the row is about to lose: a repeated settle under it must still be recognised.
     INSERT INTO holdfast_attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error)
     SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
     FROM holdfast_jobs

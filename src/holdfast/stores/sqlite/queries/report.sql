@@ -1,5 +1,5 @@
--- Progress and checkpoints of active jobs under their tokens; NULL leaves a field as it is.
--- What arrives after something that was said later changes nothing.
+-- Write progress and checkpoints of active jobs under their tokens; NULL leaves a field as it is.
+-- An update that arrives after a newer one changes nothing.
 UPDATE holdfast_jobs AS jobs SET
     stage = coalesce(json_extract(news.value, '$.stage'), stage),
     fraction = coalesce(json_extract(news.value, '$.fraction'), fraction),

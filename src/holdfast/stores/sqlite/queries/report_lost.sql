@@ -1,4 +1,4 @@
--- Those that are not active under their token.
+-- Return the jobs that are not active under their token.
 SELECT substr(:items, 72 * place.value + 1, 16) FROM json_each(:places) AS place
 WHERE NOT EXISTS (
     SELECT 1 FROM holdfast_jobs AS jobs

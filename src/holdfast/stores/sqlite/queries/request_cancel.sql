@@ -1,4 +1,4 @@
--- Waiting jobs end, active ones are marked, finished ones stay. What still owes a hook is kept for HOOK_RETENTION at least.
+-- Cancel waiting jobs, flag active ones, leave finished ones. A job whose rescue hook is due is kept for at least HOOK_RETENTION.
 UPDATE holdfast_jobs SET
     cancel_requested = state IN ('claimed', 'running'),
     reason = iif(state IN ('claimed', 'running'), reason, 'BY_OPERATOR'),

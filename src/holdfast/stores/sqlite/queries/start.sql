@@ -1,4 +1,4 @@
--- Claimed to running under the token, unless the lease has ended; a job that runs already stays as it is.
+-- Move claimed jobs to running under their tokens, unless the lease has ended; a job that runs already stays as it is.
 UPDATE holdfast_jobs AS jobs SET state = 'running', attempt = attempt + 1, started_at = :wall, started_mono = :monotonic,
     last_moved_at = NULL
 FROM json_each(:places) AS place

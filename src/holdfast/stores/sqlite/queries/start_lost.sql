@@ -1,4 +1,4 @@
--- Those that do not run under their token and a lease that has not ended.
+-- Return the jobs that do not run under their token and a lease that has not ended.
 SELECT substr(:items, 72 * place.value + 1, 16) FROM json_each(:places) AS place
 WHERE NOT EXISTS (
     SELECT 1 FROM holdfast_jobs AS jobs

@@ -1,4 +1,4 @@
--- Finished jobs of these whose unique key an unfinished one has, and that one.
+-- Return those of these finished jobs whose unique key an unfinished job has, each with that job.
 SELECT jobs.id, holding.id
 FROM json_each(:places) AS place
 JOIN holdfast_jobs AS jobs ON jobs.id = substr(:items, 72 * place.value + 1, 16)

@@ -1,4 +1,4 @@
--- What the last write of this connection took away or failed, in its order.
+-- The rows that the last write of this connection deleted, failed or delayed, in its order.
 CREATE TEMP TABLE holdfast_touched (what TEXT NOT NULL, id BLOB NOT NULL, task TEXT);
 
 -- call
