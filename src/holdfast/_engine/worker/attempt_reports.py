@@ -1,4 +1,4 @@
-"""What a worker says of its jobs that have a limit, so that its supervisor can keep their clocks."""
+"""Reports of a worker about its jobs that have a limit, from which its supervisor keeps their clocks."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -8,11 +8,11 @@ from holdfast._engine import messages
 from holdfast._ports.host import SupervisorLink
 
 TOLD_EVERY = 0.05
-"""Part of ``progress_within`` between two words that a job moves."""
+"""Fraction of ``progress_within`` that passes between two reports of a job's progress."""
 
 
 class AttemptReporter:
-    """Says when their code begins, moves and stops, and nothing of other jobs, unless told to (``tells_all``)."""
+    """The reporter of when the code of such jobs begins, makes progress and stops; with ``tells_all``, of all jobs."""
 
     def __init__(self, link: SupervisorLink, now: Callable[[], float]) -> None:
         self._link, self._now = link, now
@@ -21,22 +21,22 @@ class AttemptReporter:
         self._untold: dict[tuple[UUID, Token], float] = {}
 
     def set_code_running(self, is_running: bool) -> None:
-        """Tell the guard whether user code runs: only running code is killed at its deadline."""
+        """Inform the guard whether user code runs: the guard kills only running code at its deadline."""
         self._link.set_code_running(is_running)
 
     def waiting(self, hold: ActiveJob) -> None:
-        """It waits for a runner, whose first word the worker may hear late."""
+        """Report that the job waits for a runner: the worker may receive the runner's report of the start late."""
         if hold.policy.progress_within is not None:
             self._send(messages.AttemptWaiting(hold.id, hold.token, hold.policy.progress_within))
 
     def begun(self, hold: ActiveJob) -> None:
-        """Its first line is about to run."""
+        """Report that the first line of the job's handler is about to run."""
         limits = hold.policy
         if self.tells_all or _is_limited(hold):
             self._send(messages.AttemptStarted(hold.id, hold.token, self._now(), limits.progress_within, limits.timeout))
 
     def moved(self, hold: ActiveJob) -> None:
-        """Told when it is said, because the store may be silent; often enough, not each time."""
+        """Report progress at once, because the store may not answer; but at most every ``TOLD_EVERY`` of ``progress_within``."""
         within, now, key = hold.policy.progress_within, self._now(), (hold.id, hold.token)
         if within is None:
             return
@@ -48,13 +48,13 @@ class AttemptReporter:
         self._send(messages.AttemptProgressed(hold.id, now))
 
     def tell_latest(self) -> None:
-        """Once a beat: a last word that was not told at once counts too, or its job would be judged too early."""
+        """Report progress that was not reported at once, or the job would be stopped too early; call it once a beat."""
         for (job, _), at in self._untold.items():
             self._send(messages.AttemptProgressed(job, at))
         self._untold.clear()
 
     def stopped(self, hold: ActiveJob) -> None:
-        """Nothing of it runs any more."""
+        """Report that no code of the job runs any more."""
         if self.tells_all or _is_limited(hold):
             self._told.pop((hold.id, hold.token), None)
             self._untold.pop((hold.id, hold.token), None)

@@ -1,4 +1,4 @@
-"""Jobs that a handler enqueues: durable when it goes on, and only while its own job is still its own."""
+"""Jobs that a handler enqueues: each is durable before the handler goes on, and only if the handler still owns its job."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from holdfast.errors import JobLost
 
 
 class ChildJobs:
-    """Writes them by the worker's own connection, under the token of the job that asks."""
+    """The writer of child jobs: it uses the worker's connection and the token of the parent job."""
 
     def __init__(self, environment: Environment, *, lost: Callable[[UUID, Token], None]) -> None:
         self._environment, self._store, self._chance = environment, environment.store, environment.chance
@@ -23,7 +23,7 @@ class ChildJobs:
         self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
 
     async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
-        """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
+        """Return once the child is durable; raise ``JobLost``, and enqueue nothing, if the parent job has another owner."""
         call = enqueue_call_id(child.id, self._chance.uuid4())
 
         def write() -> Awaitable[EnqueueAnswer]:
@@ -43,7 +43,7 @@ class ChildJobs:
         return answer
 
     def interrupt(self, hold: ActiveJob) -> None:
-        """The handler is to stop: it must not wait here for a store that may not answer for long."""
+        """Cancel the enqueues of a handler that must stop: they must not hold it up while the store does not answer."""
         for writing in self._writing.get((hold.id, hold.token), ()) if self._writing else ():
             writing.cancel()
 

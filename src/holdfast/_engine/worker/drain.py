@@ -1,10 +1,10 @@
-"""Until when a worker that claims no more waits for its code to stop and for the store to answer."""
+"""How long a draining worker waits for its code to stop and for the store to answer."""
 
 from collections.abc import Callable
 
 
 class Drain:
-    """The grace of one worker, from its supervisor's demand on."""
+    """The grace of one worker, from its supervisor's request to drain."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -16,10 +16,10 @@ class Drain:
         return self._by is not None and self._now() >= self._by
 
     def begin(self, grace: float) -> None:
-        """The supervisor has asked the worker to end."""
+        """Start the grace, because the supervisor has asked the worker to end."""
         self._by = self._now() + grace
 
     def pause(self) -> float:
-        """Seconds until the worker looks again."""
+        """Return the seconds until the worker checks again, at most 0.05."""
         left = 0.0 if self._by is None else self._by - self._now()
         return min(max(left, 0.005), 0.05) if left > 0 else 0.05

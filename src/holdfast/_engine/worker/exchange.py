@@ -1,4 +1,4 @@
-"""Settle what ended and claim for free slots, in one write; audit what the store thinks we hold."""
+"""Settle finished runs and claim for free slots, in one write; audit the jobs that the store records for this worker."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -26,15 +26,15 @@ from holdfast._ports.transport import ClaimSource
 
 SETTLE_LIMIT = 1000
 SOON = 0.05
-"""Part of the poll interval to wait when a job is due and yet none was claimed."""
+"""Fraction of the poll interval to wait when a job is due but none was claimed."""
 PIPELINE_FROM = 64
-"""Slots from which on a claim asks a store that works beside us for half of them at most; for fewer, two claims cost more
-than their waiting for one."""
+"""Number of slots from which on a claim asks a store on a server for at most half of them: one half runs while the server works
+for the other. With fewer slots, two claims cost more than waiting for one."""
 Key = tuple[UUID, Token]
 
 
 class Exchange:
-    """The worker's one door to ownership: nothing is claimed or settled elsewhere."""
+    """The only part of the worker that claims and settles jobs."""
 
     def __init__(
         self,
@@ -68,17 +68,17 @@ class Exchange:
 
     @property
     def undelivered(self) -> tuple[Transition, ...]:
-        """Outcomes the store has not answered yet."""
+        """The outcomes that the store has not answered yet."""
         return tuple(ended.transition for ended in self._unanswered() if ended.transition is not None)
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the store has answered everything, and the queue has been told."""
+        """Whether the store has answered everything, and all finished deliveries are acknowledged."""
         return not (len(self._late) or self._gone or self._unanswered())
 
     @property
     def kept(self) -> int:
-        """How many slots are kept by outcomes that the store refuses: half of them at most, or all once twice as many are refused."""
+        """Number of slots kept by refused outcomes: at most half of all, or all once twice as many outcomes as slots are refused."""
         refused = len(self._refused)
         slots = self._slots.size
         return slots if refused >= 2 * slots else min(refused, slots // 2)
@@ -91,7 +91,7 @@ class Exchange:
         return self._late.has_refused_only and len(self._refused) + len(self._late) > 0 and not any(others)
 
     def close(self) -> None:
-        """Claim nothing more."""
+        """Stop claiming; outcomes are still settled."""
         self.is_closed = True
 
     def add(self, ended: FinishedRun) -> None:
@@ -104,11 +104,13 @@ class Exchange:
             self._ended.append(ended)
 
     async def step(self) -> float:
-        """One exchange, and the next at once where one half of the slots is to work while the other is on its way; seconds
-        until another one is worth it."""
+        """Run one exchange, and further ones at once while one half of the slots works and the other half is being claimed.
+
+        Return the seconds until the next step.
+        """
         if self._needs_audit:
             await self.audit()
-        # Who hears no answers must not claim: it would take jobs, release them unheard and take them again, for ever.
+        # Do not claim while answers are being lost: the worker would claim, release and claim the same jobs in a loop.
         was_in_doubt, goes_on = self._is_in_doubt, True
         self._ended += self._resting.rested(is_closed=self.is_closed)
         self._ended += self._locked.due()
@@ -135,13 +137,16 @@ class Exchange:
         return len(self._ended) >= self._most or self._slots.size - len(self._executor.running) >= self._most
 
     async def _exchange(self, batch: Sequence[FinishedRun], request: ClaimRequest | None) -> int | None:
-        """How many jobs were claimed; ``None`` if the store has refused outcomes of the batch, or the claim beside them."""
+        """Settle the batch and claim; return how many jobs were claimed.
+
+        ``None``: the store has refused outcomes of the batch, or the claim beside them.
+        """
         await self._progress.write_final_updates()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         try:
             answer = await self._store.exchange(transitions, request)
         except BaseException as error:
-            # Unknown is not no: the claim may have landed, so what the store thinks we hold is looked up first.
+            # After an error the claim may still have landed, so look up which jobs the store records for this worker.
             self._needs_audit = True
             if not batch or not is_refusal(error):
                 self._is_in_doubt = True
@@ -162,9 +167,9 @@ class Exchange:
         return len(answer.claims)
 
     async def _divide(self, batch: Sequence[FinishedRun], request: ClaimRequest | None, error: BaseException) -> None:
-        """Ask for the outcomes of a refused write without its claim, then by halves, until each refused one is alone.
+        """Send the outcomes of a refused write again, without its claim, then in halves, until each refused one is found.
 
-        What refuses the claim itself is raised by the next step, which has nothing else to ask.
+        If the store refuses the claim itself, the next step raises its error, because it then sends nothing else.
         """
         if request is not None:
             await self._exchange(batch, None)
@@ -177,7 +182,7 @@ class Exchange:
             del self._ended[:1]
 
     async def _ask_refused(self) -> None:
-        """One in each step, alone: beside it nothing else would land."""
+        """Send one refused outcome again in each step, in a write without others: the store would refuse those with it."""
         if (ended := self._refused.next_due()) is not None:
             self._ended.insert(0, ended)
             await self._exchange([ended], None)
@@ -194,10 +199,10 @@ class Exchange:
             await self._inbox.finished(gone)
 
     async def audit(self) -> None:
-        """Compare what the store thinks we hold with what we hold; unknown outcomes end here.
+        """Compare the jobs that the store records for this worker with those it has; this resolves calls whose answer was lost.
 
-        Only ``step`` calls it, between two exchanges: no claim is in flight, and a hold that we do not know is one that we
-        never heard of.
+        Only ``step`` calls it, between two exchanges. No claim is in flight then, so an unknown job comes from a claim whose
+        answer was lost, and is released.
         """
         self._collect()
         before = self._known()
@@ -225,7 +230,7 @@ class Exchange:
                 self._executor.stop(job, Stop.LOST, token=token)
 
     def request_audit(self) -> None:
-        """Look again before the next exchange."""
+        """Make the next step begin with an audit."""
         self._needs_audit = True
 
     def _request(self) -> ClaimRequest | None:
@@ -247,16 +252,16 @@ class Exchange:
         )
 
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
-        """Return no job until a look of the worker's own found that nothing is due, and none when it is time for such a look.
+        """Return delivered jobs to claim: none until the worker's own poll found nothing due, and none when a poll is due.
 
-        A delivered job may stand behind others, which another claim has locked for a moment: claimed before its turn, it would
+        A delivered job may be behind others that another claim has locked for a moment: claimed before its turn, it would
         wait for that turn when it is returned.
         """
         is_time = self._lease.answered - self._looked >= self._poll_interval
         return inbox.next(most) if self._is_caught_up and not is_time else {}
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
-        may_start = self._lease.may_act() and not self.is_closed  # each asks again before its first line
+        may_start = self._lease.may_act() and not self.is_closed  # each run checks again before its first line
         is_heard = self._events.has_listener(EventName.JOB_CLAIMED)
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.job.id in self._executor.running
@@ -266,8 +271,8 @@ class Exchange:
                     self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **_origin_of(claim, via))
                 self._executor.start(claim)
             else:
-                # More than asked, too late, or an attempt that was taken from us has not stopped yet.
-                pause = self._poll_interval if code_of_it_runs else 0.0  # at once would be to us again, for as long as it runs
+                # More jobs than asked for, too late, or an attempt that this worker lost has not stopped yet.
+                pause = self._poll_interval if code_of_it_runs else 0.0  # released at once it would come back at once
                 self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
@@ -275,22 +280,22 @@ class Exchange:
             return 0.0
         if request is None:
             return self._poll_interval
-        if claimed >= request.limit or self._is_narrow:  # who was left out may be due
+        if claimed >= request.limit or self._is_narrow:  # jobs of kinds that were left out may be due
             return 0.0
         if self._inbox is not None and self._inbox.has_more and self._is_caught_up:
             return 0.0
         if claimed:
-            await yield_to_loop()  # what was claimed begins before anything else is asked, and may have ended
+            await yield_to_loop()  # the claimed jobs start before the next call, and may end at once
             if self._ended or self._executor.finished:
                 return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._options.queues, self._options.isolated)
         self.is_idle = due is None and not self._executor.running
         self._is_caught_up |= due is None or due > 0
-        # What nobody delivers is to be found as soon as if nothing were delivered.
+        # Jobs without a delivery must be found as soon as by polling alone.
         longest = self._poll_interval - (0.0 if self._inbox is None else self._lease.answered - self._looked)
         if due is None:
             return max(longest, 0.001)
-        # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
+        # A job is due but was not claimed: it has just come, or the lease ended and this worker does not know yet. Do not spin.
         return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
 
     def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
@@ -300,7 +305,7 @@ class Exchange:
             is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
             if is_heard or not is_plain:
                 self._settled(ended, answer)
-        del self._ended[: len(batch)]  # what has come meanwhile stands behind
+        del self._ended[: len(batch)]  # runs that were added since are behind these
 
     def _settled(self, ended: FinishedRun, answer: Answer) -> None:
         match answer:
@@ -314,7 +319,7 @@ class Exchange:
                 pass
 
     def _keep_late_outcome(self, ended: FinishedRun) -> None:
-        """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
+        """Keep the outcome of a job that has another owner now, for the record of the attempt that produced it."""
         hold = ended.claim.job
         self._abandoned.add((hold.id, hold.token))
         if self._inbox is not None:
@@ -343,8 +348,10 @@ class Exchange:
 
 
 def _origin_of(claim: Claim, via: ClaimSource) -> dict[str, str]:
-    """What led to the claim, why its job was ever rescued, and who recovers it by this claim from an attempt that was cut
-    short: the store, which had taken it back, or the queue, which delivered it again."""
+    """Return what led to the claim, why its job was last rescued, and what recovers it if its last attempt was interrupted.
+
+    ``recovery`` is ``store`` if a rescue had returned the job, and ``redelivery`` if the transport delivered it again.
+    """
     rescue, found = claim.rescue, {"via": via.value}
     if rescue is not None:
         found["rescued"] = rescue.reason

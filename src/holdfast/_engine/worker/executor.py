@@ -1,4 +1,4 @@
-"""One claimed job, from its payload to its transition: decode, run, judge the outcome, decide the move."""
+"""One claimed job, from its payload to its transition: decode, run, and turn the outcome into a transition."""
 
 import asyncio
 from collections.abc import Iterator
@@ -33,8 +33,9 @@ _CHARGES = {Stop.STALLED: RescueReason.STALLED, Stop.TIMED_OUT: RescueReason.TIM
 
 class FinishedRun(Struct, frozen=True):
     """A handler whose code has stopped. ``transition`` is ``None`` if it returned nothing and its job had another owner.
-    ``pause``: seconds for which the worker keeps the claim before it releases it, or asks again for a locked row.
-    ``refusals``: how often the store has refused the outcome alone."""
+
+    ``pause``: seconds for which the worker keeps the claim before it releases it, or before it tries a locked row again.
+    ``refusals``: how often the store has refused the outcome in a separate write."""
 
     claim: Claim
     transition: Transition | None
@@ -43,7 +44,7 @@ class FinishedRun(Struct, frozen=True):
 
 
 class FinishedRuns:
-    """Runs on their way from the executor to the exchange, in order."""
+    """The queue of finished runs between the executor and the exchange, in order."""
 
     def __init__(self) -> None:
         self.wake = Signal()
@@ -67,7 +68,7 @@ class FinishedRuns:
 
 
 class Executor:
-    """Runs claims, and puts what became of them into ``finished``."""
+    """The runner of claims; it puts each finished run into ``finished``."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Executor:
         self.running: dict[UUID, Running] = {}
         self.finished = FinishedRuns()
         self.started = 0
-        """How many claims were handed to it so far."""
+        """Number of claims that were started so far."""
         self.state: Any = None
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
@@ -94,7 +95,7 @@ class Executor:
         self._is_draining = False
 
     def count(self, kind: RunnerKind) -> int:
-        """How many handlers of that kind run."""
+        """Return how many handlers of that kind run."""
         return sum(running.kind is kind for running in self.running.values())
 
     def start(self, claim: Claim) -> None:
@@ -119,9 +120,9 @@ class Executor:
             running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.job.id}")
 
     def stop(self, job: UUID, why: Stop, *, token: Token | None = None) -> None:
-        """Cancel a handler, once for each reason, so that it can clean up in peace. A loss outranks every other reason.
+        """Cancel a handler, once for each reason, so that it can clean up undisturbed. A loss outranks every other reason.
 
-        ``token``: only if it runs under that one; what is said of an earlier attempt does not concern this one.
+        ``token``: cancel only the attempt under that token, because a message about an earlier one does not concern this one.
         """
         running = self.running.get(job)
         if running is None or why in running.stops_requested or token not in (None, running.claim.job.token):
@@ -137,30 +138,32 @@ class Executor:
         if why in _CHARGES and running.work is not None and running.kind is RunnerKind.LOOP:
             running.stacks = coroutine_stack(running.work)
         self._progress.interrupt(running.claim.job, is_lost=why is Stop.LOST)
-        # A task cancelled before its first step would never run a line, and so never end for us.
+        # A task that is cancelled before its first step never runs a line, so its run would never be put into ``finished``.
         if running.task is not None and running.has_begun:
             running.task.cancel()
 
     def request_drain(self) -> None:
-        """Those who go on from one piece of work to the next, and look at it; nobody is cancelled."""
+        """Set the draining flag of all handlers, for those that check it between two pieces of work; none is cancelled."""
         self._is_draining = True
         for running in self.running.values():
             running.context.mark_draining()
 
     def log_coroutine_stacks(self) -> None:
-        """Into the log."""
+        """Log where the coroutine of each running handler waits."""
         for running in self.running.values():
             hold = running.claim.job
             if running.work is not None:
                 logger.warning("stacks of job %s (%s):\n%s", hold.id, hold.task, coroutine_stack(running.work))
 
     def unresponsive(self, patience: float) -> tuple[UUID, ...]:
-        """Jobs whose code was told to stop longer ago, or whose hook was rolled back, and runs on; only the end of this process
-        can end it."""
+        """Return the jobs whose code runs more than ``patience`` seconds after it was asked to stop, or its hook rolled back.
+
+        Only the end of this process can end such code.
+        """
         handlers = tuple(
             job
             for job, running in self.running.items()
-            if (running.kind is not RunnerKind.PROCESS or running.is_running_hook)  # else ended without ending this process
+            if (running.kind is not RunnerKind.PROCESS or running.is_running_hook)  # a runner can be killed separately
             and running.stop in (Stop.CANCELLED, Stop.LOST)
             and running.stopped_at is not None
             and self._lease.now() - running.stopped_at > patience
@@ -168,7 +171,7 @@ class Executor:
         return handlers if self._hooks is None else tuple(dict.fromkeys((*handlers, *self._hooks.unresponsive(patience))))
 
     def stop_all(self, why: Stop) -> None:
-        """Cancel every handler."""
+        """Cancel all handlers for this reason."""
         for job in tuple(self.running):
             self.stop(job, why)
 
@@ -181,14 +184,14 @@ class Executor:
             CURRENT.set(hold)  # this task is the job's own
         outcome = await self._outcome(running) if running.has_begun else None
         # The code has stopped; only now may the job move.
-        running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
+        running.context.mark_lost()  # code that the handler left behind must not report for the next attempt
         self._progress.forget(hold)
         del self.running[hold.id]
         if not self.running:
             self._reports.set_code_running(False)
         try:
             run = self._judge(running, outcome)
-        except BaseException as error:  # its slot is free; without an end its job would be its worker's for as long as that lives
+        except BaseException as error:  # its slot is free; without an outcome the job would stay this worker's until it exits
             run = FinishedRun(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
         self._finish(run)
 
@@ -199,7 +202,7 @@ class Executor:
     def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
         hold, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
         if outcome is not None:
-            # Also of a lost job: the store refuses it and keeps the result, or nobody has moved the job yet.
+            # Also for a lost job: the store refuses the outcome and keeps the result, or no supervisor has moved the job yet.
             return FinishedRun(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
         match running.stop:
             case Stop.LOST:
@@ -221,13 +224,13 @@ class Executor:
         return FinishedRun(running.claim, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
 
     async def _outcome(self, running: Running) -> Outcome | None:
-        """What the handler answered; ``None`` when it was stopped or its job was lost."""
+        """Run the handler and return its outcome; ``None`` when it was stopped or its job was lost."""
         try:
             if self._hooks is not None and self._hooks.is_owed(running.claim):
                 await self._run_hook(running, self._hooks)
             if running.kind is RunnerKind.PROCESS and self._pool is not None:
                 self._reports.waiting(running.claim.job)
-                running.context.on_begun = partial(self._reports.begun, running.claim.job)  # its clocks wait for a runner
+                running.context.on_begun = partial(self._reports.begun, running.claim.job)  # its clocks start in a runner
                 return await self._pool.run(running)
             self._reports.begun(running.claim.job)
             return await self._answer(running)
@@ -245,7 +248,7 @@ class Executor:
             if running.stop is not None:
                 raise asyncio.CancelledError
         except BaseException as error:
-            # The handler has not begun: neither a store that is away nor a worker that has to end is its fault.
+            # The handler has not begun: neither an unreachable store nor an ending worker may cost it an attempt.
             if isinstance(error, StoreUnavailable) or running.stop in (Stop.LATE, Stop.DRAINED):
                 running.has_begun = False
                 running.pause = hooks.interval if running.stop is None else 0.0

@@ -1,4 +1,4 @@
-"""What was delivered to this worker: jobs to claim, and messages to acknowledge, whatever the claims say."""
+"""Deliveries to this worker: jobs to claim, and messages to acknowledge, whether or not a claim gets the job."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
@@ -8,8 +8,11 @@ from holdfast._ports.transport import ClaimSource, Deliveries, Delivery, Hint
 
 
 class Inbox:
-    """Fetches no more than there is room for. A message is acknowledged once the store has answered the claim of its job, also
-    if nothing was claimed, or, where messages last until the finish, when the job is no longer here."""
+    """The deliveries of one worker; it fetches no more than it has free slots.
+
+    A message is acknowledged once the store has answered the claim of its job, even if nothing was claimed. Where messages are
+    acknowledged on finish, that of a claimed job waits until the job has ended or has another owner.
+    """
 
     def __init__(
         self,
@@ -28,11 +31,11 @@ class Inbox:
 
     @property
     def has_more(self) -> bool:
-        """Whether anything waits to be claimed."""
+        """Whether any delivered job waits to be claimed."""
         return bool(self._waiting)
 
     async def step(self) -> float:
-        """Fetch what there is room for; seconds until it is worth it again."""
+        """Fetch one delivery for each free slot, at most; return the seconds until the next fetch."""
         free = max(0, self._free() - len(self._waiting))
         fetched = await self._deliveries.fetch(self._queues, free)
         self._waiting += fetched
@@ -42,7 +45,7 @@ class Inbox:
         return 0.0 if free else self._pause
 
     def next(self, most: int) -> dict[UUID, ClaimSource]:
-        """The jobs to claim now, those that came first, and what brought each here."""
+        """Return the jobs to claim now, those delivered first, and how each came here."""
         found: dict[UUID, ClaimSource] = {}
         for delivery in self._waiting:
             if len(found) < most:
@@ -50,7 +53,7 @@ class Inbox:
         return found
 
     async def claimed(self, asked: Collection[UUID], taken: Collection[UUID]) -> None:
-        """The store has answered a claim of these jobs with those."""
+        """Acknowledge the jobs whose claim the store has answered; keep those in ``taken`` that are acknowledged on finish."""
         answered = [each for each in self._waiting if each.job in asked]
         self._waiting = [each for each in self._waiting if each.job not in asked]
         kept = [each for each in answered if self._deliveries.acks_on_finish and each.job in taken]
@@ -59,15 +62,17 @@ class Inbox:
         await self._deliveries.acknowledge([each for each in answered if each not in kept] if kept else answered)
 
     async def finished(self, jobs: Iterable[UUID]) -> None:
-        """These have ended, or are somebody else's."""
+        """Acknowledge the jobs that have ended or have another owner now, if their messages were kept until then."""
         if self._kept:
             done = [each for job in jobs for each in self._kept.pop(job, ())]
             if done:
                 await self._deliveries.acknowledge(done)
 
     async def _republish_surplus(self) -> None:
-        """What came after its slot was taken goes to somebody who has one: by a message of its own, so that its coming again
-        still means that a worker has failed."""
+        """Publish jobs whose slot was taken before they came, for a worker that has a free slot.
+
+        Each goes out as a new message, so that a redelivery still means that a worker has failed.
+        """
         surplus = len(self._waiting) - max(0, self._free())
         if surplus > 0:
             late, self._waiting = self._waiting[-surplus:], self._waiting[:-surplus]

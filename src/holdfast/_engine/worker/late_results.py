@@ -1,4 +1,4 @@
-"""Results that came after their job was lost: kept on the record of the attempt that made them."""
+"""Results that came after their job was lost: they are kept on the record of the attempt that produced them."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
@@ -17,11 +17,11 @@ from holdfast._ports.store import Ownership
 from holdfast.errors import StoreBusy
 
 MOST_REFUSED = 100
-"""Refused notes that are kept; beyond, the oldest is dropped: each may be 256 KiB long."""
+"""Number of refused notes that are kept; beyond it the oldest is dropped, because each may be 256 KiB long."""
 
 
 class LateResult(Struct):
-    """A note, how often the store has refused it alone, and when it may be asked for again."""
+    """A note, how often the store has refused it in a write without others, and when it may be sent again."""
 
     note: AttemptNote
     refusals: int = 0
@@ -29,7 +29,7 @@ class LateResult(Struct):
 
 
 class LateResults:
-    """Notes for the store. One that the store refuses is asked for alone, less and less often, and delays no other."""
+    """The notes of one worker. A note that the store refuses is sent separately, less and less often, and delays no other."""
 
     def __init__(self, store: Ownership, now: Callable[[], float], chance: Randomness, events: Events) -> None:
         self._store, self._now, self._chance, self._events = store, now, chance, events
@@ -40,18 +40,18 @@ class LateResults:
 
     @property
     def has_refused_only(self) -> bool:
-        """Whether the store has refused all that wait."""
+        """Whether the store has refused all notes that are left."""
         return all(each.refusals for each in self._waiting)
 
     def add(self, hold: ActiveJob, outcome: Transition | None) -> None:
-        """Keep what an attempt has ended with, unless there is nothing to tell."""
+        """Keep the result or error with which an attempt ended, if it has one."""
         if outcome is not None and (outcome.result is not None or outcome.error is not None):
             self._waiting.append(
                 LateResult(AttemptNote(job=hold.id, token=hold.token, late_result=outcome.result, error=outcome.error))
             )
 
     async def deliver(self) -> None:
-        """Write all notes that are due; raises what the store raises of an outage."""
+        """Write all notes that are due; raise the store's error in an outage."""
         due = [each for each in self._waiting if each.until <= self._now()]
         fresh, alone = [each for each in due if not each.refusals], [each for each in due if each.refusals]
         if len(fresh) > 1 and await self._write(fresh):
@@ -64,7 +64,7 @@ class LateResults:
         self._waiting = [each for each in self._waiting if not any(each is one for one in dropped)]
 
     async def _write(self, some: Sequence[LateResult]) -> bool:
-        """Whether the store has taken them; those of locked rows are asked for again with the next delivery."""
+        """Write the notes and return whether the store accepted them; those of locked rows are sent with the next delivery."""
         locked = frozenset[UUID]()
         try:
             await self._store.annotate(tuple(each.note for each in some))
@@ -84,5 +84,5 @@ class LateResults:
         return True
 
     def remaining(self) -> float:
-        """Return the seconds until a refused note is due."""
+        """Return the seconds until a refused note is due; infinity without any."""
         return max(0.0, min((each.until for each in self._waiting if each.refusals), default=float("inf")) - self._now())

@@ -1,11 +1,11 @@
-"""The worker's side of its lease: until when it may act, and whether it still may at all."""
+"""The worker's side of its lease: until when the worker may act, and whether it has lost the lease."""
 
 from collections.abc import Callable
 from uuid import UUID
 
 
 class WorkerLease:
-    """The deadline that the supervisor's heartbeats have earned. A worker past it stops without being asked."""
+    """The worker's lease and its deadline, which the supervisor's beats extend. A worker past it stops without being asked."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
@@ -13,15 +13,15 @@ class WorkerLease:
         self.deadline = float("-inf")
         self.is_gone = False
         self.answered = float("-inf")
-        """When the store last answered this worker's own connection."""
+        """The time at which the store last answered this worker's own connection."""
 
     def grant(self, lease: UUID, worker: str, deadline: float) -> None:
-        """Begin to hold the lease that the supervisor has opened."""
+        """Take over the lease that the supervisor has opened for this worker."""
         self.id, self.worker = lease, worker
         self.renew(deadline)
 
     def renew(self, deadline: float) -> None:
-        """Move the deadline: the store has answered a heartbeat."""
+        """Extend the deadline after a beat that the store has answered."""
         self.deadline = max(self.deadline, deadline)
 
     def lose(self) -> None:
@@ -37,5 +37,5 @@ class WorkerLease:
         return self.deadline - self.now()
 
     def store_answered(self) -> None:
-        """Note that the worker's own connection works."""
+        """Record that the store has answered this worker's own connection."""
         self.answered = self.now()

@@ -1,4 +1,4 @@
-"""Outcomes of jobs whose rows another session has locked: asked for again, less and less often, and no other outcome waits."""
+"""Outcomes of jobs whose rows another session has locked: sent again, less and less often, without delaying other outcomes."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,11 +10,11 @@ from holdfast._engine.worker.executor import FinishedRun
 
 SHORTEST_PAUSE = 0.005
 SAY_FROM = 0.5
-"""Seconds: most locks are free at once. Of those that are not, operators hear once a pause has become so long."""
+"""Seconds of pause from which on a lock is reported to operators: most locks are released sooner."""
 
 
 class LockedOutcomes:
-    """What the store has answered ``BUSY``. Each outcome has a pause of its own, so that those found locked later put off no other."""
+    """Outcomes that the store answered ``BUSY``. Each has a separate pause, so that one found locked later delays no other."""
 
     def __init__(self, now: Callable[[], float], longest_pause: float, events: Events) -> None:
         self._now, self._longest_pause, self._events = now, longest_pause, events
@@ -22,11 +22,11 @@ class LockedOutcomes:
 
     @property
     def outcomes(self) -> list[FinishedRun]:
-        """All that wait."""
+        """All locked outcomes that are still to be settled."""
         return [ended for _, ended in self._waiting]
 
     def put_off(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
-        """Keep those outcomes of a batch that the store could not move."""
+        """Keep the outcomes of a batch whose rows were locked."""
         now, longest = self._now(), 0.0
         for ended, answer in zip(batch, answers, strict=True):
             if answer is Answer.BUSY:
@@ -38,12 +38,12 @@ class LockedOutcomes:
             self._events.emit(EventName.STORE_BUSY, operation="exchange", error=error, jobs=len(self._waiting))
 
     def due(self) -> list[FinishedRun]:
-        """Take what is to be asked for again now."""
+        """Remove and return the outcomes that are due to be sent again."""
         now = self._now()
         outcomes = [ended for until, ended in self._waiting if until <= now]
         self._waiting = [each for each in self._waiting if each[0] > now]
         return outcomes
 
     def remaining(self) -> float:
-        """Return the seconds until something is due."""
+        """Return the seconds until an outcome is due; infinity without any."""
         return max(0.0, min((until for until, _ in self._waiting), default=float("inf")) - self._now())

@@ -1,4 +1,4 @@
-"""How much one worker does at once."""
+"""The options of one worker."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from holdfast._core.requests import IsolatedJobs
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """How much one worker does at once, and of what. ``queues=None``: all queues.
+    """How many handlers one worker runs at once, and from which queues. ``queues=None``: all queues.
 
     ``most``: run at most that many jobs and end as soon as nothing is due (``app.run_due``); ``None``: run until drained.
     """

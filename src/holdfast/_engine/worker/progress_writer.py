@@ -1,4 +1,4 @@
-"""Progress and checkpoints on their way to the store: coalesced, many jobs in one write, fenced."""
+"""Writes of progress and checkpoints to the store: coalesced, many jobs in one write, fenced by their tokens."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ Key = tuple[UUID, Token]
 
 
 class ProgressWriter:
-    """Collects what handlers say; ``step()`` writes it under the tokens."""
+    """The writer of what handlers report; ``step()`` writes it under the tokens."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class ProgressWriter:
         self._last_words: dict[UUID, ProgressUpdate] = {}
         self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
-        self._holds: dict[UUID, ActiveJob] = {}  # of those who wait
+        self._holds: dict[UUID, ActiveJob] = {}  # jobs of handlers that wait for a checkpoint
         self._written = float("-inf")
         self._order = 0
-        self._locked: frozenset[UUID] = frozenset()  # when they were written last; who waits for them waits for the next time
+        self._locked: frozenset[UUID] = frozenset()  # at the last write; a checkpoint of these jobs waits for the next interval
 
     def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
-        """Remember the latest; written within ``PROGRESS_INTERVAL``."""
+        """Keep the latest progress; ``step`` writes it within ``PROGRESS_INTERVAL`` seconds."""
         self._reports.moved(hold)
         is_first = not self._updates
         self._add(ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message))
@@ -57,7 +57,7 @@ class ProgressWriter:
             self.wake.set()
 
     async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
-        """Return once the checkpoint is durable; ``JobLost`` if the job is somebody else's."""
+        """Return once the checkpoint is durable; raise ``JobLost`` if the job has another owner."""
         self._reports.moved(hold)
         done = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(hold.id, []).append(done)
@@ -67,39 +67,39 @@ class ProgressWriter:
         await done
 
     def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
-        """The user's rows and the check of the job's token, together; rolled back after ``idle`` seconds."""
+        """Open a transaction for the user's rows and the check of the job's token; it is rolled back after ``idle`` seconds."""
         return store_defaults.transaction(self._store, hold.id, hold.token, idle=self._idle)
 
     def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
-        """The same for code outside of an event loop."""
+        """Open the same transaction for code outside of an event loop."""
         return store_defaults.blocking_transaction(self._store, hold.id, hold.token, idle=self._idle)
 
     def forget(self, hold: ActiveJob) -> None:
-        """The handler has ended: what it said last is written before its outcome, or never."""
-        if self._updates:  # most jobs say nothing, and each look costs them the hash of a UUID
+        """Set aside the last update of a handler that has ended: it is written before the handler's outcome, or never."""
+        if self._updates:  # most jobs report nothing, and each lookup costs the hash of a UUID
             update = self._updates.get(hold.id)
             if update is not None and update.token == hold.token:
                 self._last_words[hold.id] = self._updates.pop(hold.id)
         self.interrupt(hold)
 
     async def write_final_updates(self) -> None:
-        """Once, and as well as it goes: an outcome must not wait for news of how far its job has come."""
+        """Write the last updates of ended handlers, in one try: an outcome must not wait for the progress of its job."""
         if self._last_words:
             updates, self._last_words = tuple(self._last_words.values()), {}
             try:
                 await self._store.report(updates)
             except Exception:
-                return  # the outcome, which follows, meets the same store and says so
+                return  # the outcome follows at once, meets the same error and reports it
 
     def interrupt(self, hold: ActiveJob, *, is_lost: bool = False) -> None:
-        """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
+        """End the waits of a handler that must stop: a checkpoint must not hold it up while the store does not answer."""
         self.children.interrupt(hold)
         if waiting := self._waiters.pop(hold.id, None) if self._waiters else None:
             del self._holds[hold.id]
             _answer(waiting, _lost_error(hold.id) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> tuple[list[Key], float]:
-        """Write what there is. Return the attempts whose jobs have another owner, and the seconds until the next step."""
+        """Write all updates. Return the attempts whose jobs have another owner, and the seconds until the next step."""
         if not self._updates:
             return [], PROGRESS_INTERVAL * 60
         due = self._written + PROGRESS_INTERVAL - self._now()
@@ -107,7 +107,7 @@ class ProgressWriter:
             return [], due
         updates = tuple(self._updates.values())
         waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
-        # If this raises, nothing is known and nothing forgotten: the same may land twice without harm, and newer wins.
+        # If this raises, its effect is unknown and all updates stay: an update may land twice without harm, and the newer wins.
         lost, locked = await report(self._store, updates)
         self._written, self._locked = self._now(), locked
         for update in updates:
@@ -116,7 +116,7 @@ class ProgressWriter:
         for job, waiting in waiters.items():
             if job in locked:
                 if job in self._waiters:
-                    self._reports.moved(self._holds[job])  # it is a stranger who keeps it waiting
+                    self._reports.moved(self._holds[job])  # another session's lock delays it, not its own code
                 continue
             _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}

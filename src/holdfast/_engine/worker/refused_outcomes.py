@@ -1,4 +1,4 @@
-"""Outcomes that the store refuses: each is asked for alone, less and less often, and delays no other outcome and no claim."""
+"""Outcomes that the store refuses: each is sent separately, less and less often, and delays no other outcome and no claim."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ PAUSES = Backoff.exponential("250ms", cap="30s")
 
 
 class RefusedOutcomes:
-    """Refused outcomes of one worker. Their jobs still run in the store, so they keep slots: see ``Exchange.kept``."""
+    """The refused outcomes of one worker. In the store their jobs are still running, so they keep slots: see ``Exchange.kept``."""
 
     def __init__(self, now: Callable[[], float], chance: Randomness, events: Events) -> None:
         self._now, self._chance, self._events = now, chance, events
@@ -25,11 +25,11 @@ class RefusedOutcomes:
 
     @property
     def outcomes(self) -> list[FinishedRun]:
-        """All that wait."""
+        """All refused outcomes that are still to be settled."""
         return [ended for _, ended in self._waiting]
 
     def put_off(self, ended: FinishedRun, error: BaseException) -> None:
-        """Keep an outcome that the store has refused alone."""
+        """Keep an outcome that the store has refused in a write without others."""
         pause = PAUSES.delay(ended.refusals, jitter=self._chance.jitter())
         ended = structs.replace(ended, refusals=ended.refusals + 1)
         self._waiting.append((self._now() + pause, ended))
@@ -37,11 +37,11 @@ class RefusedOutcomes:
         self._events.emit(EventName.STORE_REFUSED, operation="exchange", **fields)
 
     def next_due(self) -> FinishedRun | None:
-        """Take one outcome that is to be asked for again now; ``None`` without any."""
+        """Remove and return one outcome that is due to be sent again; ``None`` without one."""
         now = self._now()
         place = next((place for place, (until, _) in enumerate(self._waiting) if until <= now), None)
         return None if place is None else self._waiting.pop(place)[1]
 
     def remaining(self) -> float:
-        """Return the seconds until something is due."""
+        """Return the seconds until an outcome is due; infinity without any."""
         return max(0.0, min((until for until, _ in self._waiting), default=float("inf")) - self._now())

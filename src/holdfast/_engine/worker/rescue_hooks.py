@@ -1,7 +1,7 @@
-"""``on_rescue``: the user's own row is healed before the next attempt, or by the hook alone when none follows.
+"""``on_rescue``: the user's function that repairs the user's rows, before the next attempt or, if none follows, without one.
 
-The hook's transaction takes the mark of the debt away together with the user's rows: whoever comes second finds no mark, and
-whatever kills us in between leaves it for the next.
+The hook's transaction clears the hook's due time together with its writes to the user's rows. A second worker finds no hook due
+and does nothing; after a crash before the commit the hook is still due, and runs again.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ HOOKS_PER_STEP = 10
 class RescueHooks:
     """The ``on_rescue`` functions of one worker's tasks.
 
-    One may take a ``margin`` of the lease, as ``job.transaction`` may. A hook that failed alone is tried alone again after a
-    ``ttl`` at first.
+    A hook may take a ``margin`` of the lease, like ``job.transaction``. A hook without an attempt that fails is due again
+    after a ``ttl`` at first, and later each time.
     """
 
     def __init__(
@@ -59,24 +59,24 @@ class RescueHooks:
 
     @property
     def has_hooks(self) -> bool:
-        """Whether any task has one."""
+        """Whether any task has a hook."""
         return bool(self._tasks)
 
     def is_owed(self, claim: Claim) -> bool:
-        """Whether the hook comes before this attempt."""
+        """Return whether the hook must run before this attempt."""
         return claim.hook_due_at is not None and claim.rescue is not None and claim.job.task in self._tasks
 
     async def run_before_attempt(self, claim: Claim) -> None:
-        """Return once the hook's transaction has committed; what the hook raises, and ``JobLost``, comes out.
+        """Run the hook; return once its transaction has committed. Raises what the hook raises, and ``JobLost``.
 
-        When cancelled meanwhile: only after the hook's code has stopped.
+        If cancelled while the hook runs, it returns only after the hook's code has stopped.
         """
         if claim.hook_due_at is not None and claim.rescue is not None:
             job = RescuedJob.of_claim(claim, claim.rescue)
             await self._run(self._tasks[job.task], job, claim.job.token, claim.hook_due_at)
 
     async def step(self) -> float:
-        """Hooks alone, for jobs that ended instead of being tried again; seconds until the next look."""
+        """Run due hooks of jobs that ended instead of being retried; return the seconds until the next look."""
         owing: tuple[JobRecord, ...] = ()
         if self._may_start():
             owing = await store_defaults.owed_hooks(self._store, tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause)
@@ -89,21 +89,21 @@ class RescueHooks:
         return self.interval
 
     def has_been_idle(self) -> bool:
-        """Whether nobody owed anything at the last look, which was since this was asked last."""
+        """Return whether a look at the store since the last call found no hook due; always true without hooks."""
         was_idle, self.is_idle = self.is_idle, not self._tasks
         return was_idle
 
     def unresponsive(self, patience: float) -> tuple[UUID, ...]:
-        """Jobs whose hook runs on for that long after it was rolled back."""
+        """Return the jobs whose hook still runs more than ``patience`` seconds after it was rolled back."""
         by = self._lease.now() - self._idle - patience
         return tuple(job for job, since in self._running.items() if since < by)
 
     def close(self) -> None:
-        """Take no more hooks; those in threads are not waited for."""
+        """Start no more hooks; do not wait for those in threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _heal_alone(self, record: JobRecord) -> None:
-        """What it raises was reported; it is tried again later."""
+        """Run the hook of a job that has ended; an error of it is already reported, and the hook is tried again later."""
         if record.rescue is None or record.hook_due_at is None:
             return
         job = RescuedJob.of_record(record, record.rescue)
@@ -120,7 +120,7 @@ class RescueHooks:
         try:
             await (self._in_loop if task.is_async else self._in_thread)(hook, job, token, hook_due_at)
         except (JobLost, asyncio.CancelledError):
-            raise  # somebody else's, or told to stop: it has not failed
+            raise  # the job has another owner, or the hook was cancelled: it has not failed
         except BaseException as error:
             self._events.emit(EventName.JOB_RESCUE_HOOK_FAILED, **fields, reason=job.reason, error=type(error).__name__)
             raise
@@ -155,7 +155,7 @@ class RescueHooks:
                 await asyncio.shield(ended)
             except asyncio.CancelledError:
                 if job.state is not State.RUNNING:
-                    raise  # it moves no job; what its thread still does is judged by the mark
+                    raise  # no attempt waits for it; its thread commits only if the hook is still due
         _, error = ended.result()
         if error is not None:
             raise error

@@ -1,4 +1,4 @@
-"""Claims that cannot begin yet: the worker keeps them for a while, because one given back at once would come back at once."""
+"""Claims that cannot begin yet: the worker keeps them for a while, because a job released at once would come back at once."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,9 +6,9 @@ from holdfast._engine.worker.executor import FinishedRun
 
 
 class RestingClaims:
-    """Releases that wait here and not in the store, where a job that is given back keeps its place in line.
+    """Releases that wait in the worker: in the store, a released job keeps its position in the queue and is claimed again at once.
 
-    ``most``: of more than so many the oldest are not kept any longer, so that a worker that can begin nothing hoards nothing.
+    ``most``: the oldest beyond that number are released early, so that a worker that can start no job does not hoard jobs.
     """
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
@@ -22,11 +22,11 @@ class RestingClaims:
         return len(self._waiting)
 
     def add(self, ended: FinishedRun) -> None:
-        """Keep it for its pause."""
+        """Keep a claim for its pause."""
         self._waiting.append((self._now() + ended.pause, ended))
 
     def rested(self, *, is_closed: bool) -> list[FinishedRun]:
-        """Take out what has waited long enough; everything if the worker claims no more."""
+        """Remove and return the claims whose pause is over; all of them if the worker claims no more."""
         now, surplus = self._now(), len(self._waiting) - self._most
         are_over = [is_closed or place < surplus or until <= now for place, (until, _) in enumerate(self._waiting)]
         rested = [ended for (_, ended), is_over in zip(self._waiting, are_over, strict=True) if is_over]
@@ -34,5 +34,5 @@ class RestingClaims:
         return rested
 
     def left(self) -> float:
-        """Seconds until the next one has waited long enough; infinity without any."""
+        """Return the seconds until the next pause is over; infinity without any."""
         return max(0.0, min((until for until, _ in self._waiting), default=float("inf")) - self._now())

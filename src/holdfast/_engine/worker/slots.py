@@ -25,15 +25,15 @@ class Slots:
         self._kinds = {kind: registry.policies(kind) for kind in RunnerKind}
         self._is_wide = False
         self.is_for_all = False
-        """Whether the last plan left no kind of handler out."""
+        """Whether the last plan included every kind of handler."""
 
     @property
     def size(self) -> int:
-        """How many handlers run at once, of all kinds."""
+        """Number of handlers that may run at once, of all kinds."""
         return self._options.concurrency
 
     def free(self) -> int:
-        """Return how many jobs can be started, whatever kinds they turn out to be."""
+        """Return how many jobs of any kind can be started: the free slots of the scarcest kind."""
         return min(self._free().values(), default=0)
 
     def plan(self, *, was_full: bool) -> ClaimPlan:

@@ -1,4 +1,4 @@
-"""What a worker checks when it starts: whether its App fits its store and its tables."""
+"""The checks of a worker that starts: its App must fit its store and its tables."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ async def require_startup_checks(
 
 
 async def problems_of_tables(rows: Sequence[RowsSettings], tables: Tables, events: Events, *, patience: float) -> list[str]:
-    """Inspect tables whose database answers within ``patience`` seconds; runs on the others inspect them again."""
+    """Return the problems of tables whose database answers within ``patience`` seconds; runs on the others inspect them again."""
 
     async def look(settings: RowsSettings) -> list[str]:
         try:

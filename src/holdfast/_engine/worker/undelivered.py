@@ -1,4 +1,4 @@
-"""Outcomes that the store has not answered, left with the supervisor: they outlive their worker."""
+"""Backups of unacknowledged outcomes with the supervisor, which delivers them if the worker dies."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
@@ -11,7 +11,10 @@ Keys = frozenset[tuple[UUID, Token]]
 
 
 class OutcomeBackup:
-    """Sent up the pipe when the store fails, and after a beat without an answer, because it may be that no call ever ends."""
+    """The backup of one worker's outcomes, sent to its supervisor.
+
+    It is sent when the store fails, and after a beat without an answer, because a call to the store may never end.
+    """
 
     def __init__(self, send: Callable[[messages.Message], None]) -> None:
         self._send = send
@@ -19,14 +22,14 @@ class OutcomeBackup:
         self._seen = Keys()
 
     def send(self, outcomes: Sequence[Transition]) -> None:
-        """All of them, unless the supervisor has just these."""
+        """Send all these outcomes, unless the supervisor already has exactly these."""
         keys = _keys(outcomes)
         if keys != self._left:
             self._left = keys
             self._send(messages.UndeliveredOutcomes.of(outcomes))
 
     def send_stale(self, outcomes: Sequence[Transition]) -> None:
-        """Once a beat: all, if one was there the last time too."""
+        """Send all these outcomes if one of them was also there at the last call; call it once a beat."""
         keys = _keys(outcomes)
         if keys & self._seen:
             self.send(outcomes)

@@ -1,4 +1,4 @@
-"""One process: claim, run, settle, drain. Told by its supervisor until when it may; needs nobody to stop."""
+"""One worker process: claim, run, settle, drain. Its supervisor sends its deadline; it stops there without being asked."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -226,7 +226,7 @@ class Worker:
         return self._slots.free() - self.exchange.kept if self._may_claim() and not self.exchange.has_backlog else 0
 
     async def _audit(self) -> float:
-        """Once a beat: compare the jobs that the store records for this worker with those it runs, and back up outcomes."""
+        """Request an audit of the jobs that the store records for this worker, and back up old outcomes; runs once a beat."""
         if not self.lease.is_gone:
             self.exchange.request_audit()
             self._exchanging.wake.set()
@@ -328,18 +328,18 @@ class Worker:
                 return
             if self._may_leave() and not self._is_orphan:
                 self._backup.send(self.exchange.undelivered)
-                return  # the supervisor asks the store for them again before it ends the lease
+                return  # the supervisor sends them to the store again before it ends the lease
             self._exchanging.wake.set()
             await self._ending.wait(self._drain.pause())
         if not self.lease.is_gone:
             await self._end_lease()
 
     def _may_leave(self) -> bool:
-        """Whether outcomes that the store refuses may be left to the supervisor. Until it asks, they are asked for here."""
+        """Return whether refused outcomes may be left to the supervisor: after the grace, or in ``app.run_due``."""
         return (self._drain.is_over or self._options.most is not None) and self.exchange.has_refused_only
 
     async def _end_lease(self) -> None:
-        """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""
+        """End the lease; if that fails, a supervisor ends it, or it expires."""
         try:
             await self._store.end_lease(self.lease.id, LeaseEnd(RescueReason.CLOSED, is_free=True))
         except Exception as error:
