@@ -1,7 +1,7 @@
-"""``async with app.worker(): …``: a worker inside a running event loop, its supervisor in a thread of its own.
+"""``async with app.worker(): …``: a worker inside a running event loop, with its supervisor in a separate thread.
 
-The thread has its own event loop and store, so that a user's loop that is blocked keeps its lease. What cannot be
-cancelled runs on, fenced: this process is not ours to kill, and neither are its signals ours to handle.
+The thread has its own event loop and store, so that a worker in a blocked user's loop keeps its lease. Code that cannot be
+cancelled runs on, fenced: Holdfast may not kill the user's process, and does not handle its signals.
 """
 
 import asyncio
@@ -23,14 +23,17 @@ from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 
 
 class EmbeddedWorker:
-    """Runs jobs between entry and exit; the exit drains with the App's grace. Enter it as often as you like, one at a time."""
+    """A worker that runs jobs between entry and exit; the exit drains with the App's grace.
+
+    It may be entered again after each exit.
+    """
 
     def __init__(self, rooms: Parts) -> None:
         self._rooms = rooms
         self._stay: _Session | None = None
 
     async def __aenter__(self) -> Self:
-        """Return once the worker claims jobs; ``ConfigurationError`` or ``StoreUnavailable`` if it cannot."""
+        """Return once the worker claims jobs; raise ``ConfigurationError`` or ``StoreUnavailable`` if it cannot."""
         if self._stay is not None:
             raise HoldfastError("this worker runs already; app.worker() makes another one")
         rooms = self._rooms
@@ -44,7 +47,7 @@ class EmbeddedWorker:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Drain, then leave nothing behind. Cancelled meanwhile, it stops running code at once."""
+        """Drain, then close everything. If cancelled while it drains, stop running code at once."""
         stay, self._stay = self._stay, None
         if stay is not None:
             await stay.end(self._rooms.settings.timing.margin)
@@ -75,7 +78,7 @@ class EmbeddedWorker:
 
 
 class _Session(Forked):
-    """From entry to exit: a supervisor in its thread, and its worker in the loop that was running at entry."""
+    """One run from entry to exit: a supervisor in its thread, and its worker in the event loop that was running at entry."""
 
     def __init__(
         self,
@@ -97,12 +100,12 @@ class _Session(Forked):
         )
         self._supervisor = make_supervisor(self._host, heard)
         self._loop = asyncio.new_event_loop()
-        # A daemon: a program that ends without leaving the context must not hang at its end.
+        # A daemon thread: a program that exits without leaving the context must not hang.
         self._thread = threading.Thread(target=self._supervise, name="holdfast-supervisor", daemon=True)
         register(self)
 
     async def begin(self, patience: float) -> None:
-        """Return when the worker is ready."""
+        """Start the supervisor and return when the worker is ready; raise the reason if it cannot start."""
         self._thread.start()
         try:
             await self._decided.wait()
@@ -114,7 +117,7 @@ class _Session(Forked):
             raise self._why_not()
 
     async def end(self, patience: float) -> None:
-        """Drain and wait for the end; a forked child has nothing to end."""
+        """Drain and wait until all has ended; in a forked child, which has nothing to end, return at once."""
         if not self._is_ours:
             return
         cancelled: asyncio.CancelledError | None = None
@@ -124,13 +127,13 @@ class _Session(Forked):
                 await self._over.wait()
             except asyncio.CancelledError as error:
                 cancelled = error
-                self._drain()  # a second time: now
+                self._drain()  # the second call stops running code at once
         await self._clean_up(patience)
         if cancelled is not None:
             raise cancelled
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child, which has neither our thread nor a right to anything: what runs here is the parent's."""
+        """Disown the workers in the child: it has no supervisor thread, and the lease and the running jobs are the parent's."""
         self._is_ours = False
         for lodger in self._host.lodgers:
             lodger.forget()
@@ -146,7 +149,7 @@ class _Session(Forked):
         try:
             self._loop.call_soon_threadsafe(self._supervisor.drain)
         except RuntimeError:
-            pass  # it has ended by itself
+            pass  # the supervisor has already ended
 
     def _supervise(self) -> None:
         try:
@@ -160,7 +163,7 @@ class _Session(Forked):
             self._tell_home(self._decided.set)
 
     def _pass_on(self, event: Event) -> None:
-        """The user's callbacks run in the user's loop: a slow one must not keep the supervisor from beating."""
+        """Run the user's callbacks in the user's loop: a slow one must not delay the supervisor's beats."""
         self._tell_home(self._events.pass_on, event)
 
     def _tell_home(self, callback: Callable[..., object], *arguments: object) -> None:

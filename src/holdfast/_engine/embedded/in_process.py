@@ -1,4 +1,4 @@
-"""A worker that lives in somebody's event loop, as its supervisor in a thread beside it sees it: nothing here can be killed."""
+"""A worker in the user's event loop, and its supervisor's view of it from another thread: nothing here can be killed."""
 
 import asyncio
 import sys
@@ -14,13 +14,13 @@ from holdfast._engine.worker.worker import Worker
 from holdfast._ports.host import Exit, Host, SupervisorLink
 
 ABANDONED = "abandoned"
-"""In the place of a signal: code that could not be stopped runs on, and nothing it says counts any more."""
+"""The value in place of a signal: code that could not be stopped runs on, and its messages no longer count."""
 MOST_STACKS = 16 * 1024
 READY = messages.encode(messages.Ready())
 
 
 class LoopChannel:
-    """One end of a pipe inside one process; ``loop`` is the one that receives here. ``send`` may be called in any thread."""
+    """One end of a pipe inside one process; ``loop`` is the event loop that receives here. ``send`` may be called in any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,26 +31,25 @@ class LoopChannel:
 
     @classmethod
     def pair(cls, one: asyncio.AbstractEventLoop, other: asyncio.AbstractEventLoop) -> "tuple[LoopChannel, LoopChannel]":
-        """Both ends."""
+        """Return both ends of a new pipe, the first for loop ``one``."""
         left, right = cls(one), cls(other)
         left.other, right.other = right, left
         return left, right
 
     def send(self, message: bytes) -> None:
-        """Queue a message for the other end; nothing once this end is closed."""
+        """Queue a message for the other end; do nothing once this end is closed."""
         if not self._is_closed:
             self.other._put(message)
             self.on_send(message)
 
     async def receive(self) -> bytes | None:
-        """The next message; ``None``, again and again, once either end is closed and every message before it was received."""
+        """Return the next message; after all messages, and once either end is closed, return ``None`` at each call."""
         message = await self._messages.get()
         if message is None:
             self._messages.put_nowait(None)
         return message
 
     def close(self) -> None:
-        """Close this end."""
         if not self._is_closed:
             self._is_closed = True
             self.other._put(None)
@@ -60,11 +59,11 @@ class LoopChannel:
         try:
             self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
         except RuntimeError:
-            pass  # that loop is closed: nobody reads there any more
+            pass  # that loop is closed: no reader is left there
 
 
 class InProcessWorker:
-    """One worker in the user's event loop. Everything but ``dump_stacks`` happens in that loop."""
+    """One worker in the user's event loop. All its methods but ``dump_stacks`` run in that loop."""
 
     limits: tuple[str, ...] = ()
 
@@ -80,14 +79,13 @@ class InProcessWorker:
         return self._channel
 
     def process(self) -> ProcessIdentity:
-        """The user's process."""
         return self._process
 
     def set_code_running(self, is_running: bool) -> None:
-        """No guard watches: ending this process is not ours to do."""
+        """Do nothing: no guard watches, because Holdfast may not end the user's process."""
 
     def start(self, make: Callable[[SupervisorLink], Worker], ended: Callable[[Exit], None]) -> None:
-        """Start the worker; ``ended`` is told how it ends."""
+        """Start the worker; ``ended`` is called with its exit."""
         self._thread = threading.get_ident()
         self.worker = make(self)
         self.task = asyncio.get_running_loop().create_task(self.worker.run(), name="holdfast worker")
@@ -101,19 +99,19 @@ class InProcessWorker:
         ended(Exit(0) if error is None and not done.cancelled() else Exit(1))
 
     def abandon(self) -> None:
-        """Cancel all that can be cancelled; a thread runs on, and every call of its job raises ``JobLost``."""
+        """Cancel all code that can be cancelled; a handler in a thread runs on, and every call on its job raises ``JobLost``."""
         if self.worker is not None:
             self.worker.abandon()
         if self.task is not None:
             self.task.cancel()
 
     def forget(self) -> None:
-        """In a forked child: what runs here is the parent's."""
+        """Drop the lease in a forked child: the running jobs are the parent's."""
         if self.worker is not None:
             self.worker.lease.lose()
 
     def dump_stacks(self) -> str:
-        """Where the event loop and the handlers in threads are."""
+        """Return the stacks of the event loop's thread and of the handlers in threads."""
         names = {each.ident: each.name for each in threading.enumerate()}
         frames = {ident: frame for ident, frame in sys._current_frames().items() if ident in names}
         ours = [i for i in frames if i == self._thread or names[i].startswith("holdfast-handler")]
@@ -122,7 +120,7 @@ class InProcessWorker:
 
 
 class InProcessChild:
-    """The supervisor's view of a lodger, in the supervisor's loop."""
+    """The supervisor's view of an in-process worker, in the supervisor's event loop."""
 
     def __init__(self, lodger: InProcessWorker, channel: LoopChannel, home: asyncio.AbstractEventLoop) -> None:
         self._lodger, self._channel, self._home = lodger, channel, home
@@ -131,7 +129,7 @@ class InProcessChild:
 
     @property
     def process(self) -> ProcessIdentity:
-        """The user's process, ours too."""
+        """The user's process, in which the supervisor runs too."""
         return self._lodger.process()
 
     @property
@@ -140,35 +138,33 @@ class InProcessChild:
         return self._channel
 
     def set_deadline(self, guard_deadline: float) -> bool:
-        """There is no guard that could be gone."""
+        """Return ``True``: there is no guard that could be gone."""
         return True
 
     def is_stopped(self) -> bool:
-        """Whether its loop is closed: whoever ran it has left without ending the worker, and nothing runs there any more."""
+        """Return whether the user's loop is closed: the program left it without ending the worker, and nothing runs there."""
         return self._home.is_closed()
 
     def dump_stacks(self) -> str:
-        """Of its loop and its handlers in threads."""
         return self._lodger.dump_stacks()
 
     def kill(self) -> None:
-        """It is gone for its supervisor, at once; its loop, which may be blocked, cancels what it can when it can."""
+        """End the worker for its supervisor at once; its event loop, which may be blocked, cancels what it can when it can."""
         self._end(Exit(signal=ABANDONED))
         try:
             self._home.call_soon_threadsafe(self._lodger.abandon)
         except RuntimeError:
-            pass  # that loop is closed: nothing runs there
+            pass  # that loop is closed, and nothing runs there
 
     async def wait(self) -> Exit:
-        """How it ended."""
         return await asyncio.shield(self._exit)
 
     def ended(self, how: Exit) -> None:
-        """Told from the user's loop."""
+        """Pass the worker's exit on to the supervisor; called in the user's loop."""
         try:
             self._loop.call_soon_threadsafe(self._end, how)
         except RuntimeError:
-            pass  # its supervisor is gone, too
+            pass  # the supervisor's loop is closed, too
 
     def _end(self, how: Exit) -> None:
         if not self._exit.done():
@@ -176,7 +172,7 @@ class InProcessChild:
 
 
 class InProcessHost:
-    """This machine, whose workers live in ``home``, the user's event loop, and there in the user's ``context``."""
+    """This machine, with workers that run in ``home``, the user's event loop, and in the user's ``context``."""
 
     def __init__(
         self,
@@ -192,19 +188,16 @@ class InProcessHost:
         self.lodgers: list[InProcessWorker] = []
 
     def process(self) -> ProcessIdentity:
-        """Who we are."""
         return self._machine.process()
 
     def is_running(self, process: ProcessIdentity) -> bool:
-        """As the machine says."""
         return self._machine.is_running(process)
 
     def kill_orphans(self, process: ProcessIdentity) -> int:
-        """As the machine does."""
         return self._machine.kill_orphans(process)
 
     async def spawn(self, arguments: Sequence[str]) -> InProcessChild:
-        """Another worker in the user's loop."""
+        """Start another worker in the user's loop."""
         ours, theirs = LoopChannel.pair(asyncio.get_running_loop(), self._home)
         theirs.on_send = lambda message: self._on_ready() if message == READY else None
         lodger = InProcessWorker(theirs, self.process())
@@ -219,10 +212,10 @@ class InProcessHost:
         return child
 
     def close(self) -> None:
-        """The supervisor is gone: workers that still live end by themselves."""
+        """Close the pipes because the supervisor has ended: workers that still run then end by themselves."""
         for lodger in self.lodgers:
             lodger.channel.close()
 
 
 def _nothing(message: bytes) -> None:
-    """Nobody listens."""
+    """Ignore the message: the default of ``LoopChannel.on_send``."""

@@ -1,4 +1,4 @@
-"""What a worker inside the user's own process is made of, and how much it does at once."""
+"""The parts and options of a worker inside the user's process."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -41,12 +41,15 @@ class Parts(Struct, frozen=True, kw_only=True):
     runner_host: RunnerHost | None = None
 
     def environment(self, store: Store, events: Events) -> Environment:
-        """Return what a worker works with: this store, and another transport."""
+        """Return an environment for a worker: this store, and a newly opened transport."""
         return Environment(store, self.open_transport(self.settings), self.clock, self.chance, events)
 
 
 def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerOptions:
-    """Checked; a worker in the user's process takes last tries like all others, because it can start none alone."""
+    """Return checked options; raise ``ConfigurationError`` with every problem.
+
+    A worker in the user's process also runs isolated attempts, because it has no separate worker to run them in.
+    """
     problems = []
     if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
         problems.append(f"concurrency={concurrency!r}: use a whole number from 1, or None for the default")
@@ -68,7 +71,7 @@ def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerO
 
 
 def require_work(registry: Registry, timing: LeaseTiming) -> None:
-    """``ConfigurationError`` with all reasons why nothing could ever be run."""
+    """Raise ``ConfigurationError`` with every reason why no job could be run."""
     problems = registry.problems(timing)
     if not registry.names():
         problems.append("there are no tasks: decorate a function with @app.task, or name the modules that do in App(imports=…)")

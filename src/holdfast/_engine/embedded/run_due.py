@@ -1,4 +1,4 @@
-"""``app.run_due()``: everything that is due, run here and now, for tests. A worker that ends as soon as nothing is due."""
+"""``app.run_due()``: runs all due jobs in the caller's event loop, for tests, with a worker that ends once nothing is due."""
 
 import asyncio
 from typing import Any
@@ -17,12 +17,13 @@ from holdfast._ports.host import Exit, SupervisorLink
 from holdfast.errors import ConfigurationError
 
 LONG = LeaseTiming.of("10m")
-"""One's own test may block the loop that beats for as long as it likes; and whoever dies here is proven dead at once."""
+"""The timing of the lease: long, because a test may block the loop that renews it. After a crash the process is proven dead
+at once, so no supervisor has to wait until the lease expires."""
 WATCH = 0.25
 
 
 class RunDue:
-    """A supervisor in miniature: it beats for one worker in its own loop and judges the limits of its jobs."""
+    """A small supervisor: it renews the lease of one worker in the same event loop, and watches the limits of its jobs."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._grace = parts, parts.settings.grace
@@ -33,7 +34,7 @@ class RunDue:
         self._contact = Contact(self._timing, self._now)
 
     async def run(self, most: int) -> int:
-        """Run at most that many jobs, and return how many were run."""
+        """Run at most ``most`` due jobs; return how many were run."""
         loop = asyncio.get_running_loop()
         ours, theirs = LoopChannel.pair(loop, loop)
         inside = InProcessWorker(theirs, self._parts.host.process())
@@ -103,6 +104,6 @@ class RunDue:
             handle.watch(self._timing, self._contact, max_block=float("inf"), grace=self._grace)
 
     async def _recover(self, session: WorkerSession, exit: Exit) -> None:
-        """Recover after a crash. A worker that exited well has ended its lease, unless the store refused its last outcomes."""
+        """Recover after a crash. A worker that exited with code 0 has ended its lease, unless the store refused its last outcomes."""
         if exit.code != 0 or session.handle.undelivered:
             await session.recover(Recovery(self._environment, self._contact))
