@@ -1,7 +1,7 @@
-"""Enqueue inside the transaction of a caller's own connection, by his driver, or by what wraps it, in his thread or loop.
+"""Enqueue inside the transaction of a caller's own connection, by its driver or its wrapper, in the caller's thread or loop.
 
-Nothing here opens a connection, and nothing of what is sent fails for what is in the tables already: an error would abort the
-caller's transaction. So a schema that is not there is looked for first, once for each connection.
+This module opens no connection. No statement it sends fails because of rows that exist already: an error would abort the caller's
+transaction. So it first checks that the schema exists, once for each connection.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -20,14 +20,14 @@ from holdfast.stores.postgres import schema
 
 Rows = list[tuple[Any, ...]]
 Dialogue = Generator[tuple[str, ...], Rows, EnqueueAnswer]
-"""Asks statements with their values, is told the rows of each, and ends with an answer."""
+"""A generator that yields statements with their values, receives the rows of each, and returns an answer."""
 
 _PSYCOPG, _AWAITED_PSYCOPG = "psycopg.Connection", "psycopg.AsyncConnection"
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 
 
 class CallerEnqueue(Struct, frozen=True):
-    """What to send to a connection, how to read the answer, and what to ask one that is not known yet."""
+    """The statement for a connection, the function that reads its answer, and the checks of a connection not known yet."""
 
     place: str
     version: str
@@ -37,7 +37,7 @@ class CallerEnqueue(Struct, frozen=True):
 
 
 class KnownConnections:
-    """Connections that were found to lead to the App's database, with a schema that this release can write to."""
+    """The connections known to lead to the App's database, with a schema that this release can write to."""
 
     def __init__(self, location: PostgresUrl, schema: str) -> None:
         self._location, self._schema = location, schema
@@ -45,7 +45,7 @@ class KnownConnections:
         self._known: WeakSet[object] = WeakSet()
 
     def talk(self, order: CallerEnqueue, source: object) -> Dialogue:
-        """Make sure of the connection, once, then send."""
+        """Check the connection, once, then send the statement."""
         if source not in self._known:
             ((database, has_schema),) = yield order.place, self._schema
             self._require(database)
@@ -54,7 +54,7 @@ class KnownConnections:
             try:
                 self._known.add(source)
             except TypeError:
-                pass  # it cannot be referred to weakly, so it is asked again
+                pass  # it allows no weak reference, so it is checked each time
         return order.read((yield order.statement, order.parameter))
 
     def _require(self, database: str) -> None:
@@ -67,7 +67,7 @@ class KnownConnections:
 
 
 def run_dialogue(connection: Any, talk: Callable[[object], Dialogue]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-    """Have the talk over a connection of whatever kind; ``Unsupported`` if it is none of PostgreSQL's."""
+    """Run a dialogue over a connection of any driver; ``Unsupported`` if it is not a PostgreSQL connection."""
     if (wrapper := wrapper_of(connection)) is not None:
         return wrapper.run(partial(_hold_through, talk))
     if is_a(connection, _PSYCOPG):
@@ -117,9 +117,9 @@ def _ask_psycopg(connection: Any, statement: str, *values: str) -> Rows:
     from psycopg import Cursor
     from psycopg.rows import tuple_row
 
-    with Cursor(connection, row_factory=tuple_row) as cursor:  # not the caller's kind of cursor, nor of rows
+    with Cursor(connection, row_factory=tuple_row) as cursor:  # neither the caller's cursor class nor its rows
         cursor.execute(_spelt(statement, "%s"), values or None)
-        return cursor.fetchall()  # in a pipeline only this waits for the answer
+        return cursor.fetchall()  # in a pipeline, only fetching waits for the answer
 
 
 async def _ask_awaited_psycopg(connection: Any, statement: str, *values: str) -> Rows:
@@ -140,7 +140,7 @@ def _ask_wrapper(opened: OpenedConnection, statement: str, *values: str) -> Rows
 
 
 def _spelt(statement: str, placeholder: str) -> Any:
-    """As the driver wants it; the one value is a text to all of them, so that no codec of the caller's changes it."""
+    """Return the statement with the driver's placeholder; its value is cast to text, so that no codec of the caller changes it."""
     if "$1" not in statement:
         return statement
     if placeholder == "%s":
@@ -149,7 +149,7 @@ def _spelt(statement: str, placeholder: str) -> Any:
 
 
 def _database_of(url: str) -> str | None:
-    """If the URL names one; else it depends on the user and the environment."""
+    """Return the database that a URL names; None if it names none, because the user and the environment decide then."""
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     return (asked.get("dbname") or asked.get("database") or [unquote(parts.path[1:])])[0] or None

@@ -1,4 +1,4 @@
-"""What is right and wrong with a PostgreSQL store."""
+"""The checks of a PostgreSQL store: server, load, clock, schema, tables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ _BREAKS = "turn it on: without it a crash of the machine damages the database"
 
 
 async def check(link: Connection, name: str, public: str, sql: Callable[[str], str], wall: Callable[[], float]) -> list[Check]:
-    """All findings; a schema that is missing is one of them, and is not made. ``wall``: what our own clock says."""
+    """Return all findings; a missing schema is one of them, and is not created. ``wall``: the clock of this machine."""
     sent = wall()
     (server,) = await link.fetch(sql("server_facts"), name)
     found = [*_of_server(server), *_of_load(server), _of_clock(server["now"] / 1e6 - (sent + wall()) / 2)]
@@ -46,7 +46,7 @@ async def check(link: Connection, name: str, public: str, sql: Callable[[str], s
 
 
 def may_be_written(found: Sequence[Check]) -> bool:
-    """Return whether a job can be tried out: there is a schema, and neither the server nor the user may only read."""
+    """Return whether a job can be tried out: the schema exists, and neither the server nor the user is read-only."""
     return {"schema", "read-only"}.isdisjoint(each.name for each in found if each.level == "error") and not any(
         each.name == "rights" and each.level == "warning" for each in found
     )

@@ -1,9 +1,9 @@
-"""Where claims of one kind look: a hint that saves time, and that correctness never depends on.
+"""The position from which claims of one kind search: a hint that saves time; correctness never depends on it.
 
-The head of a long range is full of entries of jobs that are gone, and each claim would pass them all. While jobs are taken
-fast, claims therefore go on where the last one stopped, for a fifth of a second at most: then, whenever there is less than
-asked, and once a job was given back here, all ranges are looked at again from their beginning, for jobs that came back to their
-places or are more urgent.
+The head of a long range is full of index entries of deleted jobs, and each claim would pass them all. So while jobs are taken fast, a
+claim continues where the last one stopped. All ranges are searched again from their beginning after at most a fifth of a second,
+after a claim that found less than it asked for, and once this process has returned a job. That finds jobs that returned to their
+positions or are more urgent.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from holdfast._core.requests import ClaimRequest
 from holdfast.stores.postgres.records import Row
 
 FAST = 200
-"""Jobs taken in a row, from which on it pays."""
+"""The number of jobs taken in a row from which on the cursor saves time."""
 FRESH = 0.2
-"""Seconds for which the ranges that were found are thought to be all; so long a rescued job may wait for the next look, because
-the claims of other processes hear nothing of its rescue."""
+"""The seconds for which the ranges found count as all ranges. A rescued job may wait this long for the next search, because other
+processes receive no hint of its rescue."""
 
 Range = tuple[str, str, int]
 
@@ -29,7 +29,7 @@ _EARLIEST, _LEAST = datetime.min, UUID(int=0)
 
 
 class LastClaimed(Struct, frozen=True):
-    """The last job taken: all before it was taken or locked."""
+    """The last job taken: all jobs before it were taken or locked."""
 
     priority: int
     at: datetime
@@ -37,8 +37,8 @@ class LastClaimed(Struct, frozen=True):
 
 
 class ClaimCursor(Struct, frozen=True):
-    """``taken``: in a row. ``slack``: how many ranges, and candidates of each, more than asked are looked at, because others hold
-    as many locked. ``is_whole``: no range was left out."""
+    """The position of one kind of claims. ``taken``: the jobs taken in a row. ``slack``: how many more ranges, and candidates of each,
+    a claim reads than it asks for, because other claims have as many locked. ``is_whole``: no range was left out."""
 
     ranges: tuple[Range, ...] = ()
     seen: LastClaimed | None = None
@@ -49,25 +49,25 @@ class ClaimCursor(Struct, frozen=True):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the next claim may as well walk along all ranges."""
+        """Whether jobs are taken so slowly that the next claim may walk all ranges."""
         return self.taken < FAST
 
     def after_walk(self, claimed: int, room: int) -> "ClaimCursor":
-        """What a walk along all ranges has shown."""
+        """Return the cursor after a walk along all ranges."""
         return structs.replace(self, taken=claimed if claimed == room else 0)
 
     def leads_on(self, now: float) -> bool:
-        """Whether it may be followed without a look around."""
+        """Return whether the next claim may continue here without searching the ranges again."""
         return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH
 
     def anew(self, found: Sequence[Row], most: int, now: float) -> "ClaimCursor":
-        """After a look around for so many ranges; ``found`` by ``ranges.sql``."""
+        """Return the cursor after a search for at most ``most`` ranges; ``found``: the rows of ``ranges.sql``."""
         ranges = tuple((row["task"], row["queue"], row["priority"]) for row in found)
         slack = self.slack if ranges else 0
         return structs.replace(self, ranges=ranges, seen=None, found_at=now, is_whole=len(ranges) < most, slack=slack)
 
     def after(self, claimed: Sequence[Row], room: int) -> "ClaimCursor":
-        """What a claim along it has shown."""
+        """Return the cursor after a claim from its position."""
         if len(claimed) < room:
             return structs.replace(self, seen=None, taken=0, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
         last = claimed[-1]
@@ -75,13 +75,13 @@ class ClaimCursor(Struct, frozen=True):
         return structs.replace(self, seen=seen, taken=self.taken + room, slack=self.slack - self.slack // 8)
 
     def may_miss(self, claimed: Sequence[Row], room: int) -> bool:
-        """Whether there may be more although a claim along it took less than asked."""
+        """Return whether more jobs may be due although a claim from here took less than it asked for."""
         is_narrow = not self.is_whole or len(self.ranges) > 1
         return len(claimed) < room and (self.seen is not None or (is_narrow and (len(claimed) > 0 or self.slack == 0)))
 
     @property
     def due(self) -> tuple[str, tuple[Any, ...]]:
-        """What ``exchange.sql`` is completed with, and its parameters."""
+        """The name of the part that completes ``exchange.sql``, and its parameters."""
         if len(self.ranges) == 1:
             task, queue, priority = self.ranges[0]
             seen = self.seen if self.seen is not None and priority <= self.seen.priority else None
@@ -92,5 +92,5 @@ class ClaimCursor(Struct, frozen=True):
 
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:
-    """Requests of one kind look at the same ranges."""
+    """Return the kind of a request: requests of one kind search the same ranges."""
     return tuple(request.tasks), request.queues, request.isolated

@@ -1,4 +1,4 @@
-"""The schema that holds jobs: its statements, its version, and which ids may be known there."""
+"""The schema that holds jobs: its statements, its version, and which ids may exist there already."""
 
 import re
 from collections.abc import Coroutine, Mapping, Sequence
@@ -44,7 +44,7 @@ class StoreDatabase(Database):
         more: dict[str, Any] = {"pooler": pooler, "server_settings": server_settings, "connections": connections}
         super().__init__(url, clock=clock, chance=chance, process=process, **more)
         self._schema = schema
-        self._newest = 0  # of the ids enqueued here, as a number
+        self._newest = 0  # the largest id enqueued here, as a number
         self._texts: dict[str, str] = {}
 
     @property
@@ -65,17 +65,17 @@ class StoreDatabase(Database):
         return _OURS.sub(f'"{self._schema}".', text)
 
     def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
-        """Return all rows of a query, which is one transaction of its own."""
+        """Return all rows of a query, run in a separate transaction."""
         pool, sql = self._here().shared, self._sql(name)
         return self._retrying(lambda: self._run(pool, sql, arguments, ANSWER_LIMIT), name)
 
     async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Return all rows of a query, asked on the connection that is reserved for beats."""
+        """Return all rows of a query, run on the connection that is reserved for beats."""
         run = partial(self._run, self._here().beats, self._sql(name), arguments, self._beat_limit)
         return await self._retrying(run, name)
 
     async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Return all rows of a query that reads many: planned for the values that are asked."""
+        """Return all rows of a query that reads many rows: planned for its values."""
 
         async def search() -> list[asyncpg.Record]:
             async with self._transaction(SEARCH_LIMIT) as connection:
@@ -87,14 +87,14 @@ class StoreDatabase(Database):
     async def _check_schema(self, link: Connection) -> None:
         """Refuse a standby, and a schema that is missing, too old or too new: each error names its remedy."""
         public = self._location.public
-        async with link.transaction(isolation="read_committed"):  # behind a pooler, of one server
+        async with link.transaction(isolation="read_committed"):  # behind a pooler, this keeps to one server
             if await link.fetchval("SELECT pg_is_in_recovery()"):
                 raise StoreUnavailable(f"{public} is read-only: a standby, or not recovered yet")
             version = await schemas.version_of(link, self._schema)
         schemas.require(version, self._schema, public)
 
     def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
-        """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
+        """Return whether an id may exist already. Ids grow within a process: only one that does not can have been enqueued before."""
         ids = {job.id.int for job in jobs}
         if len(ids) < len(jobs):
             raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")

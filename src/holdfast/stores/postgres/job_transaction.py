@@ -10,7 +10,7 @@ from holdfast.errors import JobLost
 
 
 class Transaction(UserTransaction):
-    """A job's: ``JobLost`` where its token is not good any more."""
+    """A job's transaction; it raises ``JobLost`` once the job's token is no longer valid."""
 
     what, beside = "job.transaction()", "together with the check that the job is still yours"
 

@@ -1,4 +1,4 @@
-"""The owning verbs: who may hold jobs, who does, and who has lost the right."""
+"""The verbs of leases: open, renew and end them, and find those that are expired or overdue."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ SHORTEST_BEAT_LIMIT: Final = 0.5
 
 
 class Leases(StoreDatabase):
-    """What ``_ports.store`` promises of leases."""
+    """The part of the store that has the verbs of leases in ``_ports.store``."""
 
     async def open_lease(self, lease: NewLease) -> bool:
-        # A beat without an answer has to leave time for another one.
+        # A beat without an answer must leave time for another one.
         self._beat_limit = min(self._beat_limit, max(SHORTEST_BEAT_LIMIT, min(lease.timing.beat, BEAT_LIMIT)))
         found = await self._beat_fetch(
             "open_lease",
@@ -61,7 +61,7 @@ class Leases(StoreDatabase):
                 return rows.end_of(found[0])
             if seen is not None:
                 return None
-            # Somebody else has ended it, and began after us: the next look sees that.
+            # Another session has ended the lease during this statement: the next one sees that.
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         return await first_readable(partial(self._fetch, "held", lease), partial(rows.readable, rows.active_job_of), limit)

@@ -1,4 +1,4 @@
-"""The keeping verbs: what is forgotten, what is paused, and the schema itself."""
+"""The verbs of maintenance: pruning, pausing queues, and migrating the schema."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from holdfast.stores.postgres.roles import Roles
 
 
 class Maintenance(Partitions, Roles):
-    """What ``_ports.store`` promises of keeping."""
+    """The part of the store that has the verbs of maintenance in ``_ports.store``."""
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         await self._fetch("pause" if is_paused else "unpause", [storable_text(queue) for queue in queues])

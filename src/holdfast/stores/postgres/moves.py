@@ -1,4 +1,4 @@
-"""Verbs that move jobs: each packs its values, runs its file of ``queries`` and maps the answer."""
+"""The verbs that move jobs: each packs its values, runs its file of ``queries`` and maps the answer."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -30,17 +30,17 @@ _UNKNOWN = -(10**9)
 
 HURRIED = "SET LOCAL lock_timeout = '100ms'"
 HURRIED_LIMIT = 5.0
-"""Seconds for finding out which of the jobs of one call are locked; then those not done yet count as locked."""
+"""Seconds for finding out which jobs of one call are locked; after that, those not done yet count as locked."""
 
 SPARE_RANGES = 32
-"""Ranges that a claim looks at beyond the jobs it asks for. Other claims may have the first jobs of these ranges locked; without spare
-ranges the later jobs of the same ranges would be taken before the first ones of ranges that were left out."""
+"""The ranges that a claim reads beyond the jobs it asks for. Other claims may have the first jobs of these ranges locked. Without spare
+ranges, the later jobs of the same ranges would be taken before the first ones of ranges that were left out."""
 
 Rows = list[asyncpg.Record]
 
 
 class Moves(StoreDatabase):
-    """The moving half of the store."""
+    """The part of the store that moves jobs."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -62,7 +62,7 @@ class Moves(StoreDatabase):
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
         (settled, refused), claims = await self._settle(rare), tuple[Claim, ...]()
         if any(settle.to is State.AVAILABLE and settle.delay is None for settle in rare):
-            self._cursors.clear()  # before what was seen last there is a job again
+            self._cursors.clear()  # a job is due again before the position of a cursor
         if request is not None:
             more, claims = await self._claim(request, plain)
             settled += more
@@ -115,7 +115,7 @@ class Moves(StoreDatabase):
     # inside
 
     async def _enqueue_one(self, call: UUID, job: NewJob) -> bool:
-        """Whether it is new; else nothing happened, and it is a copy of a call, or an id that is taken."""
+        """Enqueue a job and return True; change nothing and return False if the call is a copy or the id exists."""
         try:
             await self._fetch("enqueue_one", *packing.enqueue_one(call, job))
         except HoldfastError as error:
@@ -134,7 +134,8 @@ class Moves(StoreDatabase):
         return ExchangeAnswer(tuple(by_position[place] for place in range(len(transitions))), after.claims)
 
     def _text(self, name: str) -> str:
-        """``exchange due_range`` is ``exchange.sql`` with ``due_range.sql`` in its place; ``claim due_range`` settles nothing."""
+        """Return the text of a query; ``exchange due_range`` is ``exchange.sql`` with ``due_range.sql`` inserted, and ``claim
+        due_range`` is the same without settling."""
         whole, _, part = name.partition(" ")
         if not part:
             return super()._text(name)
@@ -142,7 +143,7 @@ class Moves(StoreDatabase):
         return super()._text("exchange").replace("-- settling\n", settling).replace("-- due", super()._text(part))
 
     async def _settle(self, transitions: Sequence[Transition]) -> tuple[int, Collection[int]]:
-        """How many landed, and the numbers of those that their judge refused."""
+        """Settle transitions; return how many were applied, and the claim numbers of those whose precondition failed."""
         if not transitions:
             return 0, ()
         columns = (*packing.settling(transitions), packing.rare_kinds(transitions))
@@ -150,7 +151,7 @@ class Moves(StoreDatabase):
         return settled, refused
 
     async def _claim(self, request: ClaimRequest, plain: Sequence[Transition] = ()) -> tuple[int, tuple[Claim, ...]]:
-        """Settle these first-try successes and claim; how many landed, or a number that is none, and the claims."""
+        """Settle these first-try successes and claim; return how many were applied (negative if unknown), and the claims."""
         if request.limit > 0 and request.prefetch > 0:
             running, waiting = packing.parts(request)
             settled, claims = await self._claim(running, plain)
@@ -179,12 +180,12 @@ class Moves(StoreDatabase):
         return settled, claims
 
     def _is_slow(self, request: ClaimRequest) -> bool:
-        """Whether so little is done that each statement more is time for which a job waits."""
+        """Return whether claims are so slow that an additional statement would only delay the next job."""
         is_usual = request.ids is None and request.isolated is not IsolatedJobs.ONLY
         return is_usual and bool(request.tasks) and self._cursors.get(kind_of(request), _NEW).is_slow
 
     async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
-        """Look and claim in one statement; who finds nothing looks again, more closely: others may hold all that is seen here."""
+        """Search and claim in one statement. A claim that finds nothing must search again: other claims may have all these jobs locked."""
         values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room + SPARE_RANGES))
         rows = await self._fetch("claim due_all_ranges", *values)
         if rows:
@@ -192,7 +193,7 @@ class Moves(StoreDatabase):
         return answers.claims_of(rows, request)
 
     async def _look(self, request: ClaimRequest, room: int) -> tuple[ClaimCursor | None, bool]:
-        """Where to claim, ``None`` if there is nothing; and whether for a lease that runs one job alone."""
+        """Return the position to claim from, ``None`` if no job is due, and whether the lease is an isolated one."""
         if room <= 0 or not request.tasks:
             return None, False
         if request.ids is not None:
@@ -215,7 +216,7 @@ class Moves(StoreDatabase):
         self._cursors[kind] = cursor
 
     async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
-        """For a lease that runs one job alone: a second claim of it waits here, and then sees what the first one took."""
+        """Claim for an isolated lease: a second claim of it waits here, and then sees the job that the first one took."""
         async with self._transaction() as connection:
             is_isolated = await connection.fetch(self._sql("isolated_lease"), request.lease)
             if not is_isolated or await connection.fetch(self._sql("lease_has_jobs"), request.lease):
@@ -230,7 +231,7 @@ class Moves(StoreDatabase):
         lost: frozenset[UUID] = frozenset(),
         states: Mapping[UUID, State] | None = None,
     ) -> None:
-        """``StoreBusy`` if the verb has passed by jobs that another session has locked."""
+        """Raise ``StoreBusy`` if the verb skipped jobs that another session has locked."""
         if jobs := frozenset(locked):
             raise StoreBusy(
                 f"{name}: {self._location.public}: {len(jobs)} jobs are locked: {failures.UNLOCK}", jobs, lost, states
@@ -239,9 +240,9 @@ class Moves(StoreDatabase):
     async def _states(
         self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None, column: str = "state"
     ) -> dict[UUID, State]:
-        """What each job is in after the verb; one that was just moving is asked for again, in a snapshot of its own.
+        """Return the state of each job after the verb; a job that was just moving is asked for again, in a new snapshot.
 
-        ``StoreBusy`` names the jobs that another session keeps locked; the verb is done for all others then.
+        ``StoreBusy`` names the jobs that another session keeps locked; the verb has been applied to all others.
         """
         states: dict[UUID, State] = {}
         locked: set[UUID] = set()
@@ -254,7 +255,7 @@ class Moves(StoreDatabase):
                 until = min(until, self._clock.monotonic() + HURRIED_LIMIT)
                 if len(some) == 1 or self._clock.monotonic() >= until:
                     locked.update(some)
-                else:  # the first asked for come first
+                else:  # the first half of the ids goes first
                     parts += [some[len(some) // 2 :], some[: len(some) // 2]]
                 continue
             states |= {row["id"]: State(row[column]) for row in rows if row[column] is not None}
@@ -266,7 +267,7 @@ class Moves(StoreDatabase):
         return states
 
     async def _hurry(self, name: str, *arguments: Any) -> Rows:
-        """The answer to a verb that waits for a foreign lock only briefly."""
+        """Run a verb that waits for another session's lock only briefly, and return its rows."""
 
         async def ask() -> Rows:
             async with self._transaction() as connection:

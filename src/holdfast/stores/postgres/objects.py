@@ -1,4 +1,4 @@
-"""Whether all that the migrations make is there, is valid, and may be used by this user; and what publications do to it."""
+"""The checks that all objects of the migrations exist, are valid and may be used by this user, and that no publication blocks them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,14 @@ RIGHTS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(("versions", "partition_days", "jobs"), frozenset({"SELECT"})),
     "claim_numbers": frozenset({"USAGE"}),
 }
-"""What a worker needs, as ``roles.sql`` grants it."""
+"""The rights that a worker needs, as ``roles.sql`` grants them."""
 
 _FULL: Final = "ALTER TABLE {schema}.{name} REPLICA IDENTITY FULL"
 _RESTORE: Final = "restore what was dropped, or restore a backup"
 
 
 class Made(Struct, frozen=True):
-    """What migrations make: ``others`` are tables, views, sequences; ``indexes`` with the statement that makes each."""
+    """The objects that migrations create. ``others``: tables, views, sequences. ``indexes``: each with the statement that creates it."""
 
     others: frozenset[str]
     functions: frozenset[str]
@@ -32,7 +32,7 @@ class Made(Struct, frozen=True):
 
 
 def made() -> Made:
-    """Read from the migrations, so that nothing has to be listed twice."""
+    """Return the objects that the migrations create, read from their text, so that none is listed twice."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in MIGRATIONS)
     text = re.sub(r"--.*", "", text)
     indexes = {found[2]: _line(found[0]) for found in re.finditer(r"CREATE (UNIQUE )?INDEX (\w+) ON [^;]*", text)}
@@ -44,7 +44,7 @@ def made() -> Made:
 
 
 def judge(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> list[Check]:
-    """All findings about the objects of a schema; none if all is well."""
+    """Return all findings about the objects of a schema; empty if nothing is wrong."""
     found = [*_missing(schema, relations, functions), *_of_indexes(schema, relations), *_of_identities(schema, relations)]
     return [*found, *_of_rights(schema, relations, functions)]
 
@@ -109,7 +109,7 @@ def _of_rights(schema: str, relations: Sequence[Row], functions: Sequence[Row]) 
 
 
 def may_only_read(relations: Sequence[Row]) -> bool:
-    """Return whether this user has no right at all to write."""
+    """Return whether this user has no right to write to any table."""
     return not any({"INSERT", "UPDATE", "DELETE"} & set(row["rights"]) for row in relations if row["name"] in RIGHTS)
 
 

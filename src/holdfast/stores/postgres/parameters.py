@@ -1,4 +1,4 @@
-"""Values to parameters: arrays of columns for what is plain, JSON for what is rare or shared."""
+"""Packing of values into parameters: arrays of columns for plain values, JSON for rare or shared ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ _COMPLETED, _OWNER = State.COMPLETED, Precondition.OWNER
 
 
 class EnqueueKind(Struct, omit_defaults=True):
-    """What jobs have in common, with the id and payload of each; a payload that is not there is in ``LongPayload``."""
+    """The values that some new jobs share, with the id and payload of each; a missing payload is in ``LongPayload``."""
 
     task: str
     queue: str
@@ -38,7 +38,7 @@ class EnqueueKind(Struct, omit_defaults=True):
 
 
 class LongPayload(Struct, omit_defaults=True):
-    """A payload that is too long for its job's row, or no text: as hexadecimal digits then."""
+    """A payload that is too long for its job's row, or that is not text; then it is sent as hexadecimal digits."""
 
     job: UUID
     payload: str | None = None
@@ -55,7 +55,7 @@ class KeyRequest(Struct):
 
 
 class Enqueue(Struct, omit_defaults=True):
-    """The parameter of ``enqueue.sql`` and, without anything that concerns keys or a parent, of ``enqueue_plain.sql``."""
+    """The parameter of ``enqueue.sql`` and, without keys and parent, of ``enqueue_plain.sql``."""
 
     call: UUID
     kinds: list[EnqueueKind]
@@ -69,7 +69,7 @@ class Enqueue(Struct, omit_defaults=True):
 
 
 class SettleKind(Struct, omit_defaults=True):
-    """What a job that is not a first-try success settles with."""
+    """The values of a transition that is not a first-try success."""
 
     requested_state: str
     is_end: bool
@@ -103,7 +103,7 @@ def enqueue(
     is_durable: bool = False,
     is_known: bool = False,
 ) -> tuple[str, str]:
-    """A query of ``queries``, and its parameter. ``is_durable``: it raises ``synchronous_commit`` for its transaction.
+    """Return the name of a query and its parameter. ``is_durable``: it raises ``synchronous_commit`` for its transaction.
     ``is_known``: the ids may have been enqueued before."""
     kinds: dict[tuple[object, ...], EnqueueKind] = {}
     payloads: list[LongPayload] = []
@@ -132,19 +132,19 @@ def enqueue(
 
 
 def is_single(jobs: Sequence[NewJob]) -> bool:
-    """Whether it is one job that ``enqueue_one.sql`` can take."""
+    """Return whether the call has one job, which ``enqueue_one.sql`` can insert."""
     return len(jobs) == 1 and jobs[0].unique_key is None and len(jobs[0].payload) <= INLINE
 
 
 def enqueue_one(call: UUID, job: NewJob) -> tuple[Any, ...]:
-    """The parameters of ``enqueue_one.sql``."""
+    """Return the parameters of ``enqueue_one.sql``."""
     tags = json_text(job.tags) if job.tags else None
     when = (job.run_at, job.delay, job.expires_in)
     return (call, job.id, job.task, job.queue, job.priority, *when, tags, json_text(job.policy), job.payload)
 
 
 def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
-    """Of jobs with unique keys the first for each."""
+    """Return the first job of each unique key."""
     firsts: dict[Key, NewJob] = {}
     for job in jobs:
         firsts.setdefault(key_of(job), job)
@@ -152,18 +152,18 @@ def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
 
 
 def key_of(job: NewJob) -> Key:
-    """The unique key as it is kept."""
+    """Return the task and the unique key of a job, as stored."""
     return job.task, storable_text(job.unique_key) or ""
 
 
 def digest(job: NewJob) -> str:
-    """What tells the payloads of two jobs apart."""
+    """Return the digest by which the payloads of two jobs are compared."""
     return sha256(job.payload).hexdigest()
 
 
 def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
-    """Places of those whose number an earlier one carries. In one statement a copy of a token could not be told what the
-    other one did; and a store that lost its newest writes may have given out a number twice."""
+    """Return the positions of transitions whose claim number an earlier one carries. One statement could not answer a repeated token by
+    the result of the first; and a store that lost its newest writes may have issued a number twice."""
     if len({settle.token.number for settle in settles}) == len(settles):
         return []
     seen: set[int] = set()
@@ -176,7 +176,7 @@ def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
 
 
 def split(settles: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
-    """First-try successes, nearly all of them, and the others."""
+    """Split transitions into first-try successes, which nearly all are, and the others."""
     plain: list[Transition] = []
     rare: list[Transition] = []
     for settle in settles:
@@ -185,9 +185,9 @@ def split(settles: Sequence[Transition]) -> tuple[list[Transition], list[Transit
 
 
 def settling(settles: Sequence[Transition]) -> tuple[Any, ...]:
-    """Columns, in the order of claim numbers.
+    """Return the columns of transitions, in the order of claim numbers.
 
-    What is the same for all goes once: the driver's look at each value of an array costs more than all else here.
+    A value that is the same for all is sent once: encoding each value of an array costs the driver more than all else here.
     """
     ordered = sorted(settles, key=_number_of)
     return (
@@ -204,12 +204,12 @@ def _once(values: list[Any]) -> list[Any]:
 
 
 def rare_kinds(settles: Sequence[Transition]) -> list[str]:
-    """The rest of each transition, in the same order."""
+    """Return the other values of each transition, as JSON, in the order of claim numbers."""
     return [_PLAIN if _is_plain(settle) else _settling(settle) for settle in sorted(settles, key=_number_of)]
 
 
 def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, ...]:
-    """What ``exchange.sql`` asks of a claim, but for where it looks."""
+    """Return the parameters of a claim in ``exchange.sql``, except those of its position."""
     return (
         request.lease,
         request.claim,
@@ -222,34 +222,34 @@ def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, 
 
 
 def takes(isolated: IsolatedJobs) -> tuple[bool, bool]:
-    """Return whether a claim takes jobs that may run beside others, and whether jobs that have to run alone."""
+    """Return whether a claim takes jobs that may run beside others, and whether it takes isolated ones."""
     return isolated is not IsolatedJobs.ONLY, isolated is not IsolatedJobs.EXCLUDE
 
 
 def ranges(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """What ``ranges.sql`` looks for."""
+    """Return the parameters of ``ranges.sql``."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
     return list(request.tasks), queues, most, *takes(request.isolated), request.lease
 
 
 def walking(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """What ``due_all_ranges.sql`` looks for."""
+    """Return the parameters of ``due_all_ranges.sql``."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
     return queues, most
 
 
 def parts(request: ClaimRequest) -> tuple[ClaimRequest, ClaimRequest]:
-    """What is born running, and what is not."""
+    """Split a request into the jobs that start at once and those that are prefetched."""
     return structs.replace(request, prefetch=0), structs.replace(request, limit=0)
 
 
 def rest(request: ClaimRequest, taken: int) -> ClaimRequest:
-    """What is still asked, of one of these parts."""
+    """Return the rest of a request after ``taken`` jobs, for one of these two parts."""
     return structs.replace(request, limit=max(0, request.limit - taken), prefetch=max(0, request.prefetch - taken))
 
 
 def apart(items: Iterable[Item], number_of: Callable[[Item], int]) -> list[list[Item]]:
-    """In the order of claim numbers, each at most once in a list; nearly always there is one list."""
+    """Sort items by claim number into lists that have each number at most once; nearly always one list is enough."""
     lists: list[list[Item]] = []
     for item in sorted(items, key=number_of):
         for one in lists:
@@ -262,18 +262,18 @@ def apart(items: Iterable[Item], number_of: Callable[[Item], int]) -> list[list[
 
 
 def starts(asked: Iterable[tuple[UUID, Token]]) -> list[tuple[Any, ...]]:
-    """Columns of ``start.sql``, for each time it is needed."""
+    """Return the columns of ``start.sql``, for each statement that is needed."""
     return [tokens(entries) for entries in apart(set(asked), lambda entry: entry[1].number)]
 
 
 def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID | None], list[int]]:
-    """Jobs, claims, numbers."""
+    """Return columns of jobs, claim ids and claim numbers."""
     pairs = list(entries)
     return [job for job, _ in pairs], [token.claim for _, token in pairs], [token.number for _, token in pairs]
 
 
 def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
-    """Columns of progress; of several updates of one job the latest wins, field by field."""
+    """Return columns of progress updates; of several for one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], ProgressUpdate] = {}
     for update in made:
         old = latest.get((update.job, update.token), update)
@@ -293,7 +293,7 @@ def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
 
 
 def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
-    """Columns of notes on attempts; of several notes on one the latest wins, but the first error stays."""
+    """Return columns of notes; of several for one attempt the latest wins, but the first error stays."""
     latest: dict[tuple[UUID, Token], AttemptNote] = {}
     for note in learnt:
         old = latest.get((note.job, note.token), note)
@@ -315,7 +315,7 @@ def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
 
 
 def failure_text(failure: Failure | None) -> str | None:
-    """An exception as JSON."""
+    """Return an exception as JSON, or None."""
     return None if failure is None else json_text(failure)
 
 
@@ -367,7 +367,7 @@ def _enqueuing(job: NewJob) -> EnqueueKind:
 
 
 def _known(tasks: Mapping[str, Policy]) -> tuple[list[str], list[str], list[float | None], list[float | None]]:
-    """In the order of their bytes, which is that of their characters."""
+    """Return columns of tasks in the order of their bytes, which is also that of their characters."""
     names = sorted(tasks)
     policies = [tasks[name] for name in names]
     return (
@@ -384,7 +384,7 @@ def _long_payload(job: NewJob) -> LongPayload:
 
 
 def _text(value: bytes) -> str | None:
-    """PostgreSQL has no zero character in a text."""
+    """Return a payload as text, or None if PostgreSQL cannot store it as text, as with a zero byte."""
     if b"\0" in value:
         return None
     try:

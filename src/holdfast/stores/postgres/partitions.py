@@ -1,7 +1,7 @@
-"""Partitions by the day on which their rows may be forgotten: made ahead, and dropped when their day has passed.
+"""Partitions by the day on which their rows may be deleted: made ahead, and dropped when their day has passed.
 
-A row of a day with no partition has nowhere to go but the table of those that are forgotten one by one, so nothing fails when
-this runs late. Neither making nor dropping one stops anybody: see ``make_partitions`` in the schema, and DETACH CONCURRENTLY here.
+A row of a day without a partition goes to the table whose rows are deleted one by one, so nothing fails when this runs late. Neither
+making nor dropping a partition blocks other sessions: see ``make_partitions`` in the schema, and DETACH CONCURRENTLY here.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
 
 AHEAD: Final = 9
-"""Days for which partitions are made; ``make_partitions`` knows it too."""
+"""The number of days for which partitions are made; ``make_partitions`` has the same number."""
 
 _PATIENCE = "60s"
-_MOST_COUNTED: Final = 1_000_000  # to count more would take longer than to drop them
+_MOST_COUNTED: Final = 1_000_000  # counting more would take longer than dropping them
 
 _IN_THE_WAY: Final = (
     asyncpg.LockNotAvailableError,
@@ -32,10 +32,10 @@ _IN_THE_WAY: Final = (
 
 
 class Partitions(StoreDatabase):
-    """What pruning does with whole days."""
+    """The part of the store that prunes whole days."""
 
     async def _tidy_partitions(self, today: date, passed: date, last: date | None, limit: int) -> tuple[int, int]:
-        """Make what is missing, drop what is over, as far as it goes; how many jobs that were, and attempts."""
+        """Make missing partitions and drop past ones, as far as locks allow; return how many jobs and attempts were deleted."""
         if last is None or not AHEAD <= (last - today).days <= AHEAD + 1:
             await self._fetch("make_partitions", today)
         found = await self._fetch("past_partitions", self._schema, passed)
@@ -48,9 +48,9 @@ class Partitions(StoreDatabase):
         return jobs, attempts
 
     async def _drop(self, found: Sequence[Row]) -> int:
-        """How many jobs that was. Whoever is in our way, another pruner or a long transaction, ends it for now."""
+        """Drop past partitions and return how many jobs they had; stop for now if another pruner or a long transaction blocks it."""
         dropped, newest = 0, max(row["day"] for row in found)
-        # Detaching is no transaction: it has two, and waits between them for whoever still sees the partition.
+        # DETACH CONCURRENTLY runs two transactions, and waits between them for the sessions that still see the partition.
         async with self._alone(is_checked=True, statement_timeout=_PATIENCE, lock_timeout=_PATIENCE) as connection:
             await connection.execute(
                 self._placed("UPDATE holdfast.partition_days SET first = greatest(first, $1::date + 1)"), newest

@@ -1,4 +1,4 @@
-"""The reading verbs: each one statement, so that it sees one snapshot of all places."""
+"""The verbs that read: each is one statement, so that it sees pending, active and finished jobs in one snapshot."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -22,7 +22,7 @@ _IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
 
 
 class Reading(StoreDatabase):
-    """What ``_ports.store`` promises of reads."""
+    """The part of the store that has the reading verbs in ``_ports.store``."""
 
     async def get(self, job: UUID) -> JobRecord | None:
         found = await self._fetch("get", job, MOST_ATTEMPTS)

@@ -1,4 +1,4 @@
-"""Rows to values, by the names of their columns. One bad row never fails its neighbours: what cannot be read is left out."""
+"""Conversion of rows to values, by the names of their columns. One bad row never fails the others: an unreadable one is left out."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.timing import LeaseTiming
 
 Row = Any
-"""``asyncpg.Record``, or anything else that knows its columns by name."""
+"""``asyncpg.Record``, or any other mapping from the names of columns to values."""
 
 Value = TypeVar("Value")
 
@@ -30,7 +30,7 @@ _UNREADABLE = (TypeError, ValueError, KeyError, OverflowError)
 
 
 class _Rescue(Struct):
-    """A rescue as it is written: ``at`` in microseconds since the epoch."""
+    """A rescue as stored on a row: ``at`` in microseconds since the epoch."""
 
     reason: RescueReason
     worker: str
@@ -39,7 +39,7 @@ class _Rescue(Struct):
 
 
 def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
-    """All but the rows that somebody has changed so much by hand that they say nothing any more."""
+    """Return the values of all readable rows; skip and log those that were damaged by hand."""
     values = []
     for row in found:
         try:
@@ -50,7 +50,7 @@ def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value,
 
 
 def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
-    """A row of the view ``jobs``; ``is_early``: it waits for its time."""
+    """Return the job of a row of the view ``jobs``; ``is_early``: it is not due yet."""
     return JobRecord(
         id=row["id"],
         token=Token(row["claim_id"], row["claim_number"]),
@@ -90,12 +90,12 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
 
 
 def state_of(row: Row) -> State:
-    """A state as it is written, and ``is_early``: by time alone a job is scheduled."""
+    """Return the state of a row; a waiting job that ``is_early`` is scheduled."""
     return State.SCHEDULED if row["is_early"] else _STATES[row["state"]]
 
 
 def active_job_of(row: Row) -> ActiveJob:
-    """An active job."""
+    """Return the active job of a row."""
     return ActiveJob(
         id=row["id"],
         token=Token(row["claim_id"], row["claim_number"]),
@@ -112,12 +112,12 @@ def active_job_of(row: Row) -> ActiveJob:
 
 
 def overdue_of(row: Row) -> OverdueJob:
-    """An active job, and the limit it is past."""
+    """Return the active job of a row, and the limit that it has exceeded."""
     return OverdueJob(active_job_of(row), row["worker"], RescueReason(row["charge"]), timing_of(row["timing"]))
 
 
 def attempt_of(row: Row) -> AttemptRecord:
-    """A row of ``attempts``."""
+    """Return the attempt of a row of ``attempts``."""
     return AttemptRecord(
         job=row["job"],
         token=Token(row["claim_id"], row["claim_number"]),
@@ -134,7 +134,7 @@ def attempt_of(row: Row) -> AttemptRecord:
 
 
 def lease_of(row: Row) -> LeaseView:
-    """A row of ``expired.sql`` or ``workers.sql``; one of which only its jobs are left is as good as ended."""
+    """Return the lease of a row of ``expired.sql`` or ``workers.sql``; one without a row that still has jobs counts as ended."""
     return LeaseView(
         id=row["id"],
         worker=row["worker"] or "",
@@ -155,17 +155,17 @@ def lease_of(row: Row) -> LeaseView:
 
 
 def timing_of(text: str | None) -> LeaseTiming:
-    """Read a lease's times; a lease whose times cannot be read gets no time at all."""
+    """Read a lease's timing; zeros if it is unreadable."""
     return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
 
 
 def failure_of(text: str | None) -> Failure | None:
-    """An exception as written on a row."""
+    """Return an exception from the JSON on a row; None if missing or unreadable."""
     return _read(text, Failure)
 
 
 def rescue_of(text: str | None) -> Rescue | None:
-    """How a job was last taken from its owner, as written on a row."""
+    """Return the last rescue of a job from the JSON on its row; None if missing or unreadable."""
     rescue = _read(text, _Rescue)
     if rescue is None:
         return None
@@ -174,7 +174,7 @@ def rescue_of(text: str | None) -> Rescue | None:
 
 
 def end_of(row: Row) -> LeaseEnd:
-    """Why a lease ended."""
+    """Return why a lease ended; expiry if the reason is unreadable."""
     return (_read(row["end_reason"], LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
 
 

@@ -1,4 +1,4 @@
-"""The verbs of a store inside one transaction of one connection, so that all they do can be rolled back."""
+"""The verbs of a store inside one transaction of one connection, so that all their writes can be rolled back."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -12,13 +12,13 @@ from holdfast.databases.postgres.pool import Connection
 from holdfast.stores.postgres.database import StoreDatabase
 
 HURRIED: Final = "SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '10s'"
-"""Another session must not wait for long because of a rehearsal, nor a rehearsal for another session."""
+"""Settings by which neither another session waits long for a rehearsal, nor a rehearsal for another session."""
 
 Answer = TypeVar("Answer")
 
 
 class OneTransaction(StoreDatabase):
-    """Stands before a store in the order of its bases. ``end``: what a commit would check."""
+    """The base class that makes a store run in one open transaction; it must precede the store among the bases."""
 
     def __init__(self, store: StoreDatabase, link: Connection) -> None:
         self.__dict__.update(store.__dict__)

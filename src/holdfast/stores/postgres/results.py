@@ -1,4 +1,4 @@
-"""What the rows that a statement answers say about it."""
+"""The answers of verbs, from the rows that their statements return."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -26,14 +26,14 @@ _ACTIVE = (State.CLAIMED, State.RUNNING)
 
 
 class Receipt(Struct):
-    """What ``enqueue.sql`` keeps of a call that was not plain: jobs whose keys are held, by whom, the digest of its payload."""
+    """The answer that ``enqueue.sql`` keeps of a call with keys or a parent: jobs whose keys other jobs have, these, their digests."""
 
     is_lost: bool
     holders: list[tuple[UUID, UUID, str]]
 
 
 def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
-    """The row of ``enqueue.sql`` or ``enqueue_plain.sql``; ``HoldfastError`` for an id that exists."""
+    """Return the answer from the row of ``enqueue.sql`` or ``enqueue_plain.sql``; ``HoldfastError`` for an id that exists."""
     keyed = [job for job in jobs if job.unique_key is not None]
     ((answer, is_known, _),) = found
     if is_known:
@@ -59,7 +59,7 @@ def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
 
 
 def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
-    """Rows of ``exchange.sql``."""
+    """Return the claims from the rows of ``exchange.sql``."""
     state = State.RUNNING if request.limit > 0 else State.CLAIMED
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
@@ -82,8 +82,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Collection[int] = ()) -> tuple[Answer, ...]:
-    """An answer for each transition from all rows of ``exchange_answers.sql``: is it so now, whoever did it? ``refused``: numbers
-    of those that their judge refused."""
+    """Return an answer for each transition, from all rows of ``exchange_answers.sql``: applied by this or an earlier settle, or not.
+    ``refused``: the claim numbers of those whose precondition failed."""
     answers = [Answer.MISSING] * len(transitions)
     for row in found:
         place = row["place"] - 1
@@ -115,7 +115,7 @@ def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
 
 
 def _left_of(transition: Transition, row: Row) -> JobRecord | None:
-    """As much of the job as recognising its settle needs."""
+    """Return what recognising a repeated settle needs of the job, or None."""
     if row["state"] is None:
         return None
     return JobRecord(

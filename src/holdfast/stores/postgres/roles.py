@@ -1,7 +1,7 @@
-"""SQL roles for those who need less than everything: ``…_enqueue``, ``…_work``, ``…_read`` and ``…_own``, after the schema.
+"""SQL roles for users that need less than all rights: ``…_enqueue``, ``…_work``, ``…_read`` and ``…_own``, named after the schema.
 
-They cannot log in: grant them to users who can. The owner is one too, so that whoever may migrate and prune need not be the one
-who migrated first.
+They cannot log in: grant them to users that can. The owner of the schema is a role, too. So the user that migrates and prunes need not
+be the one that migrated first.
 """
 
 import re
@@ -21,7 +21,7 @@ _SCHEMA: Final = re.compile(r"\bSCHEMA holdfast\b")
 
 
 class Roles(StoreDatabase):
-    """What ``_ports.store.HasRoles`` promises."""
+    """The part of the store that creates roles, as ``_ports.store.HasRoles`` defines it."""
 
     async def create_roles(self) -> tuple[str, ...]:
         names = {kind: f"{self._schema}_{kind}" for kind in KINDS}

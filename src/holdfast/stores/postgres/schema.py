@@ -1,6 +1,7 @@
 """The schema and its versions: numbered files, each applied in one transaction, never undone.
 
-Old code runs on a newer schema until it is restarted, so a file only adds; what nobody needs any more goes in a later release.
+Old code runs on a newer schema until it is restarted, so a file only adds objects. Objects that no release uses any more are dropped in
+a later release.
 """
 
 from collections.abc import Callable
@@ -15,14 +16,14 @@ MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
 VERSION = len(MIGRATIONS)
 
 PATIENT = {"statement_timeout": "0", "lock_timeout": "60s", "idle_in_transaction_session_timeout": "0"}
-"""Settings of a session that changes the schema: others may be at it, too."""
+"""Settings of a session that changes the schema: another one may be changing it, too."""
 
 _LOCK = 0x484F4C44
-"""Of our advisory locks; the second half of the key is the schema's name."""
+"""The first half of the key of Holdfast's advisory locks; the second half is the hash of the schema's name."""
 
 
 async def migrate(connection: Connection, schema: str, public: str, placed: Callable[[str], str]) -> tuple[int, int]:
-    """Versions before and after. One of several that start at once does it, the others wait and find it done."""
+    """Upgrade the schema and return its versions before and after. Of several processes that start at once, one does the work."""
     before = None
     for number in range(VERSION + 1):
         async with connection.transaction(isolation="read_committed"):
@@ -37,12 +38,12 @@ async def migrate(connection: Connection, schema: str, public: str, placed: Call
 
 
 async def lock(connection: Connection, schema: str) -> None:
-    """Until the end of the transaction nobody else changes the schema."""
+    """Keep other sessions from changing the schema until the end of the transaction."""
     await connection.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", _LOCK, schema)
 
 
 async def version_of(connection: Connection, schema: str) -> int:
-    """The version of the schema, 0 if there is none. Nothing is created, and no right to use it is needed for a 0."""
+    """Return the version of the schema, 0 if it is missing. Create nothing; a 0 needs no right to use the schema."""
     found = await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename = 'versions'", schema)
     if not found:
         return 0
@@ -50,7 +51,7 @@ async def version_of(connection: Connection, schema: str) -> int:
 
 
 def require(version: int, schema: str, public: str) -> None:
-    """``SchemaMissing`` and ``SchemaTooNew``, each with its remedy."""
+    """Raise ``SchemaMissing`` or ``SchemaTooNew``, each with its remedy, unless this release can use the version."""
     if version > VERSION:
         raise too_new(version, public)
     if version == 0:
@@ -60,7 +61,7 @@ def require(version: int, schema: str, public: str) -> None:
 
 
 def too_new(version: int, public: str) -> SchemaTooNew:
-    """A newer release has migrated it."""
+    """Return the error for a schema that a newer release has migrated."""
     return SchemaTooNew(f"{public} has schema version {version}, this release knows {VERSION}: upgrade holdfast")
 
 
@@ -71,7 +72,7 @@ async def _upgrade(connection: Connection, schema: str, version: int, placed: Ca
     if found is None:
         await connection.execute(f'CREATE SCHEMA "{schema}"')
     elif found[1]:
-        # All of it has one owner, whoever makes it: only that one can drop a partition, or change a table.
+        # One role owns all objects, even if several users create them: only the owner can drop a partition or change a table.
         await connection.execute(f"SET LOCAL ROLE {found[0]}")
     await connection.execute(placed(MIGRATIONS[version].read_text(encoding="utf-8")))
     await connection.execute(f'INSERT INTO "{schema}".versions (version) VALUES ({version + 1:d})')  # noqa: S608 - a checked name

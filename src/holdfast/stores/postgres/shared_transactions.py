@@ -1,4 +1,4 @@
-"""Verbs that share a transaction: jobs in that of a caller, and the check of a token in that of a handler."""
+"""The verbs that share a transaction: jobs in a caller's transaction, and the check of a token in a handler's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
@@ -59,7 +59,7 @@ class SharedTransactions(StoreDatabase):
                 yield connection
 
     def after_fork_in_child(self) -> None:
-        """After a fork, in the child, where none of its parent's transactions ends."""
+        """Forget the turns in the child, where no transaction of the parent ever ends."""
         super().after_fork_in_child()
         self.__dict__.pop("_turns", None)
 
@@ -77,7 +77,7 @@ class SharedTransactions(StoreDatabase):
 
     @property
     def _settings(self) -> dict[str, str]:
-        """The session is as any of the user's own, but for what tells whether its client is still there."""
+        """The settings of a session that runs the user's code: the defaults, except for those that detect a vanished client."""
         return {} if self._location.is_pooled else {**KEPT_ALIVE, **self._server_settings}
 
     def _transaction_of(self, job: UUID, token: Token, idle: float, hook_due_at: datetime | None) -> Transaction:

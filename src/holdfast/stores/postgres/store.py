@@ -1,4 +1,4 @@
-"""The PostgreSQL store: what its halves say together."""
+"""The PostgreSQL store, composed of its parts, and its check."""
 
 from holdfast._core.answers import Check
 from holdfast._ports.trial import stuck, try_out
@@ -14,7 +14,7 @@ from holdfast.stores.postgres.shared_transactions import SharedTransactions
 
 
 class PostgresStore(Moves, SharedTransactions, Leases, Reading, Maintenance):
-    """Jobs in one schema of a PostgreSQL database; nothing is opened until first used."""
+    """Jobs in one schema of a PostgreSQL database; the first use opens the first connection."""
 
     async def check(self) -> tuple[Check, ...]:
         schema, public = self._schema, self._location.public

@@ -1,7 +1,7 @@
--- Jobs in their three places, who holds them, and what is remembered of each attempt.
--- A job moves by DELETE … RETURNING that feeds an INSERT in one statement: the hot tables stay as small as what waits and
--- what runs, and no history slows them down. "holdfast" stands for the schema the App names.
--- Texts that are indexed have the collation "C": an upgrade of the C library changes the order of others, and jobs would be hidden
+-- Tables of pending, active and finished jobs, the leases that own them, and the records of attempts.
+-- A job moves by DELETE … RETURNING that feeds an INSERT in one statement. So the hot tables stay as small as the jobs that wait and
+-- run, and no history slows them down. "holdfast" stands for the schema that the App names.
+-- Indexed strings have the collation "C". An upgrade of the C library changes the order of other collations, and jobs would be hidden
 -- behind an index that is not sorted any more.
 -- Tables without a key have REPLICA IDENTITY FULL: a publication of all tables would else refuse each UPDATE and DELETE. Without
 -- logical replication it costs nothing.
@@ -11,7 +11,7 @@ CREATE TABLE holdfast.versions (
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- One for all jobs: what a claim hands out grows with each claim of a job, whoever makes it.
+-- One sequence for all jobs: the claim number grows with each claim of a job, by any worker.
 CREATE SEQUENCE holdfast.claim_numbers AS bigint;
 
 CREATE TABLE holdfast.pending (
@@ -21,8 +21,8 @@ CREATE TABLE holdfast.pending (
     priority bigint NOT NULL,
     state text NOT NULL DEFAULT 'available', -- or held; "scheduled" is an available job whose time has not come
     available_at timestamptz NOT NULL,
-    -- NULL: anybody may take it; -infinity: by the policy of its last claim one more crash ends it, so it runs alone;
-    -- else until when, because no attempt was ever started and it expires then.
+    -- NULL: any claim may take it. -infinity: one more crash ends it by the policy of its last claim, so it runs isolated.
+    -- Else the instant at which it expires, because no attempt was ever started.
     claimable_until timestamptz,
     claim_number bigint NOT NULL DEFAULT 0, -- of its last claim
     attempt integer NOT NULL DEFAULT 0,
@@ -44,7 +44,7 @@ CREATE TABLE holdfast.pending (
     payload bytea -- NULL: in payloads
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- A range is (task, queue, priority): a claim walks the ranges it knows and never sees the others.
+-- A range is (task, queue, priority): a claim walks the ranges of its tasks and reads no others.
 CREATE INDEX waiting ON holdfast.pending (task, queue, priority, available_at, id, claimable_until) WHERE state = 'available';
 CREATE INDEX pending_owed_hooks ON holdfast.pending (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL AND state = 'held';
 CREATE INDEX expiring ON holdfast.pending (claimable_until, id) WHERE claimable_until > '-infinity' AND state = 'available';
@@ -94,7 +94,7 @@ CREATE INDEX active_cancelled ON holdfast.active (lease) WHERE cancel_requested;
 CREATE INDEX active_deadline ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
 ALTER TABLE holdfast.active REPLICA IDENTITY FULL;
 
--- The days that have partitions, made ahead: both included.
+-- The first and the last day that have partitions, which are made ahead.
 CREATE TABLE holdfast.partition_days (
     first date NOT NULL,
     last date NOT NULL
@@ -102,9 +102,9 @@ CREATE TABLE holdfast.partition_days (
 INSERT INTO holdfast.partition_days (first, last) VALUES ('-infinity', '-infinity');
 ALTER TABLE holdfast.partition_days REPLICA IDENTITY FULL;
 
--- By the day (UTC) on which a row may be forgotten, so that forgetting is dropping a partition. Rows that may go sooner than
--- in a day, or on a day that has no partition, have -infinity and are deleted one by one. There is no default partition:
--- beside one, no other could be detached without stopping everybody.
+-- Partitioned by the day (UTC) on which a row may be deleted, so that deleting rows is dropping a partition. Rows that may be deleted
+-- within a day, or on a day without a partition, have -infinity and are deleted one by one. There is no default partition:
+-- beside one, no other partition could be detached without blocking all sessions.
 CREATE TABLE holdfast.finished (
     id uuid NOT NULL,
     delete_day date NOT NULL DEFAULT '-infinity',
@@ -151,13 +151,13 @@ CREATE INDEX finished_other_delete_after ON holdfast.finished_other (delete_afte
 ALTER TABLE holdfast.finished REPLICA IDENTITY FULL;
 ALTER TABLE holdfast.finished_other REPLICA IDENTITY FULL;
 
--- Payloads too long to be copied each time their job moves.
+-- Payloads that are too long to be copied each time their job moves.
 CREATE TABLE holdfast.payloads (
     job uuid NOT NULL PRIMARY KEY,
     payload bytea NOT NULL
 );
 
--- Keyed by the token. They get their job's day when it ends.
+-- Attempts are keyed by the token. They get their job's day when the job ends.
 CREATE TABLE holdfast.attempts (
     job uuid NOT NULL,
     claim_number bigint NOT NULL,
@@ -176,7 +176,7 @@ CREATE TABLE holdfast.attempts (
 ) PARTITION BY LIST (delete_day);
 
 CREATE INDEX attempts_job ON holdfast.attempts (job, claim_number);
--- A job may snooze, or be released, for ever: of that only so much is kept as answers the same settle sent again.
+-- A job may snooze or be released without limit. Of such attempts only enough is kept to answer the same settle sent again.
 CREATE INDEX attempts_brief ON holdfast.attempts (ended_at)
 WHERE requested_state = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'));
 CREATE TABLE holdfast.attempts_other PARTITION OF holdfast.attempts FOR VALUES IN ('-infinity');
@@ -190,7 +190,7 @@ CREATE TABLE holdfast.receipts (
 );
 CREATE INDEX received ON holdfast.receipts (received_at);
 
--- One unfinished job of a task has a key.
+-- At most one unfinished job of a task has a given key.
 CREATE TABLE holdfast.unique_keys (
     task text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -200,9 +200,9 @@ CREATE TABLE holdfast.unique_keys (
 );
 CREATE INDEX unique_keys_job ON holdfast.unique_keys (job);
 
--- Who has a key: the one who asks for it if it is free. Nobody's row is locked but one's own: ON CONFLICT DO UPDATE would lock that
--- of whoever was faster until the caller's transaction ends, and its job could not finish for as long. Each of these statements
--- sees what was committed before it, so one that is given back in between is asked for again.
+-- Return the job that has a key: the asking job if the key is free. It locks only the asking job's row. ON CONFLICT DO UPDATE would
+-- lock the row of a faster job until the caller's transaction ends, and that job could not finish for as long. Each of these statements
+-- sees what was committed before it, so a key that is freed in between is asked for again.
 CREATE FUNCTION holdfast.take_key(of_task text, of_key text, asker uuid, of_payload bytea, OUT job uuid, OUT digest bytea)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -218,16 +218,16 @@ BEGIN
 END
 $$;
 
--- Who has each of these keys, in their order. If one is held for another payload the whole call is refused, and the keys that
--- were free are given back at once; also inside a caller's transaction, which goes on. Where the caller's snapshot cannot show who
--- has a key, the server ends the transaction; the error says what to do.
+-- Return the job that has each of these keys, in their order. If a job has one for another payload, the whole call is refused, and the
+-- keys that were free are returned at once; also inside a caller's transaction, which continues. If the caller's snapshot cannot show
+-- the job that has a key, the server ends the transaction; the error names the remedy.
 CREATE FUNCTION holdfast.take_keys(
     tasks text[], keys text[], jobs uuid[], payloads bytea[], OUT holders uuid[], OUT digests bytea[]
 ) LANGUAGE plpgsql STRICT AS $$
 DECLARE
     taken record;
 BEGIN
-    -- Only what may have to be undone costs a subtransaction.
+    -- Only keys that may have to be returned cost a subtransaction.
     IF cardinality(jobs) = 1 AND current_setting('transaction_isolation') = 'read committed' THEN
         taken = holdfast.take_key(tasks[1], keys[1], jobs[1], payloads[1]);
         holders = ARRAY[taken.job];
@@ -253,7 +253,7 @@ BEGIN
 END
 $$;
 
--- For what one statement finds out too late: that another one, committed meanwhile, was in its way. All of it is sent again.
+-- Raised when a statement finds out too late that another one, committed since, was in its way. The whole statement is sent again.
 CREATE FUNCTION holdfast.again() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'somebody else was in the way; try again' USING ERRCODE = 'serialization_failure';
@@ -286,9 +286,9 @@ CREATE TABLE holdfast.leases (
     end_reason text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
 
--- Partitions for the days to come, of finished and of attempts; how many days. Made apart and attached then, which stops nobody.
--- With the rights of its owner, so that whoever prunes can call it. The server's own day bounds what its caller names; days made
--- far ahead, while the clock was wrong, are forgotten, and made again when they come.
+-- Make partitions of finished and attempts for the coming days; return how many days. Each is made separately and then attached, which
+-- blocks no session. It runs with the rights of its owner, so that any user that prunes can call it. The server's own day bounds the
+-- caller's. Days made far ahead, while the clock was wrong, are forgotten, and made again when they come.
 CREATE FUNCTION holdfast.make_partitions(today date) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -322,7 +322,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION holdfast.make_partitions FROM PUBLIC;
 
--- All places as one.
+-- Pending, active and finished jobs as one view.
 CREATE VIEW holdfast.jobs AS
 SELECT
     id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, priority,

@@ -1,5 +1,5 @@
--- What was learnt too late to move the job, on the record of exactly that token; the record's own error stays. Answers the jobs
--- of records that another session has locked: they delay no other, and are asked for again.
+-- Add late findings, which can no longer move the job, to the attempt of exactly that token; an error recorded there stays. Return the
+-- jobs of attempts that another session has locked: they do not delay the others, and are asked for again.
 -- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes;
 -- :late_results, :errors, :stacks of each, NULL where there is nothing new.
 WITH ours AS MATERIALIZED (

@@ -1,9 +1,9 @@
--- Renew those that have not ended, expired or not: nobody has judged them. A row for each and for each of its jobs that an
--- operator marked, with the microseconds since the beat before.
+-- Renew the leases that have not ended, even expired ones: no supervisor has ended them. Return a row for each lease and for each of its
+-- jobs with a requested cancellation, with the microseconds since the previous beat.
 -- :leases; :is_draining, whether their workers take no more jobs.
--- One that another session has locked keeps no other waiting: it is answered without microseconds, and asked for again.
--- Touches no indexed column, so that the rows stay where they are; and no key, so that claims, which lock their lease
--- against its end, are not in the way. The clock is read before any lock is waited for: never later than the owner thinks.
+-- A lease that another session has locked does not delay the others: it is returned without microseconds, and asked for again.
+-- The write touches no indexed column, so that the rows stay where they are. It touches no key, so that claims, which lock their lease
+-- against its end, do not block it. The clock is read before any wait for a lock: never later than the owner assumes.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 free AS MATERIALIZED (
     SELECT leases.id FROM holdfast.leases WHERE leases.id = ANY (:leases::uuid[]) FOR NO KEY UPDATE SKIP LOCKED

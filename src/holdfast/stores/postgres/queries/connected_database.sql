@@ -1,3 +1,3 @@
--- Which database a caller's connection leads to, and whether there is a schema of ours in it; aborts no transaction.
+-- Return the database that a caller's connection leads to, and whether it has Holdfast's schema; this aborts no transaction.
 -- :schema of ours.
 SELECT current_database()::text, EXISTS (SELECT FROM pg_tables WHERE schemaname = :schema AND tablename = 'versions');

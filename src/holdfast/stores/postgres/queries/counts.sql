@@ -1,4 +1,4 @@
--- Jobs by group and state.
+-- Count jobs by group and state.
 -- :by queue, task, or NULL.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT

@@ -1,4 +1,4 @@
--- Jobs that no worker owns are gone without a trace; the others with their state, NULL: it moved since, ask again.
+-- Delete jobs that no worker owns, with all their records; return the others with their state; NULL: it moved since, ask again.
 -- :ids of jobs; :only_waiting, true: held and finished ones are left too, with their state in left_as.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 WITH waiting AS (

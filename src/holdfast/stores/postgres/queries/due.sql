@@ -1,4 +1,4 @@
--- The first jobs of these tasks that a claim would take now, in its order, due for long enough.
+-- Return the first jobs of these tasks that a claim would take now, in the order of claims, if they are due for long enough.
 -- :tasks; :queues, NULL: all; :normal and :isolated, which kinds of jobs;
 -- :age in microseconds, how long they have been due at least; :limit.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),

@@ -1,7 +1,7 @@
--- Of all ranges of the known tasks in these queues the first due jobs, in one statement.
+-- The first due jobs of all ranges of the known tasks in these queues, in one statement.
 -- :queues, NULL: all; :most, how many ranges of a queue are looked at.
--- It is for a worker that has little to do: each statement more is time that a job waits. parts/ranges.sql describes the walk.
--- The lease is locked only once a job is found: a look that finds nothing writes nothing.
+-- It is for a worker with few jobs: an additional statement would only delay the next job. parts/ranges.sql describes the walk.
+-- The lease is locked only once a job is found: a search that finds nothing writes nothing.
 WITH RECURSIVE -- include ranges()
 
 SELECT job.ctid FROM holdfast.pending AS job

@@ -1,4 +1,4 @@
--- Of these jobs only, which a transport delivered; what else makes a job claimable holds for them too.
+-- Only these jobs, which a transport delivered; all other conditions of a claim apply to them, too.
 -- :ids; :queues, NULL: all.
 SELECT job.ctid FROM holdfast.pending AS job
 WHERE EXISTS (SELECT FROM owner) AND job.id = ANY(:ids::uuid[]) AND job.state = 'available' AND job.task = ANY(:tasks::text[])

@@ -1,4 +1,4 @@
--- Of one range the first jobs behind the last one taken that no other session has locked.
+-- The first jobs of one range, after the last one taken, that no other session has locked.
 -- :task, :queue, :priority of the range; :seen_at and :seen_job, when the last one taken was due, and its id.
 SELECT job.ctid FROM holdfast.pending AS job
 WHERE EXISTS (SELECT FROM owner) AND NOT EXISTS (SELECT FROM holdfast.paused_queues AS paused WHERE paused.queue = :queue::text)

@@ -1,5 +1,5 @@
--- Of several ranges the first due jobs of each are candidates. Of all candidates the first are locked, as many as asked.
--- All before the last one taken was taken or locked just now.
+-- The first due jobs of each of several ranges are candidates. The first of all candidates are locked, as many as the claim asks for.
+-- All jobs before the last one taken were taken or locked just now.
 -- :range_tasks, :range_queues, :range_priorities; :seen_priority, :seen_at, :seen_job of the last one taken;
 -- :slack, how many more are read of each range for those that other sessions hold locked.
 SELECT job.ctid FROM holdfast.pending AS job

@@ -1,5 +1,5 @@
--- Of days that have passed, before their partition is dropped: the jobs whose payload is kept elsewhere, with their payloads.
--- For a user without the right to drop partitions: everything.
+-- Delete the jobs of past days whose payload is in the table payloads, with their payloads, before the partitions are dropped.
+-- For a user without the right to drop partitions, delete all jobs of these days.
 -- :today, the first day that has not passed; :limit of each; :is_all, whether everything.
 WITH long AS MATERIALIZED (
     SELECT id, delete_day FROM holdfast.finished

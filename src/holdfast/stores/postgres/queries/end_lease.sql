@@ -1,10 +1,10 @@
--- No beat, claim or start of it lands again. Answers why it ended, this time or before, and whether its worker was asked to; nothing
--- if it lives on.
--- With :seen it is passed by while another session has it locked, and lives on: it is seen again.
--- One without a row gets one, so that a late copy of its opening is refused. With :seen, the state in which it was seen, only if
--- nothing was heard of it since and it is still past its expiry.
+-- End a lease: no beat, claim or start of it lands again. Return why it ended, now or before, and whether its worker was asked to
+-- drain; nothing if the lease lives on.
+-- With :seen, a lease that another session has locked is skipped and lives on: it is seen again later.
+-- A missing lease gets a row, so that a late copy of its opening is refused. With :seen, the state in which it was seen, the lease
+-- ends only if it was not renewed since and is still past its expiry.
 -- :lease; :end_reason; :unknown, the process and the timing of a lease without a row; :seen.
--- Lock order: the lease, so that claims that are under way are waited for and their jobs found; no job is touched.
+-- Lock order: the lease, so that this waits for claims under way and finds their jobs; no job is touched.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 free AS MATERIALIZED (
     SELECT id FROM holdfast.leases WHERE id = :lease FOR UPDATE SKIP LOCKED

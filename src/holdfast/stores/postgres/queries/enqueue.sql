@@ -1,9 +1,9 @@
--- All jobs and the receipt of their call, or, when the receipt is there already, nothing: the answer of the first copy.
+-- Insert all jobs and the receipt of their call; if the receipt exists already, nothing, and return the answer of the first copy.
 --
 -- :call, one parameter as in enqueue_plain.sql. Its keys are the distinct unique keys of the call, each with the first job that has
--- it. Who holds a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
--- whose holder this statement's snapshot shows is only read; one that it does not show is inserted, or answered by who has got
--- it meanwhile: see take_keys in the schema. Neither locks the holder's, so no open transaction of a caller stops it from finishing.
+-- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
+-- whose job this statement's snapshot shows is only read. A key that it does not show is inserted, or answered by the job that got it
+-- since: see take_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 -- Lock order: the parent, unique keys in their order.
 WITH asked AS MATERIALIZED (
@@ -14,7 +14,7 @@ WITH asked AS MATERIALIZED (
     )
 ),
 
--- Raised, never lowered.
+-- synchronous_commit is raised, never lowered.
 durable AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'on', true) FROM asked
     WHERE is_durable AND current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
@@ -24,7 +24,7 @@ earlier AS MATERIALIZED (
     SELECT answer FROM holdfast.receipts WHERE call = (SELECT call FROM asked)
 ),
 
--- Locked: its settle waits until its children are there.
+-- Lock the parent: its settle must wait until its children are inserted.
 parent AS MATERIALIZED (
     SELECT id FROM holdfast.active
     WHERE id = (SELECT parent FROM asked) AND claim_id = (SELECT parent_claim FROM asked)
@@ -68,7 +68,7 @@ verdict AS MATERIALIZED (
     WHERE (SELECT count(*) FROM durable) >= 0
 ),
 
--- A job of that id exists already; its id would be in two places, or twice in one, whose error would abort a caller's transaction.
+-- A job of that id exists already. Its id would be in two tables, or twice in one, where the error would abort a caller's transaction.
 known AS MATERIALIZED (
     SELECT 1 FROM verdict JOIN holdfast.active AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
     WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
@@ -146,7 +146,7 @@ inserted AS (
 SELECT
     CASE WHEN verdict.is_copy THEN (SELECT answer FROM earlier) ELSE (SELECT answer FROM receipt) END AS answer,
     EXISTS (SELECT FROM known) AS is_known,
-    -- A copy of this call that was committed meanwhile.
+    -- A copy of this call that was committed since.
     CASE
         WHEN NOT verdict.is_copy AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM receipt) THEN holdfast.again()
     END AS again

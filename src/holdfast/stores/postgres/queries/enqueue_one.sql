@@ -1,6 +1,6 @@
--- One job without a unique key or a parent, and the receipt of its call; when either is there already, the error says so.
+-- Insert one job without a unique key or a parent, and the receipt of its call; an error reports that either exists already.
 --
--- What enqueue_plain.sql does, without JSON and without a question: most calls enqueue one job, and wait for it.
+-- The same as enqueue_plain.sql, without JSON and without checks before the write: most calls enqueue one job, and wait for it.
 -- :call, :id, :task, :queue, :priority; :run_at, when it is due, NULL: :delay seconds from now; :expires_in, in seconds;
 -- :tags, :policy, :payload.
 WITH receipt AS (

@@ -1,4 +1,4 @@
--- Jobs without a unique key or a parent, and the receipt of their call; when the receipt is there already, nothing.
+-- Insert jobs without a unique key or a parent, and the receipt of their call; if the receipt exists already, nothing.
 --
 -- :call, one parameter, of type json because jsonb refuses a zero character in any text, so that it runs unchanged through every
 -- driver. Its kinds are what jobs have in common, each with its jobs' ids and payloads: see parameters.py.
@@ -7,7 +7,7 @@ WITH asked AS MATERIALIZED (
     FROM json_to_record(:call::json) AS asked (call uuid, kinds json, payloads json, is_durable boolean)
 ),
 
--- Raised, never lowered.
+-- synchronous_commit is raised, never lowered.
 durable AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'on', true) FROM asked
     WHERE is_durable AND current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
@@ -42,7 +42,7 @@ added AS (
     CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
 )
 
--- A copy is answered as the first one was.
+-- A copy of the call gets the answer of the first one.
 SELECT
     CASE WHEN NOT EXISTS (SELECT FROM receipt) THEN (
         SELECT receipts.answer FROM asked JOIN holdfast.receipts AS receipts ON receipts.call = asked.call

@@ -1,14 +1,14 @@
--- Settle first-try successes under their tokens, by settling.sql, then claim what is asked, all in one write; settle.sql is for
--- all others, and who has none to settle puts nothing_settled.sql in the place of it.
+-- Settle first-try successes under their tokens, by settling.sql, then claim the requested jobs, all in one write. settle.sql is for
+-- all other transitions. A claim without any uses nothing_settled.sql instead of settling.sql.
 --
 -- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
 -- :lease, :claim; :is_running, whether the claimed jobs start at once; :room, their number at most;
 -- :tasks (ascending by bytes), :policies, :progress_within, :timeouts; :normal and :isolated, which kinds of jobs;
 -- :is_lone, whether the lease may be an isolated one. due_….sql says where to look, and declares what it needs for that.
--- Nothing that may be large is joined, because plans are made once, often while all tables are empty: rows are found by
--- = ANY(array), and what belongs to them in the parameters by width_bucket(), which is a binary search.
--- Jobs are taken by their ctid, so that no plan can take more than were locked. Answers the jobs claimed, with each how many
--- were settled; without any, exchange_answers.sql knows.
+-- Nothing that may be large is joined, because plans are made once, often while all tables are empty. Rows are found by = ANY(array),
+-- and the parameters that belong to them by width_bucket(), which is a binary search.
+-- Jobs are taken by their ctid, so that no plan can take more than were locked. Return the claimed jobs, each with the number of
+-- settled ones; without a claimed job, exchange_answers.sql returns the rest.
 -- Lock order: active jobs, their keys; the lease, waiting jobs.
 WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
@@ -16,8 +16,8 @@ WITH clock AS MATERIALIZED (
 
 -- settling
 
--- Locked: nobody ends it before this claim is there to be found. While another session has it locked it claims nothing, and what
--- it has finished is settled all the same.
+-- Lock the lease: it must not end before this claim is visible. While another session has the lease locked, this claims nothing, but
+-- still settles.
 owner AS MATERIALIZED (
     SELECT lease.worker
     FROM holdfast.leases AS lease

@@ -1,4 +1,4 @@
--- What is left of these jobs and of the attempts under these tokens, in one snapshot: what a settle that moved nothing is told.
+-- Return what is left of these jobs and of the attempts under these tokens, in one snapshot, to answer settles that moved nothing.
 -- :jobs, :claims, :numbers.
 SELECT
     asked.place, attempts.requested_state, attempts.outcome, attempts.error AS attempt_error,

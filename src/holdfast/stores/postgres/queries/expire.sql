@@ -1,6 +1,6 @@
--- Waiting jobs that nobody started before they expired have failed, oldest expiry first. They have no attempts.
+-- Fail waiting jobs that expired before their first start, oldest expiry first. They have no attempts.
 -- :limit.
--- What another session has locked, a job or its key, delays no other.
+-- A job that another session has locked, or its key, does not delay the others.
 -- Lock order: waiting jobs, their keys.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now

@@ -1,7 +1,7 @@
--- Leases that have ended and still hold jobs, then those past their expiry, longest overdue first. Active jobs whose lease has
--- no row count as those of one that has ended.
+-- Return ended leases that still have jobs, then those past their expiry, longest overdue first. A lease without a row that has active
+-- jobs counts as ended.
 -- :limit.
--- Who holds jobs is found by a loose index scan, from one lease straight to the next, however many jobs there are.
+-- A loose index scan finds the leases that have jobs: from one lease straight to the next, for any number of jobs.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 holders (id) AS (
     (SELECT lease FROM holdfast.active ORDER BY lease LIMIT 1)

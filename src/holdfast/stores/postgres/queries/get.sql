@@ -1,4 +1,4 @@
--- One job with its newest attempts, in one snapshot: a row for each attempt, or one without.
+-- Return one job with its newest attempts, in one snapshot: a row for each attempt, or one without.
 -- :id; :most, how many attempts.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT

@@ -1,4 +1,4 @@
--- What this lease owns, longest held first.
+-- Return the jobs of this lease, oldest claim first.
 -- :lease; :limit, NULL: all.
 SELECT id, claim_id, claim_number, lease, task, queue, state, attempt, failures, crashes, policy, cancel_requested
 FROM holdfast.active

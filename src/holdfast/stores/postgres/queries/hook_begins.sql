@@ -1,5 +1,5 @@
--- Whether the job, in any of its three tables, has this token and this hook is due.
--- With it what holds until this transaction ends: see transaction_begins.sql.
+-- Return whether the job, in any of its three tables, has this token and this rescue hook is due.
+-- It also sets what holds until this transaction ends: see transaction_begins.sql.
 -- :job, :claim, :number; :idle in milliseconds; :mark; :hook_due_at, since when the hook is due.
 SELECT
     EXISTS (

@@ -1,5 +1,5 @@
--- The hook has run: clear it with this transaction, which ends next, if the job still has this token and this hook is due.
--- Answers also what distinguishes this transaction from another one.
+-- Clear a rescue hook that has run, in this transaction, which ends next, if the job still has this token and this hook is due.
+-- Return also what distinguishes this transaction from another one.
 -- :job, :claim, :number; :hook_due_at, since when the hook is due.
 WITH active AS (
     UPDATE holdfast.active SET hook_due_at = NULL

@@ -1,8 +1,8 @@
--- Matching jobs, newest first: ids sort by creation.
+-- Return the matching jobs, newest first: ids sort by creation.
 -- :before, :state as it is written, :is_early, :place, :task, :queue, :tag as JSON: each may be NULL; :limit.
--- Found first and read then, so that nothing is carried along that is not asked for. Planned for the values asked, because
--- each of them rules out most of what there is. The text of a tag is looked for before anything is read as JSON, so that a
--- row that is none fails nobody.
+-- It finds the ids first and reads the rows then, so that no unneeded column is carried along. It is planned for its values, because
+-- each of them excludes most rows. It searches for the text of a tag before it parses JSON, so that a row with invalid JSON does not
+-- fail the query.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 found AS MATERIALIZED (
     SELECT id FROM holdfast.jobs

@@ -1,3 +1,3 @@
--- Partitions for the days to come.
+-- Make the partitions of the coming days.
 -- :today.
 SELECT holdfast.make_partitions(:today)

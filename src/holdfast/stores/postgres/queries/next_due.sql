@@ -1,6 +1,6 @@
--- Microseconds until the first waiting job of these tasks that a claim would take is due: negative if one is.
+-- Return the microseconds until the first waiting job of these tasks that a claim would take is due: negative if one is due.
 -- :tasks; :queues, NULL: all; :normal and :isolated, which kinds of jobs.
--- Of each range the first such, by the walk of due.sql.
+-- It reads the first such job of each range, by the walk of due.sql.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 -- include task_ranges()
 SELECT (extract(epoch FROM min(first.available_at) - min(now)) * 1000000)::bigint AS wait

@@ -1,4 +1,4 @@
--- Statements that give the schema, and then what is in it, to one owner; nothing of what is the owner's already.
+-- Return the statements that give the schema, and then the objects in it, to one owner; none for what the owner has already.
 -- :schema, :owner.
 SELECT format('ALTER SCHEMA %I OWNER TO %I', :schema::text, :owner::text) AS statement, 1 AS place FROM pg_namespace
 WHERE nspname = :schema::text AND nspowner <> (SELECT oid FROM pg_roles WHERE rolname = :owner::text)

@@ -1,4 +1,4 @@
--- A new incarnation, alive from now for its ttl; a second copy renews it, one that has ended stays so.
+-- Open the lease of a new incarnation, for its ttl from now. A second copy renews it; an ended lease stays ended.
 -- :lease, :worker, :process, :timing; :ttl and :grace in seconds; :queues, :tasks, :slots, :is_isolated.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 INSERT INTO holdfast.leases AS lease (

@@ -1,4 +1,4 @@
--- Running jobs of living leases that are ttl + grace of that lease past a limit of their task, longest first.
+-- Return running jobs of living leases that are past a limit of their task by ttl + grace of the lease, longest first.
 -- :limit.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 late AS (

@@ -1,6 +1,6 @@
--- Jobs of these tasks that ended and whose hook is due, those first that have waited longest.
+-- Return ended jobs of these tasks whose rescue hook is due, the longest due first.
 -- :tasks; :limit; :pause and :longest in seconds: each is due again after :pause or its age, at most after :longest.
--- Those whose hook another session runs just now are left out.
+-- Jobs whose hook another session is running now are left out.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),

@@ -1,4 +1,4 @@
--- Partitions of days that have passed, oldest first: whether each is still one, or half detached, and whether we may drop it.
+-- Return the partitions of past days, oldest first: whether each is attached or half detached, and whether this user may drop it.
 -- :schema; :today, the first day that has not passed.
 SELECT
     tables.relname::text AS name,

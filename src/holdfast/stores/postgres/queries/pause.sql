@@ -1,4 +1,4 @@
--- Claims leave these queues alone.
+-- Keep claims from taking jobs of these queues.
 -- :queues.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 INSERT INTO holdfast.paused_queues (queue, paused_at)

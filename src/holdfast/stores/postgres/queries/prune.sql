@@ -1,8 +1,8 @@
--- Finished jobs that are forgotten one by one, with all that is remembered of them, and old receipts, leases and snoozes; how
--- many of each, what day it is, and up to which day no partition is needed any more.
+-- Delete finished jobs one by one, with all their records, and old receipts, leases and snoozes. Return how many of each, the current
+-- day, and the last day whose partition is not needed any more.
 -- :limit of each; :floor in microseconds, for which everything is remembered at least.
--- A job whose retention is shorter than that comes by twice: its row is reduced to a stub first. A job that another session
--- has locked, or a row of it, is left for the next pass: this statement waits for no lock.
+-- A job whose retention is shorter than the floor is pruned twice: its row is reduced to a stub first. A job that another session has
+-- locked, or one of its rows, is left for the next pass: this statement waits for no lock.
 WITH clock AS MATERIALIZED (
     SELECT now, now - :floor::bigint * interval '1 microsecond' AS floor FROM clock_timestamp() AS now
 ),
@@ -84,7 +84,7 @@ stubs AS (
     WHERE ctid = ANY (ARRAY(SELECT place FROM worn))
     RETURNING id
 ),
--- Only of rows that were moved: a row that changed before it was locked is listed, and stays.
+-- Only payloads of rows that were moved: a row that changed before it was locked is listed, but stays.
 payloads AS (
     DELETE FROM holdfast.payloads USING (SELECT id FROM jobs UNION ALL SELECT id FROM stubs) AS moved WHERE job = moved.id
 ),
@@ -109,7 +109,7 @@ SELECT
     (SELECT count(*) FROM leases) AS leases,
     (SELECT count(*) FROM attempts) AS attempts,
     (now AT TIME ZONE 'UTC')::date AS today,
-    -- A row may have got its stub just before midnight, or be asked for by a settle that is sent again.
+    -- One hour of margin: a row may have become a stub just before midnight, or be needed by a settle that is sent again.
     ((floor - interval '1 hour') AT TIME ZONE 'UTC')::date AS passed,
     (SELECT last FROM holdfast.partition_days) AS last
 FROM clock

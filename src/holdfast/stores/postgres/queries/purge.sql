@@ -1,9 +1,9 @@
--- Jobs that wait in a queue are gone without a trace; a job that another session has locked, or a row of it, is left.
+-- Delete waiting jobs of a queue with all their records; skip a job that another session has locked, or one of its rows.
 -- :queue; :limit; :until when they were enqueued, NULL: by now.
 WITH RECURSIVE bound AS MATERIALIZED (SELECT coalesce(:until, clock_timestamp()) AS until),
 
 tasks (name) AS (
-    -- A loose index scan: from one task straight to the next.
+    -- A loose index scan goes from one task straight to the next.
     SELECT min(task) FROM holdfast.pending WHERE state = 'available'
     UNION ALL
     SELECT (SELECT min(task) FROM holdfast.pending WHERE state = 'available' AND task > name) FROM tasks WHERE name IS NOT NULL
@@ -21,7 +21,7 @@ chosen AS MATERIALIZED (
             ) AS candidate
             LIMIT :limit
         ))
-        -- Again, for a job that another session changes just now; said so that no index is used for it.
+        -- Check again under the lock: the row may have changed. IS TRUE keeps the planner off the index.
         AND (job.state = 'available') IS TRUE
     FOR UPDATE SKIP LOCKED
 ),

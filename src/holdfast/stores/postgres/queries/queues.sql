@@ -1,4 +1,4 @@
--- Jobs by queue and state, and paused queues, in one snapshot; no state: the queue is only paused.
+-- Count jobs by queue and state, and return paused queues, in one snapshot. A row without a state is a paused queue without jobs.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 counted AS MATERIALIZED (
     SELECT queue, state, state = 'available' AND available_at > (SELECT now FROM clock) AS is_early, count(*) AS number

@@ -1,4 +1,4 @@
--- Ranges, (task, queue, priority), in which jobs are due, and whether a lease is isolated.
+-- Return the ranges, (task, queue, priority), in which jobs are due, and whether a lease is isolated.
 -- :tasks; :queues, NULL: all; :most, because of more only the first could be claimed;
 -- :normal and :isolated, which kinds of jobs; :lease.
 WITH RECURSIVE clock AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Each relation of the schema: its kind and parent; whether its rows can be identified to a replica, and which publications would
--- have to; whether an index is valid, and whether an upgrade of the C library leaves its order alone; and what this user may do.
+-- Return each relation of the schema with its kind and parent, and the rights of this user. For a table: whether its rows have a replica
+-- identity, and which publications need one. For an index: whether it is valid, and whether its order depends on the C library.
 -- :schema.
 SELECT
     relations.relname::text AS name,

@@ -1,6 +1,6 @@
--- Finished, held and scheduled jobs are due at once with fresh budgets; attempts and claim numbers go on.
--- Each known one with its state, NULL: it moved meanwhile, ask again; and, if it stays finished for that, who has its key.
--- Of several finished jobs with one key the first asked for gets it back, unless an unfinished one has it.
+-- Make finished, held and scheduled jobs due at once with fresh budgets; attempts and claim numbers continue.
+-- Return each known job with its state (NULL: it moved since, ask again) and, if it stays finished for its key, the job that has the key.
+-- Of several finished jobs with one key, the first one in the call takes the key again, unless an unfinished job has it.
 -- :ids of jobs.
 -- Lock order: jobs by id, unique keys in their order.
 WITH clock AS MATERIALIZED (
@@ -34,7 +34,7 @@ removed AS (
     DELETE FROM holdfast.finished WHERE id = ANY(ARRAY(SELECT id FROM back))
 ),
 
--- The row is about to forget its token; a settle under it that comes again must still be recognised.
+-- Record the token, which the row is about to lose: a repeated settle under it must still be recognised.
 records AS (
     INSERT INTO holdfast.attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error)
     SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
@@ -45,7 +45,7 @@ records AS (
     )
 ),
 
--- Of an unfinished job nothing is forgotten.
+-- No attempt of an unfinished job may be deleted.
 kept AS (
     UPDATE holdfast.attempts SET delete_day = '-infinity'
     WHERE delete_day <> '-infinity' AND job = ANY(ARRAY(SELECT id FROM back WHERE back.delete_day <> '-infinity'))

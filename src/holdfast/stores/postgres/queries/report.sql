@@ -1,6 +1,6 @@
--- Progress and checkpoints of active jobs under their tokens; NULL leaves a field as it is, and what arrives after something
--- that was said later changes nothing. Answers those that are active so, and whether each was written: what another session has
--- locked delays no other, and is asked for again.
+-- Write progress and checkpoints of active jobs under their tokens. NULL leaves a field as it is; an update that arrives after a newer
+-- one changes nothing. Return the jobs that are active under their tokens, and whether each was written. A job that another session
+-- has locked does not delay the others, and is asked for again.
 -- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes;
 -- :stages, :fractions, :messages, :checkpoints, :orders of each.
 WITH ours AS MATERIALIZED (

@@ -1,6 +1,6 @@
--- Waiting jobs end, active ones are marked, finished ones stay; each known one with its state, NULL: it moved meanwhile, ask again.
+-- Cancel waiting jobs, flag active ones, leave finished ones. Return each known job with its state; NULL: it moved since, ask again.
 -- :ids of jobs.
--- What still owes a hook is kept for HOOK_RETENTION at least.
+-- A job whose rescue hook is due is kept for at least HOOK_RETENTION.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),

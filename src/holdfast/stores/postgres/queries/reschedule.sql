@@ -1,4 +1,4 @@
--- Waiting jobs are due then; each known one with its state, NULL: it moved meanwhile, ask again.
+-- Give waiting jobs a new due time. Return each known job with its state; NULL: it moved since, ask again.
 -- :ids of jobs; :delay in seconds; :run_at, NULL: after the delay.
 WITH moved AS (
     UPDATE holdfast.pending

@@ -1,9 +1,9 @@
--- What members of each role may do. To be said again after each change of the schema, and as often as one likes; what the owner
--- makes later, such as partitions, is granted with it.
+-- Grant the rights of each role. To be run again after each change of the schema; repeating it is harmless. Objects that the owner
+-- makes later, such as partitions, are granted with it.
 GRANT USAGE ON SCHEMA holdfast TO holdfast_enqueue, holdfast_work, holdfast_read;
 
--- Enough for enqueue.sql and the check of the schema at each connection. No payload can be read; the column of active that may
--- be written is what locking a parent's row needs.
+-- Enough for enqueue.sql and the check of the schema at each connection. No payload can be read. One column of active may be written,
+-- because locking a parent's row needs that right.
 GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;

@@ -1,4 +1,4 @@
--- What a check judges of the server, whether or not it has our schema. The server's own time, not the one jobs go by.
+-- Return what a check needs of the server, with or without Holdfast's schema. The time is the server's own, not the one jobs go by.
 -- :schema.
 SELECT
     current_setting('server_version') AS version,

@@ -3,8 +3,8 @@
 -- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
 -- :kinds as JSON, what a job that is not a first-try success settles with.
 -- Nothing that may be large is joined: see exchange.sql.
--- What another session has locked delays no other: its job stays as it is, and is asked for again.
--- Answers how many were settled, and the numbers of those that their judge refused.
+-- A row that another session has locked does not delay the others: its job stays as it is, and is asked for again.
+-- Return how many were settled, and the claim numbers of those whose precondition failed.
 -- Lock order: active jobs, their keys, their records.
 WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
@@ -32,7 +32,8 @@ judged AS MATERIALIZED (
     WHERE -- include token(job, id, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:claims::uuid[])))
 ),
 
--- Whoever changes one of them now has it elsewhere afterwards, where this statement does not see it: it is left, and judged anew.
+-- A session that changes one of these jobs now moves its row to where this statement does not see it. The job is skipped, and judged
+-- again later.
 mine AS MATERIALIZED (
     SELECT
         job.ctid AS place, job.id, job.unique_key IS NOT NULL AND asked.is_end AS is_keyed,
@@ -73,7 +74,7 @@ settled AS MATERIALIZED (
         asked.new_error,
         asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer AS starts,
         (:results::bytea[])[least(gone.place, cardinality(:results::bytea[]))] AS result,
-        -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
+        -- A job with a requested cancellation that does not complete ends cancelled, by any settle.
         gone.cancel_requested AND asked.requested_state NOT IN ('completed', 'cancelled') AS is_stopped,
         asked.is_end OR gone.cancel_requested AS is_end,
         CASE
@@ -95,7 +96,7 @@ settled AS MATERIALIZED (
     )
 ),
 
--- day: when it may be forgotten; see the migration that made finished.
+-- delete_day: the day on which the row may be deleted; see the migration that made finished.
 ended AS MATERIALIZED (
     SELECT
         over.*, CASE
@@ -141,7 +142,7 @@ waiting AS (
     )
     SELECT
         id, task, queue, priority, requested_state,
-        -- Without a delay it keeps its place in its queue.
+        -- Without a delay the job keeps its position in its queue.
         coalesce((SELECT now FROM clock) + delay * interval '1 second', available_at),
         CASE
             WHEN starts = 0 THEN expires_at
@@ -152,11 +153,11 @@ waiting AS (
         message,
         progress_at, coalesce(new_error, error), new_rescue, owed_from, checkpoint, payload
     FROM settled WHERE NOT is_end
-    -- Whoever gave another job this id must not keep this one's owner from settling.
+    -- Another job that was given the same id must not keep the owner of this one from settling.
     ON CONFLICT DO NOTHING
 ),
 
--- Records are forgotten with their job: those that were written before and the last one get its day.
+-- Attempts are deleted with their job: the last one and those written before get the job's day.
 records AS (
     INSERT INTO holdfast.attempts (
         job, claim_number, claim_id, delete_day, requested_state, outcome, attempt, worker, started_at, ended_at, signal,

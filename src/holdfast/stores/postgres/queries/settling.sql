@@ -1,5 +1,5 @@
--- What the next steps look at first comes first: of each row only the columns up to the last one asked for are unpacked.
--- What another session has locked delays no other: its job stays as it is, and is asked for again.
+-- The columns that the next steps check come first: PostgreSQL unpacks a row only up to the last column that is asked for.
+-- A row that another session has locked does not delay the others: its job stays as it is, and is asked for again.
 mine AS MATERIALIZED (
     SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
     FROM holdfast.active AS job
@@ -28,7 +28,7 @@ gone AS (
         job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
 ),
 
--- day: when it may be forgotten; see the migration that made this table.
+-- delete_day: the day on which the row may be deleted; see the migration that made this table.
 finished AS (
     INSERT INTO holdfast.finished (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, priority, cancel_requested,

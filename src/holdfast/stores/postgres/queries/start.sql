@@ -1,6 +1,7 @@
--- Claimed to running under the token, unless the lease has ended; a job that runs already stays as it is. Answers all that run.
+-- Move claimed jobs to running under their tokens, unless the lease has ended; a job that runs already stays as it is. Return all
+-- that run.
 -- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes.
--- Every one of them is written, so that of two copies sent at once the later one sees what the earlier one did.
+-- It writes every one of these rows, so that of two copies sent at once the later one sees what the earlier one did.
 -- Lock order: leases, then jobs.
 WITH alive AS MATERIALIZED (
     SELECT lease.id

@@ -1,4 +1,4 @@
--- What a check judges of our tables, cheaply: the newest instant there is, what waits to be forgotten, and partitions.
+-- Return what a check needs of Holdfast's tables, cheaply: the newest instant in them, what waits to be deleted, and partitions.
 -- :floor in microseconds, for which everything is remembered; :slack, by how many it may be forgotten later;
 -- :most, how many jobs are counted.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)

@@ -1,4 +1,4 @@
--- Whether the job is active under its token, and with it what holds until this transaction ends.
+-- Return whether the job is active under its token, and set what holds until this transaction ends.
 -- :job, :claim, :number; :idle, for how many milliseconds it may be; :mark, what distinguishes it from another transaction.
 SELECT
     EXISTS (SELECT FROM holdfast.active WHERE id = :job AND claim_id = :claim AND claim_number = :number) AS is_ours,

@@ -1,7 +1,7 @@
--- Whether the job is active under its token until this transaction ends, which is the next thing it does; and what
--- distinguishes it from another transaction.
+-- Return whether the job is active under its token until this transaction ends, which it does next; and what distinguishes this
+-- transaction from another one.
 -- :job, :claim, :number.
--- The lock keeps rescues and settles out, and lets reports through.
+-- The lock blocks rescues and settles, but not reports.
 SELECT
     (SELECT count(*) FROM (
         SELECT FROM holdfast.active WHERE id = :job AND claim_id = :claim AND claim_number = :number FOR KEY SHARE

@@ -1,2 +1,2 @@
--- Of the schema.
+-- Return the version of the schema.
 SELECT max(version) FROM holdfast.versions;

@@ -1,4 +1,4 @@
--- Tasks of which a job waits, by name: a loose index scan, from one task straight to the next.
+-- Return the tasks of which a job waits, by name: a loose index scan, from one task straight to the next.
 WITH RECURSIVE tasks (name) AS (
     (SELECT task FROM holdfast.pending WHERE state = 'available' ORDER BY task LIMIT 1)
     UNION ALL

@@ -1,4 +1,4 @@
--- Leases that have not ended, oldest first, with how many jobs each holds.
+-- Return the leases that have not ended, oldest first, each with its number of jobs.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
     id, worker, process, timing, (extract(epoch FROM now - expires_at) * 1000000)::bigint AS overdue,

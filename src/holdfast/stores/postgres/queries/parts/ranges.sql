@@ -1,6 +1,6 @@
 -- ranges(): ranges, (task, queue, priority), in which jobs are due, and the first job of each.
--- A loose index scan: from one range straight to the next, without reading the jobs in between. A queue's walk ends once that many
--- of its more urgent ranges have jobs that are due.
+-- A loose index scan: from one range straight to the next, without reading the jobs in between. The walk of a queue ends once that
+-- many of its more urgent ranges have jobs that are due.
 walk (task, queue, priority, is_only, passed, due_at, due) AS (
     SELECT first.task, first.queue, first.priority, first.is_only, 0, head.available_at, head.id
     FROM (
