@@ -1,4 +1,4 @@
-"""Stores that copy themselves."""
+"""The port to stores that can copy themselves."""
 
 from typing import Protocol, runtime_checkable
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Backup(Struct, frozen=True):
-    """A copy that was made. ``size``: in bytes."""
+    """A finished copy of a store. ``size``: in bytes."""
 
     path: str
     jobs: int
@@ -20,5 +20,6 @@ class HasBackup(Protocol):
     async def backup(self, target: str) -> Backup:
         """Copy the store as it is at one moment, verify the copy, and put it at a path where there is no file yet.
 
-        ``ConfigurationError`` if there is one, or no store to copy; ``StoreUnavailable`` if the copy is not sound."""
+        Raises ``ConfigurationError`` if the path has a file or there is no store to copy. Raises ``StoreUnavailable`` if the
+        copy fails its verification."""
         ...

@@ -8,19 +8,19 @@ class Clock(Protocol):
     """Time as the engine sees it; seconds as floats."""
 
     def monotonic(self) -> float:
-        """The kernel's monotonic time: stops in suspend, the same for all processes of one kernel."""
+        """Return the kernel's monotonic time: it stops in suspend, and is the same for all processes of one kernel."""
         ...
 
     def boottime(self) -> float:
-        """Monotonic time that runs through suspend, for deadlines against somebody else's clock."""
+        """Return the monotonic time that runs through suspend, for deadlines that another machine's clock judges."""
         ...
 
     def wall(self) -> float:
-        """Seconds since the epoch; for due times and for people, never for ownership."""
+        """Return the seconds since the epoch; for due times and for people, never for ownership."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for that many seconds."""
         ...
 
 
@@ -28,13 +28,13 @@ class Randomness(Protocol):
     """Randomness as the engine needs it, so that one seed can decide everything."""
 
     def uuid4(self) -> UUID:
-        """128 random bits as a UUID."""
+        """Return a random UUID."""
         ...
 
     def uuid7(self) -> UUID:
-        """A UUID that sorts by creation within this process."""
+        """Return a UUID that sorts by creation within this process."""
         ...
 
     def jitter(self) -> float:
-        """A number in [-1, 1]."""
+        """Return a random number in [-1, 1]."""
         ...

@@ -1,4 +1,4 @@
-"""The machine as the supervisor sees it: processes, their channels and their death."""
+"""The machine as the supervisor sees it: processes, their channels and their exits."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,44 +23,42 @@ class Channel(Protocol):
     """One end of the pipe between a supervisor and a worker. Carries whole messages in order."""
 
     def send(self, message: bytes) -> None:
-        """Queue a message; never blocks, never raises: a closed or clogged pipe is noticed by reading."""
+        """Queue a message; never block, never raise: the reader notices a closed or clogged pipe."""
         ...
 
     async def receive(self) -> bytes | None:
-        """The next message, or ``None`` when the other end is closed."""
+        """Return the next message, or ``None`` when the other end is closed."""
         ...
 
-    def close(self) -> None:
-        """Close this end."""
-        ...
+    def close(self) -> None: ...
 
 
 class WorkerChild(Protocol):
-    """A worker process: a direct child, leader of its own session, guarded by a process of its own."""
+    """A worker process: a direct child, the leader of a new session, with a separate guard process."""
 
     @property
     def process(self) -> ProcessIdentity:
-        """Who it is."""
+        """The identity of the worker process."""
         ...
 
     @property
     def channel(self) -> Channel:
-        """Our end of its pipe."""
+        """The supervisor's end of the pipe."""
         ...
 
     def set_deadline(self, guard_deadline: float) -> bool:
-        """Tell its guard, if it has one, until when its code may run, on the lease's clock. ``False``: its guard is gone.
+        """Set until when the worker's code may run, on the lease's clock; its guard, if it has one, kills it then.
 
-        Never blocks.
+        Return ``False`` if the guard is gone. Never blocks.
         """
         ...
 
     def is_stopped(self) -> bool:
-        """Whether it is stopped (state T): it computes nothing, answers nothing, and may hold a lock."""
+        """Return whether the process is stopped (state T): it computes nothing, answers nothing, and may hold a lock."""
         ...
 
     def dump_stacks(self) -> str:
-        """Stacks of its threads, as well as they can be had; empty if not."""
+        """Return the stacks of its threads, as far as they can be read; empty if they cannot."""
         ...
 
     def kill(self) -> None:
@@ -68,23 +66,23 @@ class WorkerChild(Protocol):
         ...
 
     async def wait(self) -> Exit:
-        """How it ended, once it has been reaped and nothing of its session is left."""
+        """Return how the worker ended, once it has been reaped and no process of its session is left."""
         ...
 
 
 class Host(Protocol):
-    """This machine."""
+    """This machine, as the place where worker processes start."""
 
     def process(self) -> ProcessIdentity:
-        """Who we are."""
+        """Return the identity of this process."""
         ...
 
     def is_running(self, process: ProcessIdentity) -> bool:
-        """Whether a process with that pid and start time exists here; a zombie does not count."""
+        """Return whether a process with that pid and start time exists here; a zombie does not count."""
         ...
 
     def kill_orphans(self, process: ProcessIdentity) -> int:
-        """Kill what is left of a dead worker's session; how many processes that were."""
+        """Kill what is left of a dead worker's session; return the number of processes that were killed."""
         ...
 
     async def spawn(self, arguments: Sequence[str]) -> WorkerChild:
@@ -93,7 +91,7 @@ class Host(Protocol):
 
 
 class SupervisorLink(Protocol):
-    """A worker process from inside: its end of the pipe, and the flag its guard watches."""
+    """A worker process as the worker itself sees it: its end of the pipe, and the flag that its guard watches."""
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -106,11 +104,11 @@ class SupervisorLink(Protocol):
         ...
 
     def process(self) -> ProcessIdentity:
-        """Who this process is."""
+        """Return the identity of this process."""
         ...
 
     def set_code_running(self, is_running: bool) -> None:
-        """Tell the guard whether user code runs; only running code is killed at the guard's deadline."""
+        """Set the flag that user code runs; the guard kills only running code at its deadline."""
         ...
 
 
@@ -119,15 +117,15 @@ class RunnerChild(Protocol):
 
     @property
     def channel(self) -> Channel:
-        """Our end of its pipe."""
+        """The worker's end of the pipe."""
         ...
 
     async def dump_stacks(self) -> str:
-        """Stacks of its threads, as well as they can be had; empty if not."""
+        """Return the stacks of its threads, as far as they can be read; empty if they cannot."""
         ...
 
     def last_stacks(self) -> str:
-        """Those it wrote itself when it died of an error in native code; empty if it did not."""
+        """Return the stacks that the runner wrote when it died of an error in native code; empty if it did not."""
         ...
 
     def kill(self) -> None:
@@ -135,12 +133,12 @@ class RunnerChild(Protocol):
         ...
 
     async def wait(self) -> Exit:
-        """How it ended, once it has been reaped and nothing of its group is left."""
+        """Return how the runner ended, once it has been reaped and no process of its group is left."""
         ...
 
 
 class RunnerHost(Protocol):
-    """Where a worker gets its runners from."""
+    """The place from which a worker gets its runners."""
 
     async def spawn(self) -> RunnerChild:
         """Start a runner; it dies with the thread that calls this."""

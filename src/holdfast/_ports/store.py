@@ -1,12 +1,12 @@
-"""The store port: where jobs live, and the only owner of them. Each verb with its promise.
+"""The store port: a store keeps jobs, and is the only owner of them. The docstring of each verb is its promise.
 
-Every verb is atomic. Durations cross this port, never instants, except those a user gave (``run_at``);
-what *now* is, the store decides. Losing a race is a value, never an exception. Any exception out of a
-verb means *unknown*: it may or may not have happened. Every verb may therefore be sent again. One exception is an answer:
-``StoreBusy`` reports that a lock of another session was not free in time, and that nothing happened.
+Every verb is atomic. Durations cross this port, never instants, except those a user gave (``run_at``): the store decides
+what *now* is. Losing a race is a value, never an exception. Any exception from a verb means *unknown*: the write may or may not
+have happened. Every verb may therefore be sent again. One exception is an answer: ``StoreBusy`` reports that another session
+did not release a lock in time, and that nothing happened.
 
-A store has the four required protocols, whose sum is ``Store``. Which of the optional ones it has, `_engine/store_defaults` finds
-out by their verbs, and stands in for the others.
+A store has the four required protocols, which together are ``Store``. `_engine/store_defaults` detects the optional ones by
+their verbs, and provides the verbs of the missing ones.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -40,31 +40,36 @@ class Ownership(Protocol):
     """Moves of jobs and leases: all that tokens and leases protect."""
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
-        """Insert all jobs durably, or none; answer for each whose key an unfinished job of its task has, instead of inserting it.
+        """Insert all jobs durably, or none. A job whose key an unfinished job of its task has is answered with that job instead.
 
-        Nothing is inserted if a key is taken by another payload, or if ``under``, a job and its token, is no longer
+        Nothing is inserted if a key is taken by a job with another payload, or if ``under``, a job and its token, is no longer
         active so. A call whose receipt exists inserts nothing and answers the same.
         """
         ...
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        """Settle each transition under its token, then claim what the request asks.
+        """Settle each transition under its token, then claim what the request asks for.
 
-        A transition lands only if its job is active under that token and, for ``LEASE_ENDED``, only if the
-        lease that holds it has ended (or has no row), for ``STALLED`` and ``TIMED_OUT`` only if it is ``ttl + grace`` of that
-        lease past that limit, judged in the same write. Its attempt record commits with it, and one that
-        ends the job frees its unique key. One that cut code short leaves on the row what ``rescued`` and the row itself have of
-        it, and, with ``owes_hook``, the time at which the hook is due. Both stay, wherever the job goes: the rescue until a later
-        one, the time until the hook or completion. While it is there a finished row is kept for ``HOOK_RETENTION`` at least.
-        What another session has locked is answered ``BUSY`` and delays no other transition, and no claim.
-        The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked, each for the
-        one live lease of the request: none if that lease has ended or run out; none of paused queues, none that expired
-        before a first attempt.
+        A transition lands only if its job is active under that token, judged in the same write. For ``LEASE_ENDED``, the lease
+        that has the job must also have ended (or have no row). For ``STALLED`` and ``TIMED_OUT``, the job must be past that
+        limit by ``ttl + grace`` of its lease. The attempt record commits with the transition, and a transition that ends the
+        job frees its unique key.
+
+        A transition with ``rescued``, which interrupted code, records the rescue on the row, with what the row itself knows of
+        the attempt. With ``owes_hook`` it also sets the time at which the hook is due. Both stay in every state of the job: the
+        rescue until a later rescue, the due time until the hook has run or the job completes. A finished row with a due time is
+        kept for at least ``HOOK_RETENTION``.
+
+        A transition whose row another session has locked is answered ``BUSY``, and delays no other transition and no claim.
+
+        The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked for. All go to the one
+        live lease of the request: there are none if that lease has ended or run out. It takes no jobs of paused queues, and
+        none that expired before a first attempt.
         """
         ...
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
-        """Move each (job, token) from ``claimed`` to ``running``; answer the jobs that were lost. Starting a started one is no loss."""
+        """Move each (job, token) from ``claimed`` to ``running``; answer the jobs that were lost. A started one is not lost."""
         ...
 
     async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
@@ -93,15 +98,15 @@ class Ownership(Protocol):
         ...
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        """Renew, durably and in one write, those that have not ended; an expired lease that no judge has ended lives on."""
+        """Renew, durably and in one write, the leases that have not ended; one that expired, but was not ended, lives on."""
         ...
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         """End a lease: no beat, claim or start of it ever lands again. Its jobs stay until moved.
 
-        Repeatable: the first reason stays. With ``seen``: only if it is still in that state *and* still past its expiry. Answers
+        Repeatable: the first reason stays. With ``seen``: only if it is still in that state *and* still past its expiry. Return
         the reason that stands, by which its jobs must be moved, or ``None`` if the lease lives on, or if another session has it
-        locked. A lease that drains ends free, for any reason that the caller knew.
+        locked. A lease that drains ends free, with any reason that the caller gives.
         """
         ...
 
@@ -110,25 +115,25 @@ class Ownership(Protocol):
         ...
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
-        """Return leases past their expiry or ended that still hold jobs, and leases past their expiry; longest overdue first.
+        """Return leases past their expiry, and ended leases that still have jobs; longest overdue first.
 
-        An active row whose lease has no row counts: it is answered as a lease already ended.
+        An active row whose lease has no row counts too: it is answered as a lease that has already ended.
         """
         ...
 
     async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
-        """Return running jobs of living leases that are ``ttl + grace`` of that lease past a limit of their task, longest first."""
+        """Return running jobs of live leases that are past a limit of their task by ``ttl + grace`` of the lease, longest first."""
         ...
 
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        """Return the seconds until the next job of these tasks that a claim would take is due: 0 if one is, ``None`` without one."""
+        """Return the seconds until a claim would find a job of these tasks: 0 if one is due, ``None`` if there is none."""
         ...
 
 
 class Reading(Protocol):
-    """Looks at jobs, queues and workers; each sees one snapshot of all places."""
+    """Reads of jobs, queues and workers; each sees one snapshot of the whole store."""
 
     async def get(self, job: UUID) -> JobRecord | None:
         """Return the job with its newest attempts, at most ``MOST_ATTEMPTS``, or ``None``."""
@@ -152,21 +157,21 @@ class Reading(Protocol):
 
 
 class Operating(Protocol):
-    """What operators do to jobs and queues, and the pruning of what is over."""
+    """What operators do to jobs and queues, and the pruning of old records."""
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        """End waiting jobs as cancelled, mark active ones, leave finished ones; answer the state each is in now, absent if unknown."""
+        """Cancel waiting jobs, request it of active ones, leave finished ones; answer each job's state now, absent if unknown."""
         ...
 
     async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
         """Make finished, held and scheduled jobs available at once with fresh budgets; claim numbers go on.
 
-        One whose unique key was given to another job in the meantime stays finished, and so does a stub, which has no payload left.
+        A job whose unique key another job has taken in the meantime stays finished. So does a stub, which has no payload left.
         """
         ...
 
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
-        """Make available and scheduled jobs due then; answer the state each is in now, absent if unknown."""
+        """Set when available and scheduled jobs are due; answer the state each is in now, absent if unknown."""
         ...
 
     async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
@@ -177,21 +182,24 @@ class Operating(Protocol):
         ...
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        """Let claims leave these queues alone from now on, or take from them again."""
+        """Stop claims from these queues from now on, or allow them again."""
         ...
 
     async def prune(self, limit: int) -> Pruned:
-        """Forget finished jobs whose retention, but at least the floor, has passed, and all that is remembered of them;
-        receipts older than the floor; leases that ended before the floor and hold nothing; and attempts that snoozed or
-        were released before the floor, because a job may do so indefinitely. At most ``limit`` of each.
+        """Delete at most ``limit`` of each kind of record that is old enough.
 
-        A store that forgets whole days at once may keep until the end of its UTC day what lives for a day or longer, and
-        forget more than ``limit`` with it."""
+        These are finished jobs after their retention, and not before the floor, with all that is kept about them; receipts
+        older than the floor; leases that ended before the floor and have no jobs. Attempts that snoozed or were released before
+        the floor are deleted too, because a job may collect them indefinitely.
+
+        A store that deletes whole days at once may keep records of a day or longer until the end of their UTC day. It may then
+        delete more than ``limit``.
+        """
         ...
 
 
 class Administration(Protocol):
-    """The store itself: what it can do, its schema, its health, its connections."""
+    """The store itself: its capabilities, its schema, its health, its connections."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -212,23 +220,23 @@ class Administration(Protocol):
 
 
 class Store(Ownership, Reading, Operating, Administration, Protocol):
-    """What every store has. All verbs may be called concurrently."""
+    """The verbs that every store has. All may be called concurrently."""
 
 
 class QueueVerbs(Protocol):
-    """Verbs for whole queues and tasks, for stores that are quicker at them than by the required verbs."""
+    """Verbs for whole queues and tasks, for stores that have a faster way than the required verbs."""
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        """Delete at most ``limit`` jobs of the queue that wait and were enqueued by ``until``, without it by now."""
+        """Delete at most ``limit`` waiting jobs of the queue that were enqueued by ``until``; without it, by now."""
         ...
 
     async def waiting_tasks(self) -> tuple[str, ...]:
-        """Return the tasks of which a job waits, by name."""
+        """Return the tasks that have a waiting job, sorted by name."""
         ...
 
 
 class Republishing(Protocol):
-    """What a transport that delivers jobs needs to publish again what its queue has lost."""
+    """The verb by which jobs are found whose message a delivering transport has lost, to publish them again."""
 
     async def due(
         self,
@@ -239,51 +247,54 @@ class Republishing(Protocol):
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
-        """Return the first ``limit`` jobs of these tasks that a claim would take now, in its order: those that have been due for at
-        least ``age`` seconds."""
+        """Return the first ``limit`` jobs of these tasks that a claim would take now, in the claim's order.
+
+        Only jobs that have been due for at least ``age`` seconds count.
+        """
         ...
 
 
 class CallerTransactions(Protocol):
-    """Transactions that jobs share with their users' rows; such a store has the capability ``caller_transaction``."""
+    """Transactions that include jobs and the users' rows; such a store has the capability ``caller_transaction``."""
 
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-        """Enqueue inside the transaction of the caller's connection, in the caller's thread, or in its loop where statements on the
-        connection are awaited: the jobs exist if and only if that commits.
+        """Enqueue inside the transaction of the caller's connection: the jobs exist if and only if that transaction commits.
 
-        Errors of the connection are its library's own. ``Unsupported`` if the connection is of another kind.
+        It runs in the caller's thread, or in the caller's loop where statements on the connection are awaited. Errors of the
+        connection are those of its library. Raises ``Unsupported`` if the connection is of another kind.
         """
         ...
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        """Open a transaction, and enter its connection. It commits only if the job is still active under its token: ``JobLost`` at
-        entry and at the end otherwise. Open for longer than ``idle`` seconds, it is rolled back with an error that names the limit.
+        """Open a transaction; entering it returns its connection. It commits only if the job is still active under its token.
 
-        With ``hook_due_at``, the time at which a hook is due as a claim or ``owed_hooks`` returned it: the job, in any place, must have
-        this token and this time, and the time is removed in the same commit.
+        Otherwise it raises ``JobLost``, at entry and at the end. If it is open for longer than ``idle`` seconds, it is rolled
+        back with an error that names the limit.
+
+        ``hook_due_at`` is the time at which a hook is due, as a claim or ``owed_hooks`` returned it. With it the job, in any
+        state, must have this token and this time, and the time is removed in the same commit.
         """
         ...
 
     def blocking_transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
-        """Open the same for code in its own thread or process."""
+        """Open the same transaction for code in its own thread or process."""
         ...
 
 
 class RescueHooks(Protocol):
-    """What ``on_rescue`` needs beside ``CallerTransactions``."""
+    """The verb that ``on_rescue`` needs beside ``CallerTransactions``."""
 
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-        """Return at most ``limit`` finished and held jobs of these tasks whose hook is due, without attempts, those first
-        that have waited longest.
+        """Return at most ``limit`` finished and held jobs of these tasks whose hook is due, longest waiting first.
 
-        In the same write each becomes due again only after ``pause`` seconds, or its age if that is more, at most
-        ``LONGEST_HOOK_DELAY``: the time that it is answered with.
+        They come without attempts. The same write makes each hook due again after ``pause`` seconds, or after as long as the
+        job has already waited if that is more, at most ``LONGEST_HOOK_DELAY``. The job is returned with that new time.
         """
         ...
 

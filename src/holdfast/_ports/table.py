@@ -1,4 +1,4 @@
-"""The port to a table that is not ours: claim, finish, renew, reset, each one atomic statement judged by the table's own rows."""
+"""The port to a user's table: claim, finish, renew, reset, each one atomic statement that is judged by the table's own rows."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -10,10 +10,11 @@ from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 
 
 class RowFence(Struct, frozen=True):
-    """The fence of a batch: what its rows must still say when they are finished.
+    """The fence of a batch: the values that its rows must still have when they are finished.
 
-    ``stamp``: the table's own time, as text that the table can read again; ``owner``: ``""`` without an owner column. With one
-    it alone is the fence, and ``stamp`` may be ``""``: so a claim whose answer was lost can be released by its owner.
+    ``stamp``: the table's own time, as a string that the table can read again. ``owner``: ``""`` without an owner column. With
+    such a column the owner alone is the fence, and ``stamp`` may be ``""``: a claim whose answer was lost can then be released
+    by its owner.
     """
 
     stamp: str
@@ -21,7 +22,7 @@ class RowFence(Struct, frozen=True):
 
 
 class ClaimedRows(Struct, frozen=True):
-    """Rows that are ours now, each a dict by column, their keys in the same order, and under which mark. No row: nothing is due."""
+    """Claimed rows, each a dict by column, their keys in the same order, and their fence. Without rows, nothing is due."""
 
     fence: RowFence
     rows: tuple[dict[str, Any], ...]
@@ -29,7 +30,10 @@ class ClaimedRows(Struct, frozen=True):
 
 
 class ResetRow(Struct, frozen=True):
-    """A row that was taken from somebody who had it for too long; ``to``: pending again, or failed. ``owner``: whose it was."""
+    """A row that was taken from an owner that had it for too long.
+
+    ``to``: pending again, or failed. ``owner``: the former owner. ``held``: for how many seconds it had the row.
+    """
 
     key: Key
     to: RowOutcome
@@ -38,7 +42,7 @@ class ResetRow(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A row that the database did not let a verb change, by a constraint or a trigger of the user's; ``error``: its words."""
+    """A row that a constraint or a trigger of the user's did not let a verb change; ``error``: the database's message."""
 
     verb: str
     key: Key
@@ -46,7 +50,7 @@ class Refusal(Struct, frozen=True):
 
 
 class RowHolder(Struct, frozen=True):
-    """Who has rows at the moment, ``""`` without an owner column; ``oldest``: seconds since the oldest of their stamps."""
+    """An owner that has rows at the moment, ``""`` without an owner column. ``oldest``: seconds since its oldest stamp."""
 
     owner: str
     rows: int
@@ -54,7 +58,7 @@ class RowHolder(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """What a look at the table told: what stands in the way, what is only worth a word, and indexes that it should have."""
+    """The findings about a table: problems that prevent its use, warnings, and indexes that it should have."""
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -62,7 +66,11 @@ class Findings(Struct, frozen=True):
 
 
 class States(Struct, frozen=True):
-    """How it stands. ``rows``: by value of the status, as text; ``due``: pending and due; ``stuck``: past ``stale_after``."""
+    """The state of a table, in numbers of rows.
+
+    ``rows``: by value of the status, as a string. ``due``: pending and due. ``stuck``: in progress past ``stale_after``.
+    ``oldest``: for how many seconds the oldest row in progress has had its owner.
+    """
 
     rows: dict[str, int]
     due: int
@@ -72,110 +80,122 @@ class States(Struct, frozen=True):
 
 
 class RowWriter(Protocol):
-    """Row states inside a caller's own transaction: they commit with its statements. ``connection``: the driver's."""
+    """A writer of row states inside a caller's own transaction: they commit with its statements.
+
+    ``connection``: the driver's connection of that transaction.
+    """
 
     connection: Any
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Which of them were still under the mark, and have moved. ``is_all``: no other row can be under it."""
+        """Move the rows that still have the fence, and return their keys. ``is_all``: no other row can have this fence."""
         ...
 
 
 class BlockingRowWriter(Protocol):
-    """The same for code that is not awaited."""
+    """A writer like ``RowWriter`` for code that is not awaited."""
 
     connection: Any
 
     def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Which of them were still under the mark, and have moved. ``is_all``: no other row can be under it."""
+        """Move the rows that still have the fence, and return their keys. ``is_all``: no other row can have this fence."""
         ...
 
 
 class Table(Protocol):
-    """One table, watched. Every verb raises ``StoreUnavailable`` when it is not known what became of it, and may be sent again.
+    """One watched table. Every verb raises ``StoreUnavailable`` when its effect is unknown, and may be sent again.
 
-    A row that the database refuses to change stands in no other's way: ``claim``, ``release``, ``adopt``, ``reset`` and ``prune``
-    change all others of their batch, and ``refused`` has it. Only a claim that gets no row at all raises.
+    A row that the database refuses to change does not block others. ``claim``, ``release``, ``stamp_unstamped``, ``reset`` and
+    ``prune`` change all other rows of their batch, and ``refused`` returns the refused one. Only a claim that gets no row at
+    all because of such a refusal raises its error.
     """
 
     @property
     def watch(self) -> TableSpec:
-        """What is watched, and how."""
+        """The spec of the table: what is watched, and how."""
         ...
 
     async def inspect(self) -> Findings:
-        """Columns, types, constraints, triggers, rights and indexes; nothing is changed."""
+        """Check columns, types, constraints, triggers, rights and indexes, without changing anything."""
         ...
 
     async def create_indexes(self) -> tuple[str, ...]:
-        """Those that ``inspect`` suggests, without standing in anybody's way where the database can do that; what was run."""
+        """Create the indexes that ``inspect`` suggests; return the statements that were run.
+
+        It does not block other sessions, where the database can do that.
+        """
         ...
 
     async def has_due(self) -> bool:
-        """Whether a claim would find something."""
+        """Return whether a claim would find a row."""
         ...
 
     async def stamps(self, number: int) -> list[str]:
-        """For claims within a moment from now, one for each, so that their marks can be saved before; none where the owner is the
-        fence, or only the claim itself knows the time."""
+        """Return a stamp for each of ``number`` claims that follow within a moment, so that their fences can be saved before.
+
+        Return none where the owner is the fence, or where only the claim itself knows the time.
+        """
         ...
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
-        """Lock, mark and stamp up to ``limit`` rows that are due, and let go of the locks: nobody else gets one of them.
+        """Lock and stamp up to ``limit`` due rows, set their status and owner, and release the locks: no other claim gets them.
 
-        ``owner`` is new for each call, so that a claim whose answer was lost can be given back by ``release``; so is ``stamp``,
-        one of ``stamps``. Without, or where somebody has rows under it already, it is that of the claim.
+        ``owner`` is new for each call, so that ``release`` can return the rows of a claim whose answer was lost. So is
+        ``stamp``, one of ``stamps``. Without a stamp, or if rows have that stamp already, the claim takes its own time.
         """
         ...
 
     async def move(
         self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
-        """Finish rows, or give them back; which of them were still under the mark. What was moved under it before is not.
-        ``is_all``: no other row can be under it, so that a table may look for them by that."""
+        """Finish rows, or return them to pending; return the keys of those that still had the fence.
+
+        A row that was already moved under this fence no longer has it. ``is_all``: no other row can have this fence, so that a
+        table may find the rows by the fence.
+        """
         ...
 
     async def release(self, mark: RowFence) -> int:
-        """Give back all rows that are still under the mark: of a handler that ended, or of an attempt that died."""
+        """Return all rows that still have the fence to pending, after a handler ended or an attempt died; return how many."""
         ...
 
     async def renew(self, mark: RowFence) -> RowFence | None:
-        """Stamp the rows that are still under the mark anew; ``None``: there are none. Only with an owner column."""
+        """Give the rows that still have the fence a new stamp; ``None`` if no row has it. Only with an owner column."""
         ...
 
     async def stamp_unstamped(self, limit: int) -> list[Key]:
-        """Stamp rows in progress that have no stamp, or one that no clock can have said: from now on their time runs. Which ones:
-        a row that comes again was given its stamp for nothing."""
+        """Stamp rows in progress that have no stamp, or one that no clock can have produced: their time runs from now on.
+
+        Return their keys. A row that is returned again did not keep its stamp.
+        """
         ...
 
     async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
-        """Take rows from whoever has had them for longer than ``stale_after``, oldest first, without the first ``past``."""
+        """Take rows from owners that have had them for longer than ``stale_after``, oldest first, without the first ``past``."""
         ...
 
     async def prune(self, limit: int) -> int:
-        """Delete rows that have been done for longer than their retention; how many."""
+        """Delete rows that have been done for longer than their retention; return how many."""
         ...
 
     async def unreadable(self, limit: int) -> list[Key]:
-        """Rows in progress whose stamp is of no form that can be compared: no verb takes them back. At most ``limit`` of them."""
+        """Return at most ``limit`` rows in progress whose stamp cannot be compared with a time: no verb takes them back."""
         ...
 
     def refused(self) -> list[Refusal]:
-        """Return the rows that were refused since the last call; those that are refused again, ten minutes later."""
+        """Return the rows that were refused since the last call; a row that is refused again comes again after ten minutes."""
         ...
 
     async def states(self) -> States:
-        """How it stands."""
+        """Return how many rows are in which state, and which owners have rows."""
         ...
 
     def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[RowWriter]:
-        """One of the caller's own, in which rows can be moved."""
+        """Open a transaction for the caller's statements, in which rows with this fence can be moved."""
         ...
 
     def blocking_transaction(self, mark: RowFence) -> AbstractContextManager[BlockingRowWriter]:
-        """The same for code that is not awaited."""
+        """Open the same transaction for code that is not awaited."""
         ...
 
-    async def close(self) -> None:
-        """Let go of connections."""
-        ...
+    async def close(self) -> None: ...

@@ -1,5 +1,8 @@
-"""How workers learn that work has come. It may deliver; only the store owns: whatever it drops, repeats, reorders or
-delays, polling runs underneath."""
+"""The port to transports, by which workers learn that work has come.
+
+A transport may deliver jobs, but only the store owns them. It may drop, repeat, reorder or delay any hint, because workers
+also poll the store.
+"""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -12,9 +15,10 @@ from holdfast._core.answers import DueJob
 
 
 class Hint(Struct, frozen=True, omit_defaults=True):
-    """Ids only: jobs of this queue may be due, or these jobs changed. Without a queue it is meant for everybody.
+    """A hint that jobs of this queue may be due, or that these jobs changed; it carries ids only.
 
-    With a queue and ids these jobs are due now; ``rescued`` then says why they were taken from the worker that had them.
+    Without a queue it is meant for every worker. With a queue and ids, these jobs are due now; ``rescued`` is then the reason
+    why they were taken from the worker that had them.
     """
 
     queue: str = ""
@@ -23,8 +27,11 @@ class Hint(Struct, frozen=True, omit_defaults=True):
 
 
 class ClaimSource(StrEnum):
-    """What led to a claim: the worker's own look, a message of whoever enqueued or rescued the job, a message that an
-    earlier receiver did not acknowledge in time, or one of a supervisor that found the job waiting."""
+    """What led to a claim.
+
+    ``POLL``: the worker's own poll. ``DELIVERY``: a message sent when the job was enqueued or rescued. ``REDELIVERY``: a
+    message that an earlier receiver did not acknowledge in time. ``SWEEP``: a message of a supervisor that found the job waiting.
+    """
 
     POLL = "poll"
     DELIVERY = "delivery"
@@ -33,7 +40,7 @@ class ClaimSource(StrEnum):
 
 
 class Delivery(Struct, frozen=True):
-    """A job that was handed to this worker to claim. ``receipt``: how its transport knows the message again."""
+    """A job that was handed to this worker to claim. ``receipt``: what its transport acknowledges the message by."""
 
     job: UUID
     queue: str
@@ -43,28 +50,30 @@ class Delivery(Struct, frozen=True):
 
 
 class Deliveries(Protocol):
-    """Hints that are kept and handed each to one worker, until one acknowledges it. No method ever raises."""
+    """Hints that are kept, each handed to one worker at a time until a worker acknowledges it. No method ever raises."""
 
     @property
     def acks_on_finish(self) -> bool:
-        """Whether a message is acknowledged when its job has ended, and not already when it has been claimed."""
+        """Whether a message is acknowledged only when its job has ended, not already when the job has been claimed."""
         ...
 
     async def fetch(self, queues: Sequence[str] | None, most: int) -> Sequence[Delivery]:
-        """Ask for ``most`` jobs of these queues (``None``: of all) and wait a few seconds for the first; then all that came,
-        also what was asked for before. 0: only what has come."""
+        """Ask for ``most`` jobs of these queues (``None``: of all), wait a few seconds for the first, and return all that came.
+
+        That includes jobs that an earlier call asked for. With 0, return only what has already come.
+        """
         ...
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """These need not come again. One that is lost on the way lets them come again."""
+        """Acknowledge deliveries, so that they do not come again; if an acknowledgement is lost, its delivery comes again."""
         ...
 
     async def is_drained(self, queues: Sequence[str] | None) -> bool:
-        """Whether nothing waits to be handed out; ``False`` also if there is nobody to hand it to, or no telling."""
+        """Return whether no message waits to be delivered; ``False`` also if no worker has subscribed yet, or it is unknown."""
         ...
 
     async def republish(self, jobs: Sequence[DueJob]) -> None:
-        """Publish these jobs for whom nobody came; several tellers of one wait of a job count as one."""
+        """Publish again jobs that no worker has claimed; messages of several supervisors about one wait of a job count as one."""
         ...
 
 
@@ -73,17 +82,17 @@ class Transport(Protocol):
 
     @property
     def deliveries(self) -> Deliveries | None:
-        """Those that are kept until acknowledged; ``None`` where hints merely wake whoever is idle."""
+        """The hints that are kept until acknowledged; ``None`` where hints only wake idle workers."""
         ...
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Tell listeners, as well as it goes; returns soon, whether or not anybody heard it."""
+        """Send the hints to listeners, without a guarantee; return soon, whether or not any worker received them."""
         ...
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """From now on call ``wake`` in the running loop for each hint that is not delivered but wakes."""
+        """Call ``wake`` in the running loop, from now on, for each hint that is not kept as a delivery."""
         ...
 
     async def close(self) -> None:
-        """Stop listening and leave nothing behind."""
+        """Stop listening and close all connections."""
         ...

@@ -1,6 +1,6 @@
-"""One job that goes through every write of a store, in a transaction that its caller rolls back: what a write meets, a check meets.
+"""A trial: one job goes through every write of a store, in a transaction that the caller rolls back.
 
-Catalogs cannot answer this: a trigger, a publication, a full disk or a lost right refuses a write only when it is made.
+Database catalogs cannot replace it: a trigger, a publication, a full disk or a lost right refuses a write only when it is made.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ _POLICY = Policy(retention=2 * 86400.0)  # long enough for a partition of a day
 
 
 async def try_out(store: Store, chance: Randomness, process: ProcessIdentity) -> Check:
-    """Whether a job can be moved. The store must do all of it in one transaction, which is rolled back afterwards."""
+    """Return the finding whether a job can be moved; the store must run all of it in one transaction, rolled back afterwards."""
     step = "begin"
     try:
         async for next_step in _steps(store, chance, process):
@@ -42,7 +42,7 @@ def stuck(step: str, error: HoldfastError) -> Check:
 
 
 async def _steps(store: Store, chance: Randomness, process: ProcessIdentity) -> AsyncIterator[str]:
-    """Yield the name of each step before it is made."""
+    """Yield the name of each step before the step is made."""
     job = NewJob(id=chance.uuid7(), task=TASK, queue=TASK, payload=_PAYLOAD, policy=_POLICY, unique_key=str(chance.uuid4()))
     worker = NewLease(chance.uuid4(), TASK, process, LeaseTiming(30.0, 6.0, 5.0), (TASK,), (TASK,), 0.0, 1)
     yield "enqueue"
