@@ -188,9 +188,9 @@ class Operating(Protocol):
     async def prune(self, limit: int) -> Pruned:
         """Delete at most ``limit`` of each kind of record that is old enough.
 
-        These are finished jobs after their retention, and not before the floor, with all that is kept about them; receipts
-        older than the floor; leases that ended before the floor and have no jobs. Attempts that snoozed or were released before
-        the floor are deleted too, because a job may collect them indefinitely.
+        Finished jobs go after their retention, and not before the floor, with all that is kept about them. Receipts go after
+        the floor. So do leases that ended before the floor and have no jobs. Attempts that snoozed or were released before the
+        floor go too, because a job may collect them indefinitely.
 
         A store that deletes whole days at once may keep records of a day or longer until the end of their UTC day. It may then
         delete more than ``limit``.
