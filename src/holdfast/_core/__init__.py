@@ -2,7 +2,7 @@
 
 `lifecycle` decides which transition an outcome leads to; `record` applies it to a job; `timing` holds every timer rule of ownership;
 `book` is the reference store without clock, lock or asyncio.
-Nothing here does I/O or reads a clock, and nothing is random: the caller passes the time.
+Nothing here does I/O, reads a clock or is random: the caller passes the time.
 Change freely: messages and values. Do not change without reading the promises in docs/promises.md: a transition or a budget.
 A mistake fails `tests/core`; a wrong decision fails the models, `tests/contract` and `tests/simulation` as well.
 """

@@ -1,4 +1,4 @@
-"""What a store answers, as values. Losing a race is one of them, never an exception."""
+"""The answers of a store, as values. A lost race is one of them, never an exception."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,15 +13,15 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.timing import LeaseTiming
 
 MOST_ATTEMPTS = 100
-"""Of one job, that are read at once."""
+"""The most attempts of one job that are read at once."""
 
 
 class Answer(StrEnum):
-    """What became of one fenced write.
+    """The result of one fenced write.
 
-    APPLIED: it is so now (also when an earlier copy of the same write did it). LOST: another claim owns or
-    owned the job; nothing changed. MISSING: no trace of the job in any place, read in one snapshot. BUSY: nothing changed, and
-    nothing is known, because another session has a row of the job locked: it must be asked again.
+    APPLIED: the write is in effect (also if an earlier copy of it did it). LOST: another claim owns or owned the job; nothing changed.
+    MISSING: the store has no record of the job, read in one snapshot. BUSY: nothing changed, and nothing is known, because another
+    session has a row of the job locked: the caller must send it again.
     """
 
     APPLIED = "applied"
@@ -31,12 +31,12 @@ class Answer(StrEnum):
 
 
 class Capabilities(Struct, frozen=True):
-    """What differs between stores and the engine must know.
+    """The differences between stores that the engine must know.
 
-    ``lease_clock``: whose time leases are judged by. ``kernel``: the monotonic clock that all processes of the
-    machine share; ``server``: the store's own; ``none``: readers time the lease's changes themselves.
-    ``warnings``: what to log when work starts, each with its remedy. ``caller_transaction``: jobs can be enqueued
-    inside the caller's own transaction, and a handler's rows committed together with the check of its token.
+    ``lease_clock``: the clock by which leases are judged. ``kernel``: the monotonic clock that all processes of the machine share;
+    ``server``: the store's own; ``none``: readers time the lease's changes themselves. ``warnings``: what to log when a worker
+    starts, each with its remedy. ``caller_transaction``: jobs can be enqueued inside the caller's own transaction, and a handler's rows
+    committed together with the check of its token.
     """
 
     name: str
@@ -46,36 +46,37 @@ class Capabilities(Struct, frozen=True):
 
 
 class Duplicate(Struct, frozen=True):
-    """An unfinished job of the task has the key already. ``is_same``: with the same payload."""
+    """The unfinished job of the task that has the key already. ``is_same``: it has the same payload."""
 
     job: UUID
     is_same: bool
 
 
 class EnqueueAnswer(Struct, frozen=True):
-    """``duplicates``: by the id of the job that was not inserted, the one that has its key. ``is_lost``: nothing was
-    inserted, because the job under whose token it was to happen has another owner."""
+    """The answer of an enqueue call. ``duplicates``: by the id of a job that was not inserted, the job that has its key. ``is_lost``:
+    nothing was inserted, because the job whose token the call depends on has another owner."""
 
     duplicates: dict[UUID, Duplicate] = {}
     is_lost: bool = False
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing was inserted because a key is taken by a job with another payload."""
+        """Whether nothing was inserted because a job with another payload has a key."""
         return any(not duplicate.is_same for duplicate in self.duplicates.values())
 
 
 class ReopenAnswer(Struct, frozen=True):
-    """``states``: what each known job is in now. ``taken``: those left finished, and who has their unique key now."""
+    """The answer of a reopen call. ``states``: the state of each known job now. ``taken``: the jobs left finished, each with the job
+    that has its unique key now."""
 
     states: dict[UUID, State]
     taken: dict[UUID, UUID] = {}
 
 
 class LeaseView(Struct, frozen=True, kw_only=True):
-    """A lease as read. ``overdue``: seconds since its expiry on the store's clock, negative while it is alive.
+    """A lease as read. ``overdue``: seconds since its expiry on the store's clock, negative before.
 
-    ``seen`` is an opaque mark of this state of the lease: it changes with every beat. ``end`` is set once it has ended.
+    ``seen`` is an opaque string for this state of the lease: it changes with every beat. ``end`` is set once the lease has ended.
     """
 
     id: UUID
@@ -96,10 +97,9 @@ class LeaseView(Struct, frozen=True, kw_only=True):
 
 
 class BeatAnswer(Struct, frozen=True):
-    """``alive``: leases that were renewed. ``gone``: leases that ended or never were. ``cancelled``: active jobs, by
-    lease, that an operator marked. ``elapsed``: seconds on the store's clock since the oldest previous beat of these
-    leases, ``None`` when none was renewed. A lease that is neither alive nor gone has no answer, because another session has it
-    locked."""
+    """The answer of a beat. ``alive``: leases that were renewed. ``gone``: leases that ended or never existed. ``cancelled``: by lease, the
+    active jobs with a requested cancellation. ``elapsed``: seconds on the store's clock since the oldest previous beat of these leases,
+    ``None`` if none was renewed. A lease that is neither alive nor gone has no answer, because another session has it locked."""
 
     alive: frozenset[UUID]
     gone: frozenset[UUID]
@@ -108,14 +108,14 @@ class BeatAnswer(Struct, frozen=True):
 
 
 class ExchangeAnswer(Struct, frozen=True):
-    """One answer per transition, in order, and the jobs claimed."""
+    """The answer of an exchange: one for each transition, in order, and the jobs claimed."""
 
     answers: tuple[Answer, ...] = ()
     claims: tuple[Claim, ...] = ()
 
 
 class OverdueJob(Struct, frozen=True):
-    """An active job far past a limit of its task, whose owner's supervisor should have acted long ago. ``timing``: its lease's."""
+    """An active job far past a limit of its task: its owner's supervisor should have acted long ago. ``timing``: that of its lease."""
 
     job: ActiveJob
     worker: str
@@ -124,14 +124,14 @@ class OverdueJob(Struct, frozen=True):
 
 
 class ExpiredJob(Struct, frozen=True):
-    """A job that no worker started in time, and which has failed for it."""
+    """A job that failed because no worker started it before it expired."""
 
     job: UUID
     task: str
 
 
 class DueJob(Struct, frozen=True):
-    """A job that a claim would take now. ``claim_number``: of its last claim, so that it names this wait and no other."""
+    """A job that a claim would take now. ``claim_number``: that of its last claim, which identifies this period of waiting."""
 
     job: UUID
     queue: str
@@ -147,8 +147,8 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
 
 class Pruned(Struct, frozen=True):
-    """How much one pass of pruning took away. ``stubs``: finished jobs reduced to their outcome. ``attempts``: of jobs that
-    are kept, records of those that only snoozed or were released."""
+    """The numbers of records that one pass of pruning removed. ``stubs``: finished jobs reduced to their outcome. ``attempts``: attempts
+    of kept jobs that only snoozed or were released."""
 
     jobs: int = 0
     stubs: int = 0
@@ -163,7 +163,7 @@ class Pruned(Struct, frozen=True):
 
 
 class Purged(Struct, frozen=True):
-    """How many jobs one batch of a purge deleted; ``until``, by the store's clock: later jobs were left alone."""
+    """The number of jobs that one batch of a purge deleted. ``until``: on the store's clock; jobs enqueued later were kept."""
 
     jobs: int
     until: datetime

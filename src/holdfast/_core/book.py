@@ -1,8 +1,8 @@
-"""The reference store without clock, lock or asyncio: what each verb of the store port does, as plain functions of a book.
+"""The reference store without clock, lock or asyncio: each verb of the store port as a plain method of a book.
 
 It is the oracle of the model tests, the store of simulations, and the base of stores that keep a book in a file or an object.
-Each verb is passed the ``Moment`` at which it happens and runs to its end; the caller makes it one step. Nothing here is random,
-and every order is a sorted one.
+Each verb is passed the ``Moment`` at which it happens, and runs to its end; the caller makes it one atomic step. Nothing here is random,
+and every order is sorted.
 """
 
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ class Book(BookReading, BookOperations):
 
     def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         old = self._all.leases.get(lease)
-        if old is None:  # remembered, so that a late copy of its opening is refused
+        if old is None:  # record it, so that a late copy of its opening is refused
             spec = structs.replace(NO_WORKER, id=lease)
             self._all.leases[lease] = Lease(spec, now.wall, now.stamp, now.stamp, end=why, ended_at=now.wall)
         elif old.end is None:

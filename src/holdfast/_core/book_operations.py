@@ -1,4 +1,4 @@
-"""What operators and time do to the jobs of a book: cancel, reopen, reschedule, delete, purge, pause, expire and prune."""
+"""The verbs of operators and maintenance for a book: cancel, reopen, reschedule, delete, purge, pause, expire and prune."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a book answers without changing anything: jobs, counts, workers, queues, what is due, and what is late."""
+"""The verbs of a book that change nothing: jobs, counts, workers, queues, due jobs, and overdue leases and jobs."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -104,7 +104,7 @@ class BookReading(BookState):
         return now.elapsed(lease.spec.id, lease.renewed_at) - micros(lease.spec.timing.ttl)
 
     def _late(self, row: JobRecord, charge: RescueReason, now: Moment) -> int:
-        """Return the microseconds for which others may have judged the job by now; they may not unless positive."""
+        """Return the microseconds since which other workers may judge the job; they may not unless it is positive."""
         is_timed = charge is RescueReason.TIMED_OUT
         limit = row.policy.timeout if is_timed else row.policy.progress_within
         if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):

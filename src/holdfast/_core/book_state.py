@@ -1,4 +1,4 @@
-"""What a book knows: jobs, attempts, receipts, leases and paused queues, with the indexes that follow from the jobs.
+"""The content of a book: jobs, attempts, receipts, leases and paused queues, with the indexes that follow from the jobs.
 
 Records are immutable values. ``_put`` and ``_forget`` are the only methods that change a job and keep the indexes.
 """
@@ -21,7 +21,7 @@ from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
-"""What is known of a lease that was never opened."""
+"""The values of a lease that was never opened."""
 
 Range = tuple[str, str, int]
 Waiting = tuple[datetime, UUID]
@@ -30,11 +30,11 @@ Rows = list[JobRecord]
 
 
 class Moment(Struct, frozen=True, gc=False):
-    """When a verb is called. ``wall``: what is due and what may be pruned depend on it.
+    """The time at which a verb is called. ``wall`` decides which jobs are due and which may be pruned.
 
-    ``stamp``: what the book writes down when a lease is renewed, or a job starts or moves. Here it is a monotonic clock that all
-    callers share, in microseconds, because a step of the wall clock must not make a job overdue. For a store without such a clock
-    override ``elapsed``.
+    ``stamp``: the time that the book records when a lease is renewed, or a job starts or moves. Here it is a monotonic clock that all
+    callers share, in microseconds, because a step of the wall clock must not make a job overdue. A store without such a clock
+    overrides ``elapsed``.
     """
 
     wall: datetime
@@ -70,7 +70,7 @@ class Lease(Struct, frozen=True):
 
 
 class KeptAttempt(Struct, frozen=True):
-    """What is remembered of one attempt, with its key."""
+    """The record of one attempt, with its key."""
 
     job: UUID
     token: Token
@@ -92,10 +92,10 @@ class Tables(Struct, frozen=True):
 
 
 class Snapshot(Struct):
-    """Everything a book knows. Records are values, so copying the containers copies all of it.
+    """The whole content of a book. Records are values, so copying the containers copies all of it.
 
-    ``started`` and ``last_moved``: the stamps of when each running job started and last made progress. ``report_orders``: the
-    number of each job's latest report.
+    ``started`` and ``last_moved``: the stamps at which each running job started and last made progress. ``report_orders``: the number
+    of each job's latest report.
     """
 
     jobs: dict[UUID, JobRecord] = {}
@@ -112,7 +112,7 @@ class Snapshot(Struct):
     claim_number: int = 0
 
     def copy(self) -> "Snapshot":
-        """Return an independent copy."""
+        """Return a copy that shares no container with this one."""
         return Snapshot(
             jobs=self.jobs.copy(),
             ranges={which: waiting.copy() for which, waiting in self.ranges.items()},
@@ -176,7 +176,7 @@ class BookState:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return what the book knows now, for ``restore``."""
+        """Return the content of the book now, for ``restore``."""
         return self._all.copy()
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -237,7 +237,7 @@ def key_of(row: JobRecord) -> Key | None:
 
 
 def micros(seconds: float) -> int:
-    """Return seconds as whole microseconds."""
+    """Return seconds as an integer number of microseconds."""
     return round(seconds * 1e6)
 
 

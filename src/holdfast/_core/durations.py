@@ -6,13 +6,13 @@ from datetime import timedelta
 Duration = timedelta | float | int | str
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# A hundred years: beyond it a due time leaves the calendar, and that would fail a whole batch instead of its caller.
+# A hundred years: a longer delay can pass the end of the calendar, which would fail a whole batch instead of its one caller.
 LONGEST = 36_525 * 86_400.0
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 
 
 def seconds(duration: Duration) -> float:
-    """A duration in seconds; ``ValueError`` naming the accepted forms for anything else or below zero.
+    """Return a duration in seconds; ``ValueError``, naming the accepted forms, for any other value or one below zero.
 
     >>> seconds("0.6s"), seconds("5m"), seconds(2), seconds(timedelta(hours=1))
     (0.6, 300.0, 2.0, 3600.0)
@@ -28,6 +28,6 @@ def seconds(duration: Duration) -> float:
         value = float(duration)
     else:
         raise ValueError(f"{duration!r} is no duration: use a timedelta, seconds, or text such as '30s'")
-    if not 0 <= value <= LONGEST:  # NaN is neither
+    if not 0 <= value <= LONGEST:  # NaN fails this, too
         raise ValueError(f"{duration!r} is no duration: it must be between 0 and {LONGEST / _UNITS['d']:,.0f} days")
     return value

@@ -1,4 +1,4 @@
-"""Why a job is where it is: from plain facts to causes, each with its remedy. What decides about jobs is not here."""
+"""Explanations of a job's state: from plain facts to causes, each with its remedy. Nothing here decides about jobs."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ from holdfast._core.record import JobRecord
 
 
 class Code(StrEnum):
-    """Why a job does not move, or what it does: a closed list."""
+    """The reason why a job does not move, or what it does: a closed list."""
 
     PAUSED = "paused"
     DUE_LATER = "due_later"
@@ -27,7 +27,7 @@ class Code(StrEnum):
 
 
 class Cause(Struct, frozen=True):
-    """One reason; ``remedy`` says what to do about it, or that nothing needs to be done."""
+    """One reason; ``remedy`` is what to do about it, or that nothing needs to be done."""
 
     code: Code
     message: str
@@ -35,7 +35,7 @@ class Cause(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """Why a job is where it is, most important cause first. No cause: nothing stands in its way."""
+    """The causes of a job's state, most important first. Without a cause, nothing keeps the job from starting."""
 
     state: State
     summary: str
@@ -43,8 +43,8 @@ class Explanation(Struct, frozen=True):
 
 
 class WorkerFacts(Struct, frozen=True, kw_only=True):
-    """What matters of a worker: ``queues`` empty means all; ``is_isolated`` that it takes last tries only; ``overdue`` is
-    below zero while its lease lives."""
+    """The facts about a worker that an explanation needs. Empty ``queues``: all. ``is_isolated``: it takes isolated jobs only.
+    ``overdue`` is below zero while its lease lives."""
 
     name: str
     tasks: tuple[str, ...]
@@ -59,7 +59,7 @@ Workers = tuple[WorkerFacts, ...]
 
 
 def explain(job: JobRecord, *, is_paused: bool, workers: Workers, now: datetime) -> Explanation:
-    """The causes that hold now; ``now`` is only for words, except that it tells whether the job has expired."""
+    """Return the causes of a job's state; ``now`` decides only whether the job has expired."""
     match PLACE_OF[job.state]:
         case Place.FINISHED:
             causes = _of_finished(job)
@@ -124,7 +124,7 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
 
 
 def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
-    """Whether anybody would take it: the first condition that no worker meets."""
+    """Return the first condition of a claim that no worker meets, as a cause; empty if some worker would take the job."""
     start = f"start one: `holdfast worker module:app --queues {job.queue}`"
     live = [worker for worker in workers if worker.overdue <= 0 and not worker.is_draining]
     if not live:

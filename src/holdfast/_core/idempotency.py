@@ -1,7 +1,7 @@
-"""What a settle is told when its job is not active under its token: the same outcome sent again gets the same answer.
+"""The answer to a settle whose job is not active under its token: the same outcome sent again gets the same answer.
 
-A worker whose answer was lost sends its transition again, perhaps long after the first copy landed. Finished rows and
-what was kept of each attempt remember what every token did.
+A worker whose answer was lost sends its transition again, perhaps long after the first copy was applied. Finished rows and the records
+of attempts keep the outcome of every token.
 """
 
 from holdfast._core.job import PLACE_OF, Failure, Place
@@ -10,9 +10,9 @@ from holdfast._core.record import OUTCOME_OF, JobRecord, SettledAttempt
 
 
 def is_duplicate_settle(transition: Transition, row: JobRecord | None, ended: SettledAttempt | None) -> bool:
-    """Whether an earlier copy of this transition is why its job is no longer active under its token.
+    """Return whether an earlier copy of this transition moved the job, so that it is no longer active under its token.
 
-    ``row``: the job as it is now; ``ended``: what is remembered of the attempt under the transition's token.
+    ``row``: the job as it is now; ``ended``: the record of the attempt under the transition's token.
     """
     if row is not None and PLACE_OF[row.state] is Place.FINISHED and row.token == transition.token:
         return _is_outcome_of(transition, row)
@@ -35,7 +35,7 @@ def _is_outcome_in(transition: Transition, ended: SettledAttempt) -> bool:
         return transition.record is None
     if (transition.record or OUTCOME_OF.get(transition.to)) is not record.outcome:
         return False
-    # A zombie may have noted its late error on the record that its rescuer left without one.
+    # A worker that lost its job may have added its late error to the record, which the rescue left without one.
     is_noted = transition.judge is Precondition.LEASE_ENDED and transition.error is None
     return is_noted or _kind(transition.error) == _kind(record.error)
 

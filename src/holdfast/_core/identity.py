@@ -1,7 +1,7 @@
-"""Names of workers, and what proves a process dead.
+"""Names of workers, and the proof that a process has ended.
 
-A host name prefix proves nothing (``web-`` matches ``web-2``), and a pid alone is reused. Proof needs the
-same kernel boot and pid namespace, where nobody has that pid *and* start time any more.
+A host name prefix proves nothing (``web-`` matches ``web-2``), and a pid alone is reused. Proof needs the same kernel boot and pid
+namespace, in which no process has that pid *and* start time any more.
 """
 
 from uuid import UUID
@@ -12,7 +12,7 @@ from msgspec import Struct
 class ProcessIdentity(Struct, frozen=True):
     """One process incarnation. Empty strings and ``start=0`` mean unknown: then nothing can be proven.
 
-    ``start`` is the process' start time in kernel ticks since boot; ``clock`` names the time namespace.
+    ``start`` is the start time of the process in kernel ticks since boot; ``clock`` names the time namespace.
     """
 
     host: str
@@ -23,19 +23,19 @@ class ProcessIdentity(Struct, frozen=True):
     clock: str = ""
 
     def shares_processes_with(self, other: "ProcessIdentity") -> bool:
-        """Whether both live where one can see the other's process table."""
+        """Return whether both are in one pid namespace, so that each sees the other's process table."""
         mine = (self.host, self.boot, self.pid_namespace)
         return all(mine) and mine == (other.host, other.boot, other.pid_namespace)
 
     def shares_clock_with(self, other: "ProcessIdentity") -> bool:
-        """Whether monotonic readings of both can be compared."""
+        """Return whether readings of their monotonic clocks can be compared."""
         return bool(self.boot) and (self.boot, self.clock) == (other.boot, other.clock)
 
 
 class Look(Struct, frozen=True):
-    """What the system told of a pid. ``start`` and ``is_alive``: of an entry of /proc that could be read, a zombie is not alive.
+    """The system's findings about a pid. ``start`` and ``is_alive``: read from its entry in /proc; a zombie is not alive.
 
-    ``has_no_entry``: there certainly is none. ``has_no_process``: a signal found nothing (``ESRCH``).
+    ``has_no_entry``: /proc certainly has no entry. ``has_no_process``: a signal found no process (``ESRCH``).
     """
 
     start: int | None = None
@@ -45,7 +45,7 @@ class Look(Struct, frozen=True):
 
 
 def may_run(process: ProcessIdentity, look: Look, *, are_starts_comparable: bool = True) -> bool:
-    """Whether the process may still be there. An entry that is hidden or could not be read proves nothing.
+    """Return whether the process may still exist. A hidden or unreadable entry in /proc proves nothing.
 
     >>> may_run(ProcessIdentity("web-1", 42, 1000), Look(has_no_entry=True))  # hidepid=2: a signal would have found it
     True
@@ -56,15 +56,15 @@ def may_run(process: ProcessIdentity, look: Look, *, are_starts_comparable: bool
 
 
 def is_provably_dead(theirs: ProcessIdentity, ours: ProcessIdentity, *, is_running: bool) -> bool:
-    """Whether the process is gone for certain; ``is_running``: a process with its pid and start time may exist here.
+    """Return whether the process has certainly ended; ``is_running``: a process with its pid and start time may exist here.
 
-    One that does not see its own start time does not see the process table either, and proves nothing.
+    A process that does not see its own start time does not see the process table either, and proves nothing.
     """
     return ours.shares_processes_with(theirs) and theirs.start > 0 and ours.start > 0 and not is_running
 
 
 def worker_name(host: str, pid: int, incarnation: UUID) -> str:
-    """``hostname-pid-8hex``: readable at a glance, never used as proof.
+    """Return the name of a worker, ``hostname-pid-8hex``, which is for people and never used as proof.
 
     >>> worker_name("web-1", 42, UUID(int=0xabc << 96))
     'web-1-42-00000abc'
@@ -73,10 +73,10 @@ def worker_name(host: str, pid: int, incarnation: UUID) -> str:
 
 
 def enqueue_call_id(first: UUID, lot: UUID) -> UUID:
-    """The id of a call of enqueue: the time of its first job's id, then 64 random bits.
+    """Return the id of an enqueue call: the time of its first job's id, then 64 random bits.
 
-    Stores keep a receipt of each call, and append those whose ids grow: beside a million others, wholly random ones cost
-    a fifth of the rate.
+    Stores keep a receipt of each call, and append receipts whose ids grow. Beside a million others, entirely random ids cost a fifth
+    of the rate.
 
     >>> call_id(UUID(int=1 << 64 | 2), UUID(int=3 << 64 | 4)) == UUID(int=1 << 64 | 4)
     True

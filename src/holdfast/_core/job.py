@@ -1,7 +1,7 @@
-"""The nouns: a job, who holds it, and what is remembered of it.
+"""The values of a job: its states, its owner's token, its claims and its outcomes.
 
-Every value is frozen. Durations are float seconds; instants are aware UTC datetimes and appear
-only in what is *read*, because whoever decides about time must ask the store's clock.
+Every value is frozen. Durations are float seconds. Instants are aware UTC datetimes and appear only in what is *read*, because a
+decision about time must ask the store's clock.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from holdfast._core.policy import Policy
 
 
 class State(StrEnum):
-    """What a job is doing, as users see it."""
+    """The state of a job, as users see it."""
 
     SCHEDULED = "scheduled"
     AVAILABLE = "available"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 
 class Place(StrEnum):
-    """Where a job is kept; it is in exactly one place, and a move is atomic."""
+    """The three groups of states: a job is in exactly one of them, and a move between them is atomic."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -50,7 +50,7 @@ PLACE_OF = {
 
 
 class Reason(StrEnum):
-    """Why a job failed or was cancelled: a closed list."""
+    """The reason why a job failed or was cancelled: a closed list."""
 
     HANDLER_ERROR = "HANDLER_ERROR"
     PERMANENT = "PERMANENT"
@@ -65,10 +65,10 @@ class Reason(StrEnum):
 
 
 class RescueReason(StrEnum):
-    """Why a job was taken from an owner whose code had not answered, or given back by it: a closed list.
+    """The reason why a job was taken from an owner whose code had not finished, or was released by it: a closed list.
 
-    DEAF, STALLED and TIMED_OUT name what this very job did; for CRASHED, EXPIRED and CLOSED see how its worker's lease ended.
-    RELEASED: its code was cut short by a drain or a self-stop.
+    ``DEAF`` (unresponsive), STALLED and TIMED_OUT name what this job did. CRASHED, EXPIRED and CLOSED name how its worker's lease
+    ended. RELEASED: a drain or a self-stop interrupted its code.
     """
 
     CRASHED = "crashed"
@@ -81,7 +81,7 @@ class RescueReason(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How one start of a handler ended."""
+    """The outcome of one start of a handler."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -96,8 +96,8 @@ class AttemptOutcome(StrEnum):
 class Token(Struct, frozen=True):
     """The right to change one job: the claim's 128 random bits and the claim's growing number.
 
-    A pending job is owned by nobody: its token is ``Token(None, number)``. The random part is
-    needed because a store that lost its newest writes can hand out the same number again.
+    A pending job has no owner: its token is ``Token(None, number)``. The random part is needed because a store that lost its newest
+    writes can issue the same number again.
     """
 
     claim: UUID | None
@@ -119,10 +119,10 @@ class Failure(Struct, frozen=True):
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """A job to be: everything enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
+    """A new job: all that enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
 
-    ``expires_in``: seconds after which a first attempt is not worth starting. ``unique_key``: one unfinished job of the
-    task may have it.
+    ``expires_in``: seconds after which a first attempt must not start any more. ``unique_key``: only one unfinished job of the task may
+    have it.
     """
 
     id: UUID
@@ -155,7 +155,7 @@ class ActiveJob(Struct, frozen=True, kw_only=True):
 
 
 class Rescue(Struct, frozen=True, kw_only=True):
-    """How a job was taken from its owner while its code ran: why, from which worker and attempt, and when."""
+    """The last time a job was taken from its owner while its code ran: why, from which worker and attempt, and when."""
 
     reason: RescueReason
     worker: str
@@ -164,9 +164,9 @@ class Rescue(Struct, frozen=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What a claim hands to its worker: the hold, and what the handler needs to run.
+    """A claimed job as its worker receives it: the active job, and what the handler needs to run.
 
-    ``rescue``: the job's last one. ``hook_due_at``: the mark of a hook that is owed before the handler runs.
+    ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
     """
 
     job: ActiveJob
@@ -176,4 +176,4 @@ class Claim(Struct, frozen=True, kw_only=True):
     hook_due_at: datetime | None = None
 
 
-Json = Any  # JSON data after decoding; the one place where shape is the user's own business
+Json = Any  # JSON data after decoding: the user decides its shape

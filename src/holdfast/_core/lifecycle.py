@@ -1,7 +1,7 @@
-"""The one state machine: which transition an outcome, a release or a rescue leads to.
+"""The one state machine: the transition that an outcome, a release or a rescue leads to.
 
-A ``Transition`` is the one value that moves an active job. It has no constructor without a token,
-so that a write that is not fenced cannot even be written down.
+A ``Transition`` is the only value that moves an active job. It cannot be constructed without a token, so an unfenced write cannot be
+expressed.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ from holdfast._core.policy import CrashPolicy
 
 
 class Precondition(StrEnum):
-    """What must still be true in the write that moves the job."""
+    """The condition that must still be true in the write that moves the job."""
 
     OWNER = "owner"
     LEASE_ENDED = "lease_ended"
@@ -27,11 +27,10 @@ class Precondition(StrEnum):
 class Transition(Struct, frozen=True, kw_only=True):
     """One move of one active job, carrying its token.
 
-    ``to`` is AVAILABLE, HELD, or a finished state. ``delay``: a wait that is meant, in seconds from now, perhaps zero;
-    ``None``: the job keeps its place in line. ``failures`` and
-    ``crashes`` are new totals, not increments, so that sending it twice counts once. ``record`` is the
-    outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: its code ran and was cut short, and why;
-    ``owes_hook``: for which its task has an ``on_rescue``.
+    ``to`` is AVAILABLE, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the job keeps
+    its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice counts
+    once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code was
+    interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it.
     """
 
     job: UUID
@@ -53,21 +52,21 @@ class Transition(Struct, frozen=True, kw_only=True):
 
     @property
     def never_ran(self) -> bool:
-        """Whether the code of this claim never ran: its attempt does not count."""
+        """Whether the code of this claim never ran, so that its attempt does not count."""
         return self.record is None and self.to is not State.COMPLETED
 
     def with_cancellation(self, *, cancel_requested: bool) -> "Transition":
-        """This transition as it applies to a row: one marked for cancellation that does not complete ends cancelled."""
+        """Return the transition that applies to a row: a job with a requested cancellation that does not complete ends cancelled."""
         if not cancel_requested or self.to in (State.COMPLETED, State.CANCELLED):
             return self
         return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=None)
 
 
 class LeaseEnd(Struct, frozen=True):
-    """Why a lease ended (CRASHED, EXPIRED or CLOSED); stored with its end and applied by whoever moves its claims.
+    """The reason why a lease ended (CRASHED, EXPIRED or CLOSED); stored with its end and applied by each rescue of its claims.
 
-    ``is_free``: nobody pays, because the end explains itself (a drain, a self-stop, a deliberate kill).
-    ``charged_jobs``: jobs that are charged, and why, although the end is free for all others.
+    ``is_free``: no job pays a crash, because the cause is known (a drain, a self-stop, a deliberate kill).
+    ``charged_jobs``: jobs that pay, and why, although the end is free for all others.
     """
 
     reason: RescueReason
@@ -77,16 +76,16 @@ class LeaseEnd(Struct, frozen=True):
     stacks: str | None = None
 
     def with_drain(self, *, is_draining: bool) -> "LeaseEnd":
-        """For a lease whose worker was asked to end: that is the reason, however it ended, and whatever they knew who saw it."""
+        """Return the end, free of charge if the worker was asked to drain: that is the cause then, in any case."""
         return structs.replace(self, is_free=True) if is_draining else self
 
     def charges_crash_of(self, hold: ActiveJob) -> bool:
-        """Whether this job's crash budget pays for the end."""
+        """Return whether this job's crash budget pays for the end."""
         return hold.state is State.RUNNING and (hold.id in self.charged_jobs or not self.is_free)
 
 
 def finish(hold: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
-    """The owner's answer as a transition; ``jitter`` is a random number in [-1, 1]."""
+    """Return the transition for a handler's outcome; ``jitter`` is a random number in [-1, 1]."""
     match outcome:
         case Done(result=result):
             record = AttemptOutcome.COMPLETED if hold.attempt > 1 else None
@@ -112,7 +111,7 @@ def finish(hold: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
 
 
 def release(hold: ActiveJob, *, code_ran: bool) -> Transition:
-    """Give a job back free of charge; code cut short under ``hold`` or ``fail`` is what its task fears, so it is not re-run."""
+    """Return a job to its queue free of charge; under ``on_crash`` ``hold`` or ``fail``, interrupted code is not run again."""
     if not code_ran:
         return _settle(hold, State.AVAILABLE)
     if hold.policy.on_crash is CrashPolicy.RETRY:
@@ -123,7 +122,7 @@ def release(hold: ActiveJob, *, code_ran: bool) -> Transition:
 
 
 def deadline_exceeded(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
-    """The job did not move in time, or passed its limit: a failed attempt, now that its code has stopped."""
+    """Return the transition of a job that stalled or timed out, once its code has stopped: a failed attempt."""
     limits = {RescueReason.STALLED: hold.policy.progress_within, RescueReason.TIMED_OUT: hold.policy.timeout}
     reason = Reason.STALLED if charge is RescueReason.STALLED else Reason.TIMED_OUT
     said = "no progress for" if charge is RescueReason.STALLED else "still running after"
@@ -134,13 +133,13 @@ def deadline_exceeded(hold: ActiveJob, charge: RescueReason, *, jitter: float) -
 
 
 def deadline_exceeded_elsewhere(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
-    """The same by somebody else, long after the owner's supervisor should have acted; judged again in the write."""
+    """Return the same transition for another supervisor, long after the owner's should have acted; the write checks the limit again."""
     judge = Precondition.STALLED if charge is RescueReason.STALLED else Precondition.TIMED_OUT
     return structs.replace(deadline_exceeded(hold, charge, jitter=jitter), judge=judge)
 
 
 def cancelled(hold: ActiveJob, *, was_killed: bool = False) -> Transition:
-    """The job was marked for cancellation and its code has stopped, by itself unless it was killed because it did not."""
+    """Return the transition of a cancelled job whose code has stopped; ``was_killed``: it was unresponsive and was killed."""
     moved = _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
     return _interrupted(hold, moved, RescueReason.DEAF) if was_killed else moved
 
@@ -148,8 +147,8 @@ def cancelled(hold: ActiveJob, *, was_killed: bool = False) -> Transition:
 def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
     """Take a job from an owner whose lease has ended.
 
-    After the first rescue it stands where it stood in line; later ones wait ``backoff(n - 1)``, because a job that keeps
-    killing its workers should not do it in a tight loop.
+    After the first rescue the job has its old position in its queue. Later rescues wait ``backoff(n - 1)``, because a job that
+    repeatedly kills its workers should not do it in a tight loop.
     """
     charge = why.charged_jobs.get(hold.id)
     if hold.state is State.CLAIMED:
@@ -167,7 +166,7 @@ def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
 
 
 def runner_crashed(hold: ActiveJob, signal: str, *, jitter: float) -> Transition:
-    """The process of its own in which the job ran has died; the worker lives on, still owns the job, and says so."""
+    """Return the transition of a job whose runner process died; its worker lives on, still owns the job, and settles it."""
     moved = _interrupted(hold, _charged(hold, jitter=jitter), RescueReason.CRASHED)
     return structs.replace(moved, signal=signal)
 
@@ -185,7 +184,7 @@ def _charged(hold: ActiveJob, *, jitter: float) -> Transition:
 def _crashed(hold: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: float | None) -> Transition:
     match hold.policy.on_crash:
         case CrashPolicy.HOLD:
-            # Out of the line: the hook that is owed counts its age from now.
+            # A delay of 0: the job leaves its position in its queue, and the age of its rescue hook counts from now.
             return _settle(hold, State.HELD, crashes=crashes, record=record, delay=0.0)
         case CrashPolicy.RETRY if crashes < hold.policy.max_crashes:
             return _settle(hold, State.AVAILABLE, crashes=crashes, record=record, delay=delay)

@@ -1,4 +1,4 @@
-"""What a handler can answer: a closed set, matched with ``assert_never`` wherever it is read."""
+"""The outcomes of a handler: a closed set, always matched with ``assert_never``."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from holdfast._core.job import Failure, Reason
 
 
 class Retry(Exception):
-    """Return or raise it to run again after ``after`` (the task's backoff if not given); spends an attempt.
+    """The outcome to return or raise to run again after ``after`` (the task's backoff if not given); it spends an attempt.
 
     >>> Retry(after="10s").after
     10.0
@@ -20,7 +20,7 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Return or raise it to come back after ``for_`` without spending an attempt.
+    """The outcome to return or raise to run again after ``for_`` without spending an attempt.
 
     >>> Snooze(for_="5m").for_
     300.0
@@ -32,7 +32,7 @@ class Snooze(Exception):
 
 
 class Cancel(Exception):
-    """Return or raise it to end the job as cancelled, with a reason people will read."""
+    """The outcome to return or raise to end the job as cancelled, with a reason for people to read."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class Cancel(Exception):
 
 
 class Fail(Exception):
-    """Return or raise it to fail for good, whatever attempts are left."""
+    """The outcome to return or raise to fail the job at once, even if attempts are left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -48,20 +48,20 @@ class Fail(Exception):
 
 
 class Done(Struct, frozen=True):
-    """The handler returned: its result as JSON."""
+    """The outcome of a handler that returned: its result as JSON."""
 
     result: bytes = b"null"
 
 
 class Raised(Struct, frozen=True):
-    """The handler raised; ``is_final`` when the task says that retrying this exception is pointless."""
+    """The outcome of a handler that raised; ``is_final``: the task declares that this exception must not be retried."""
 
     failure: Failure
     is_final: bool = False
 
 
 class Invalid(Struct, frozen=True):
-    """The payload did not fit the handler, or the result is no JSON: retrying cannot help."""
+    """The outcome of a payload that does not fit the handler, or of a result that is not JSON: retrying cannot help."""
 
     reason: Reason
     failure: Failure

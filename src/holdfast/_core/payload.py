@@ -1,8 +1,7 @@
-"""Values to JSON and back, typed by the handler's signature.
+"""Conversion of values to JSON and back, typed by the handler's signature.
 
-A payload is checked when it is enqueued, where somebody can still correct it, and again before the
-handler runs, because the code may have changed in between. Nothing but JSON is ever read or written:
-no pickle, no import by a stored name.
+A payload is checked when it is enqueued, where the caller can still correct it, and again before the handler runs, because the code may
+have changed in between. Only JSON is read or written: no pickle, no import by a stored name.
 """
 
 import inspect
@@ -31,7 +30,7 @@ _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 class PayloadType(Struct, frozen=True):
-    """What a handler accepts, read from its signature without the job parameter.
+    """The parameters that a handler accepts, read from its signature without the job parameter.
 
     >>> def resize(path: str, width: int = 800) -> None: ...
     >>> PayloadType.of(resize, skip=0).encode((), {"path": "a.png"})
@@ -48,7 +47,7 @@ class PayloadType(Struct, frozen=True):
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, skip: int) -> "PayloadType":
-        """Leave out the first ``skip`` parameters; ``ConfigurationError`` with everything JSON cannot carry."""
+        """Read a signature without its first ``skip`` parameters; ``ConfigurationError`` names all that JSON cannot carry."""
         name = getattr(function, "__name__", repr(function))
         hints = annotations_of(function)
         every = list(inspect.signature(function).parameters.values())[skip:]
@@ -69,7 +68,7 @@ class PayloadType(Struct, frozen=True):
         return cls(name, positional, frozenset(each.name for each in named), known, exact, has_defaults, extra)
 
     def encode(self, args: Sequence[object], kwargs: Mapping[str, object], *, is_compared: bool = False) -> bytes:
-        """The payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type.
+        """Return the payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type.
 
         ``is_compared``: the same arguments in another order, in dicts and sets too, give the same bytes.
         """
@@ -79,13 +78,13 @@ class PayloadType(Struct, frozen=True):
         return payload
 
     def decode(self, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]]:
-        """The handler's keyword arguments, and the names of fields it does not know (a newer release wrote them).
+        """Return the handler's keyword arguments, and the names of fields it does not know (a newer release wrote them).
 
-        Fields that are absent stay absent, so that the defaults of the code that runs apply.
+        Absent fields stay absent, so that the defaults of the code that runs apply.
         """
         try:
             given = structs.asdict(self.exact.decode(payload))
-        except Exception:  # what is wrong with it, or merely new in it, is found out below
+        except Exception:  # the call below finds what is wrong or merely new
             return self._decode_inexact(payload)
         if self.has_defaults:
             given = {name: value for name, value in given.items() if value is not UNSET}
@@ -106,7 +105,7 @@ class PayloadType(Struct, frozen=True):
             raise PayloadInvalid(f"{self.name}: {_explain(error)}") from error
 
     def _bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """Arguments by name. Python's own ``Signature.bind`` does the same in ten times the time."""
+        """Return the arguments by name. Python's own ``Signature.bind`` does the same in ten times the time."""
         bound = dict(zip(self.positional, args, strict=False))
         if len(args) > len(self.positional):
             raise PayloadInvalid(f"{self.name}: takes at most {len(self.positional)} positional arguments, got {len(args)}")
@@ -128,7 +127,7 @@ class PayloadType(Struct, frozen=True):
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a handler, resolved; ``ConfigurationError`` when a name in them is not there at run time."""
+    """Return the resolved annotations of a handler; ``ConfigurationError`` if a name in them does not exist at run time."""
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -139,22 +138,22 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def encode_payload(name: str, values: Mapping[str, object]) -> bytes:
-    """A payload for a task whose code is not here: checked to be JSON of acceptable size, not to fit."""
+    """Return a payload for a task whose code is not loaded: it is checked for JSON and size, not against a signature."""
     return _encode(values, f"{name}: the payload", PAYLOAD_LIMIT)
 
 
 def encode_result(value: object) -> bytes:
-    """A handler's answer as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` when it is none."""
+    """Return a handler's result as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` if that is not possible."""
     return _encode(value, "the result", RESULT_LIMIT)
 
 
 def encode_checkpoint(value: object) -> bytes:
-    """A checkpoint as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` when it is none."""
+    """Return a checkpoint as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` if that is not possible."""
     return _encode(value, "the checkpoint", CHECKPOINT_LIMIT)
 
 
 def decode_json(data: bytes) -> Json:
-    """JSON as plain dicts, lists, strings, numbers, booleans and ``None``; ``PayloadInvalid`` when it is none."""
+    """Return JSON as plain dicts, lists, strings, numbers, booleans and ``None``; ``PayloadInvalid`` for other bytes."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -162,12 +161,12 @@ def decode_json(data: bytes) -> Json:
 
 
 def cut_text(text: str, limit_bytes: int) -> str:
-    """The text, cut to fit; a cut one ends in an ellipsis. Characters UTF-8 cannot hold become ``?``.
+    """Return the text, cut to fit; a cut text ends in an ellipsis. Characters that UTF-8 cannot encode become ``?``.
 
     >>> cut_text("a long story", 9)
     'a long…'
     """
-    # A message may be as long as memory, and of a class of its own: first the text itself, and no more of it than can be kept.
+    # A message may fill the memory, and be of a subclass of str: convert it to str first, and encode no more than can be kept.
     data = "".join((text,))[: limit_bytes + 1].encode("utf-8", "replace")
     if len(data) <= limit_bytes:
         return data.decode()
@@ -194,7 +193,7 @@ def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
 
 
 def _from_json(kind: type, value: object) -> object:
-    """Pydantic models, recognised by their method so that pydantic need not be installed; read as the JSON they were."""
+    """Read a Pydantic model from its JSON; it is recognised by its method, so that pydantic need not be installed."""
     validate = getattr(kind, "model_validate_json", None)
     if validate is None:
         raise TypeError(
@@ -213,7 +212,7 @@ def _to_json(value: object) -> object:
 def _encode(value: object, what: str, limit: int, encoder: "msgspec.json.Encoder | None" = None) -> bytes:
     try:
         data = (encoder or _ENCODER).encode(value)
-        # The encoder writes null for NaN and infinity; a number that silently becomes nothing is refused instead.
+        # The encoder writes null for NaN and infinity; refuse them, because a number must not silently become null.
         is_finite = b"null" not in data or _is_finite(msgspec.to_builtins(value, enc_hook=_to_json))
     except Exception as error:  # hooks and properties of the user's types run here and may raise anything
         raise PayloadInvalid(f"{what}: {_explain(error)}") from error
@@ -247,7 +246,7 @@ def _explain(error: BaseException) -> str:
 
 
 def _problems_of_model(text: str, problems: Sequence[Mapping[str, Any]]) -> str:
-    """What pydantic found, in the form of all other messages: what is wrong and the path to it, never the value itself."""
+    """Return pydantic's findings in the form of all other messages: what is wrong and the path to it, never the value itself."""
     found = _PATH.search(text)
     start = found[1] if found else "$"
     said = [f"{problem['msg']} - at `{start}{_steps(problem['loc'])}`" for problem in problems[:SHOWN_PROBLEMS]]

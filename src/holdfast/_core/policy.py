@@ -1,7 +1,6 @@
-"""How long to wait before another try, and how many tries there are.
+"""The policy of a task: how many tries it has, and how long to wait before each.
 
-A task's policy is written on the job's row, so that a rescuer who has never seen the task's code
-can still decide.
+A task's policy is written on the job's row, so that a supervisor without the task's code can still decide about a rescue.
 """
 
 from enum import StrEnum
@@ -13,17 +12,17 @@ from msgspec import Struct, structs
 from holdfast._core.durations import LONGEST, Duration, seconds
 
 RETENTION_FLOOR = 900.0
-"""Seconds for which a finished job is remembered at least: requests that come again in that time get the same answer."""
+"""The seconds for which a finished job is kept at least: requests that are repeated in that time get the same answer."""
 
 
 HOOK_RETENTION = 7 * 86400.0
-"""Seconds for which a finished job is kept at least while its ``on_rescue`` is owed."""
+"""The seconds for which a finished job is kept at least while its ``on_rescue`` is owed."""
 LONGEST_HOOK_DELAY = 3600.0
-"""Seconds between two tries of a hook that fails, at most."""
+"""The most seconds between two tries of a rescue hook that fails."""
 
 
 class CrashPolicy(StrEnum):
-    """What becomes of a job whose worker died under it."""
+    """What happens to a job whose worker died while it ran."""
 
     RETRY = "retry"
     FAIL = "fail"
@@ -31,9 +30,9 @@ class CrashPolicy(StrEnum):
 
 
 class Backoff(Struct, frozen=True):
-    """Waiting time before the n-th retry, in seconds; n counts from 0.
+    """The wait before the n-th retry, in seconds; n counts from 0.
 
-    Jitter keeps jobs that failed together from coming back together.
+    Jitter keeps jobs that failed together from being retried together.
 
     >>> Backoff.exponential("1s", cap="1h").delay(3, jitter=0.0)
     8.0
@@ -46,28 +45,28 @@ class Backoff(Struct, frozen=True):
 
     @classmethod
     def exponential(cls, base: Duration = "1s", cap: Duration = "1h", *, spread: float = 0.25) -> Self:
-        """``base · 2^n`` up to ``cap``, ± ``spread``."""
+        """Return a backoff of ``base · 2^n`` up to ``cap``, ± ``spread``."""
         return cls("exponential", (seconds(base),), seconds(cap), spread)
 
     @classmethod
     def linear(cls, step: Duration = "1s", cap: Duration = "1h", *, spread: float = 0.25) -> Self:
-        """``step · (n + 1)`` up to ``cap``, ± ``spread``."""
+        """Return a backoff of ``step · (n + 1)`` up to ``cap``, ± ``spread``."""
         return cls("linear", (seconds(step),), seconds(cap), spread)
 
     @classmethod
     def fixed(cls, *delays: Duration, spread: float = 0.0) -> Self:
-        """The listed delays one after the other; the last one repeats. ``ValueError`` when none is given."""
+        """Return a backoff of the listed delays in turn; the last one repeats. ``ValueError`` if none is given."""
         if not delays:
             raise ValueError("Backoff.fixed needs at least one delay, for example Backoff.fixed('10s', '1m')")
         waits = tuple(seconds(delay) for delay in delays)
         return cls("fixed", waits, max(waits), spread)
 
     def delay(self, n: int, *, jitter: float) -> float:
-        """Seconds to wait before retry ``n``; ``jitter`` is a random number in [-1, 1]."""
+        """Return the seconds to wait before retry ``n``; ``jitter`` is a random number in [-1, 1]."""
         return min(self._unbounded(n), self.cap) * (1.0 + self.spread * jitter)
 
     def problems(self) -> list[str]:
-        """What is wrong with it: a wait that is no number would be refused by the store, with all that it settles beside it."""
+        """Return what is wrong. A store would refuse a wait that is not a number, together with all that it settles in the same write."""
         found = []
         if not (self.delays and all(0 <= each <= LONGEST for each in (*self.delays, self.cap))):
             found.append(f"backoff={self!r}: use Backoff.exponential('1s', cap='1h'), .linear(…) or .fixed(…)")
@@ -88,9 +87,9 @@ class Backoff(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True, omit_defaults=True):
-    """Budgets and limits of a task: handler failures and worker crashes are counted apart.
+    """The budgets and limits of a task: handler failures and worker crashes are counted separately.
 
-    ``progress_within``: seconds in which the job must move. ``timeout``: seconds since its start. ``None``: no limit.
+    ``progress_within``: seconds in which the job must make progress. ``timeout``: seconds since its start. ``None``: no limit.
     ``has_rescue_hook``: the task has an ``on_rescue``.
     """
 
@@ -104,7 +103,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     has_rescue_hook: bool = False
 
     def needs_isolation(self, crashes: int) -> bool:
-        """Whether one more crash ends the job, which has crashed before: it runs alone, so that only it can be to blame.
+        """Return whether one more crash ends a job that has crashed before. It runs isolated then, so that only it can be the cause.
 
         >>> Policy(max_crashes=3).needs_isolation(2)
         True
@@ -112,7 +111,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
         return crashes > 0 and self.max_crashes - 1 <= crashes
 
     def problems(self) -> list[str]:
-        """What is wrong with it, one sentence each, naming the remedy."""
+        """Return what is wrong with the policy, one sentence each, naming the remedy."""
         found = self.backoff.problems()
         if self.max_attempts < 1:
             found.append(f"max_attempts={self.max_attempts}: use 1 for a single try, or more")
@@ -131,14 +130,14 @@ class Policy(Struct, frozen=True, omit_defaults=True):
 
 
 _SAFEST: dict[str, object] = {"on_crash": CrashPolicy.HOLD, "has_rescue_hook": True}
-"""What an unreadable field means, where the default would risk a second run of the code, or forget a hook that is owed. All others
-mean their default: budgets that end, the usual retention, and no limit, because a limit would end a healthy job."""
+"""The values of unreadable fields whose default would risk a second run of the code, or forget an owed hook. All other fields get their
+default: budgets that end, the usual retention, and no limit, because a limit would end a healthy job."""
 
 
 def policy_of(text: str | bytes | None) -> Policy:
-    """Read a policy as it was written on a row. A field that cannot be read has its safest value, and costs no other field its own.
+    """Read a policy as it was written on a row. An unreadable field gets its safest value, and affects no other field.
 
-    ``None``: nothing was written, and the task's code was not at hand.
+    ``None``: no policy was written, because the task's code was not loaded.
 
     >>> policy_of('{"on_crash": "a word of a later release", "max_attempts": 9}').on_crash.value
     'hold'

@@ -1,6 +1,6 @@
-"""Where a PostgreSQL database is: a URL as libpq knows it, checked, and shown to nobody with its password.
+"""The URL of a PostgreSQL database, as libpq defines it: checked, and never shown with its password.
 
-Read without any driver, so that a wrong URL is a problem of the settings.
+It is read without any driver, so that a wrong URL is reported as a problem of the settings.
 """
 
 import re
@@ -14,7 +14,7 @@ CONNECT_TIMEOUT = 10.0
 
 _LOOKS = "postgresql://user:password@host:5432/database, more hosts after commas, options such as sslmode=require after a ?"
 _OURS = frozenset({"connect_timeout", "pooler"})
-# What libpq does with these, this store does by itself or not at all; the driver would send them to the server as settings.
+# The store does itself, or not at all, what libpq does with these options; the driver would send them to the server as settings.
 _LEFT_OUT = frozenset({"channel_binding", "client_encoding", "gssencmode", "keepalives", "keepalives_idle", "sslcompression"})
 _LEFT_OUT |= {"keepalives_interval", "keepalives_count", "tcp_user_timeout", "load_balance_hosts", "fallback_application_name"}
 
@@ -23,7 +23,8 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class PostgresUrl(Struct, frozen=True):
-    """``url``: for the driver. ``public``: for people. ``is_pooled``: each transaction may have another server connection."""
+    """A checked URL. ``url``: for the driver. ``public``: for people. ``is_pooled``: each transaction may have another server
+    connection."""
 
     url: str
     public: str
@@ -32,7 +33,7 @@ class PostgresUrl(Struct, frozen=True):
 
     @classmethod
     def of(cls, url: str, pooler: str | None = None) -> Self:
-        """What a URL says, once ``problems_of_location`` has nothing to say about it.
+        """Parse a URL in which ``problems_of_location`` finds no problem.
 
         >>> Location.of("postgresql://jobs:secret@db/shop?pooler=transaction")
         Location(url='postgresql://jobs:secret@db/shop', public='postgresql://jobs@db/shop?…', is_pooled=True, connect_timeout=10.0)
@@ -52,7 +53,7 @@ class PostgresUrl(Struct, frozen=True):
 
 
 def problems_of_schema(schema: object) -> list[str]:
-    """What is wrong with the name of a schema. It must be ours alone: its old partitions are dropped by their names.
+    """Return what is wrong with the name of a schema. Only Holdfast may use the schema: it drops old partitions by their names.
 
     >>> problems_of_schema("public")
     ["schema='public': others keep tables there; use one of its own, such as 'holdfast'"]
@@ -65,13 +66,13 @@ def problems_of_schema(schema: object) -> list[str]:
 
 
 def problems_of_location(url: str, pooler: str | None = None) -> list[str]:
-    """What is wrong with a URL, naming the remedy and no password."""
+    """Return what is wrong with a URL, naming the remedy and no password."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return [f"the store's URL cannot be read; write {_LOOKS}"]
     if "@" in parts.netloc.rpartition("@")[0] + parts.path + parts.query + parts.fragment:
-        # What follows would name a part of the password.
+        # The checks below would show a part of the password.
         return ["the store's URL: in a user or password write @ as %40, / as %2F, ? as %3F and # as %23"]
     public = public_url(url)
     if parts.scheme not in SCHEMES or not url.startswith(f"{parts.scheme}://") or parts.fragment:
@@ -93,9 +94,9 @@ def problems_of_location(url: str, pooler: str | None = None) -> list[str]:
 
 
 def public_url(url: str) -> str:
-    """Return the URL without its secrets: a password, a token in the place of the user, and all options.
+    """Return the URL without its secrets: a password, a token instead of a user, and all options.
 
-    With a second @, or one among the options, no rule tells where a secret ends; then only the scheme is shown.
+    With a second @, or one among the options, no rule decides where a secret ends; then only the scheme is shown.
 
     >>> public_url("postgresql://jobs:secret@db/shop?password=secret")
     'postgresql://jobs@db/shop?…'

@@ -1,4 +1,4 @@
-"""Reading at most so many rows of which some may be spoiled: they must not hide those behind them."""
+"""Reading a limited number of rows of which some may be damaged: these must not hide the rows after them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ async def first_readable(
     readable: Callable[[Sequence[Any]], tuple[Value, ...]],
     limit: int | None,
 ) -> tuple[Value, ...]:
-    """Return the first ``limit`` values that can be read. What cannot be read is asked for beyond the limit; ``None``: all."""
+    """Return the first ``limit`` readable values, or all with ``None``. If rows are unreadable, fetch again, beyond the limit."""
     most = limit
     while True:
         found = await fetch(most)

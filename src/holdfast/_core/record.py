@@ -1,4 +1,4 @@
-"""A job's record, and what each move makes of it. Stores in SQL state the same moves in their own statements."""
+"""A job's record, and the changes that each move makes to it. SQL stores express the same moves in their statements."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -17,7 +17,7 @@ OUTCOME_OF = {
 
 
 class AttemptRecord(Struct, frozen=True, kw_only=True):
-    """What is remembered of one attempt, keyed by job and token; a first-try success leaves none."""
+    """The record of one attempt, keyed by job and token; a first-try success leaves none."""
 
     job: UUID
     token: Token
@@ -35,8 +35,8 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
 class JobRecord(Struct, frozen=True, kw_only=True):
     """A job in full, read in one snapshot, its attempts included.
 
-    ``is_stub``: its retention has passed, and only what repeated requests must be answered with is left of it.
-    ``rescue``: the last one. ``hook_due_at``: its task's ``on_rescue`` is owed, and from when on.
+    ``is_stub``: its retention has passed, and only what the answer to repeated requests needs is left of it.
+    ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed.
     """
 
     id: UUID
@@ -76,9 +76,9 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 
 class SettledAttempt(Struct, frozen=True):
-    """What is remembered of one attempt, by its token; ``requested_state``: where its transition asked to go, before any
-    cancellation mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again.
-    ``prunable_from``: when an attempt may be pruned whose job has not finished; None: with its job."""
+    """The record of one attempt, by its token. ``requested_state``: the target of its transition, before a requested cancellation
+    applies. No ``record``: its code never ran, and it is kept only to answer the same release sent again. ``prunable_from``: when the
+    attempt of an unfinished job may be pruned; None: with its job."""
 
     requested_state: State
     record: AttemptRecord | None
@@ -86,7 +86,7 @@ class SettledAttempt(Struct, frozen=True):
 
 
 def new_record(job: NewJob, now: datetime) -> JobRecord:
-    """A job just enqueued."""
+    """Return the record of a job that is enqueued now."""
     return JobRecord(
         id=job.id,
         token=Token(None, 0),
@@ -108,39 +108,39 @@ def new_record(job: NewJob, now: datetime) -> JobRecord:
 
 
 def as_read(row: JobRecord, now: datetime) -> JobRecord:
-    """The row as read: a waiting job that is not due yet is scheduled, by time alone."""
+    """Return the record as users read it: a waiting job that is not due yet is shown as scheduled."""
     is_early = row.state is State.AVAILABLE and row.available_at > now
     return structs.replace(row, state=State.SCHEDULED) if is_early else row
 
 
 def is_expired(row: JobRecord, now: datetime) -> bool:
-    """Whether its first attempt would come too late; one that was ever started never expires, nor does a held one."""
+    """Return whether a first attempt would come too late. A job that was ever started does not expire, nor does a held one."""
     return row.state is State.AVAILABLE and row.attempt == 0 and row.expires_at is not None and row.expires_at <= now
 
 
 def needs_isolation(row: JobRecord) -> bool:
-    """Return whether its next attempt has to run in isolation."""
+    """Return whether the job's next attempt must run isolated."""
     return row.policy.needs_isolation(row.crashes)
 
 
 def retention_of(row: JobRecord) -> float:
-    """Seconds for which the row is kept once its job has finished, so that a hook that is owed still finds all of it."""
+    """Return the seconds for which a finished job's row is kept; longer while a rescue hook is owed, which needs all of it."""
     return row.policy.retention if row.hook_due_at is None else max(row.policy.retention, HOOK_RETENTION)
 
 
 def with_hook_delayed(row: JobRecord, now: datetime, pause: float) -> JobRecord:
-    """The row of a job that ended and whose hook is tried now, and again, if need be, the later the older it is."""
+    """Return the record of an ended job whose rescue hook is tried now; a next try is due after a pause that grows with its age."""
     age = (now - (row.finished_at or row.available_at)).total_seconds()
     return structs.replace(row, hook_due_at=_later(now, min(max(pause, age), LONGEST_HOOK_DELAY)))
 
 
 def stub(row: JobRecord) -> JobRecord:
-    """What is kept of a finished job between the end of its retention and the floor: id, token and outcome."""
+    """Return what is kept of a finished job between the end of its retention and the floor: id, token and outcome."""
     return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, is_stub=True)
 
 
 def active_job(row: JobRecord) -> ActiveJob:
-    """An active row as its owner and its rescuers see it."""
+    """Return an active record as its owner and its rescuers see it."""
     assert row.lease is not None
     return ActiveJob(
         id=row.id,
@@ -172,10 +172,10 @@ def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
 
 
 def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
-    """The active row after its transition, a requested cancellation already applied by ``with_cancellation``.
+    """Return the active record after its transition, to which ``with_cancellation`` has been applied.
 
-    A finished row keeps its token, so that the same settle is recognised when it comes again. A waiting one keeps its
-    last error until it ends. A claim whose code never ran gives its attempt back.
+    A finished record keeps its token, so that a repeated settle is recognised. A waiting one keeps its last error until it ends. A claim
+    whose code never ran does not count as an attempt.
     """
     attempt = row.attempt - (moved.never_ran and row.state is State.RUNNING)
     spent = structs.replace(row, attempt=attempt, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
@@ -192,16 +192,16 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
 
 
 def reopened(row: JobRecord, now: datetime) -> JobRecord:
-    """The row as an operator's retry leaves it: due at once with fresh budgets; attempts and claim numbers go on.
+    """Return the record after an operator's retry: due at once with fresh budgets; attempts and claim numbers continue.
 
-    It does not expire any more: the operator wants it, late as it is.
+    It does not expire any more, because the operator asked for it in spite of its age.
     """
     fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None, expires_at=None)
     return requeued(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
 
 
 def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> SettledAttempt | None:
-    """What to keep of the attempt that this transition ends; ``None`` when the finished row has all of it."""
+    """Return what to keep of the attempt that this transition ends; ``None`` if the finished record has all of it."""
     if transition.record is None:
         return None if PLACE_OF[transition.to] is Place.FINISHED else SettledAttempt(transition.to, None, now)
     record = AttemptRecord(
@@ -221,7 +221,7 @@ def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> Se
 
 
 def record_of_finished(row: JobRecord) -> SettledAttempt:
-    """The record of a finished job's last attempt, made when it is reopened: its row is about to forget the token."""
+    """Return the record of a finished job's last attempt, needed when it is reopened: its row is about to lose the token."""
     record = AttemptRecord(
         job=row.id,
         token=row.token,

@@ -1,4 +1,4 @@
-"""What the engine asks of a store: leases, claims, progress, notes and filters, as values."""
+"""The requests of the engine to a store: leases, claims, progress, notes and filters, as values."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,10 +13,10 @@ from holdfast._core.timing import LeaseTiming
 
 
 class NewLease(Struct, frozen=True):
-    """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing.
+    """A worker incarnation's right to hold jobs: an id made by the client, the worker's identity, and its timing.
 
-    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_isolated``: it takes last tries
-    only, asks for one at a time, and gets none while it holds one.
+    ``grace``: seconds its code gets to stop. ``slots``: the number of jobs it runs at once. ``is_isolated``: it takes isolated jobs
+    only, asks for one at a time, and gets none while it has one.
     """
 
     id: UUID
@@ -31,7 +31,7 @@ class NewLease(Struct, frozen=True):
 
 
 class IsolatedJobs(StrEnum):
-    """What a claim does with jobs whose next crash would be their last: those run in isolation."""
+    """The treatment, in a claim, of jobs that another crash would end: those run isolated."""
 
     EXCLUDE = "leave"
     ONLY = "only"
@@ -39,10 +39,10 @@ class IsolatedJobs(StrEnum):
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
-    """Claim at most ``limit`` jobs, born running, and ``prefetch`` more, born claimed.
+    """A request for at most ``limit`` jobs that start running at once, and ``prefetch`` more that stay claimed.
 
-    ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all.
-    ``ids``: of these jobs only, which a transport delivered; what else makes a job claimable holds for them too.
+    ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all. ``ids``: only these jobs,
+    which a transport delivered; all other conditions of a claim apply to them, too.
     """
 
     lease: UUID
@@ -56,9 +56,9 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
 
 
 class ProgressUpdate(Struct, frozen=True, kw_only=True):
-    """What a handler reported about its job. ``None`` leaves a field as it is; the latest progress wins.
+    """The progress that a handler reported about its job. ``None`` leaves a field as it is; the latest progress wins.
 
-    ``order`` grows with each update of a worker: one that arrives after a later one changes nothing. ``None``: in any case.
+    ``order`` grows with each update of a worker: an update that arrives after a newer one changes nothing. ``None``: it always applies.
     """
 
     job: UUID
@@ -71,7 +71,7 @@ class ProgressUpdate(Struct, frozen=True, kw_only=True):
 
 
 class AttemptNote(Struct, frozen=True, kw_only=True):
-    """Something learnt too late to move the job: kept on that attempt's own record."""
+    """A finding that came too late to move the job, to be kept on the record of its attempt."""
 
     job: UUID
     token: Token
@@ -81,7 +81,7 @@ class AttemptNote(Struct, frozen=True, kw_only=True):
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
-    """Which jobs to list, newest first; ``before`` is the last id of the previous page."""
+    """The jobs to list, newest first; ``before`` is the last id of the previous page."""
 
     state: State | None = None
     task: str | None = None

@@ -1,4 +1,4 @@
-"""What is wrong with a watch as somebody wrote it, all at once, before anything of it is believed."""
+"""The checks of the options of ``app.rows``: all problems at once, before any option is used."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -11,7 +11,7 @@ OPTIONAL = ("failed",)
 
 
 def problems_of_watch(table: object, options: Mapping[str, Any]) -> list[str]:
-    """One sentence each, with its remedy; ``options`` as ``app.rows`` takes them.
+    """Return what is wrong with a declaration, one sentence each with its remedy; ``options`` as ``app.rows`` takes them.
 
     >>> given = {"key": "id", "status": "s", "pending": "a", "in_progress": "b", "done": "c", "claimed_at": "t", "where": ""}
     >>> problems_of_watch("pastes", given)

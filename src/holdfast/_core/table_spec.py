@@ -1,7 +1,7 @@
-"""What is watched over in a table that is not ours: which columns say what, and what each of their values means.
+"""The declaration of a user's table: the meaning of its columns and of the values of its status.
 
-Names are of any spelling and quoted wherever they are used; values of the status are quoted literals, because no partial index
-serves a parameter. ``where`` and ``order_by`` are the developer's own SQL.
+Names may have any spelling and are always quoted. Values of the status are quoted literals, because a partial index cannot serve a
+parameter. ``where`` and ``order_by`` are the developer's own SQL.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from msgspec import Struct
 from holdfast._core.durations import Duration, seconds
 
 LAST = 2
-"""Deaths and errors after which a run claims one row at a time."""
+"""The number of crashes and errors after which a run claims one row at a time."""
 MAX_BATCH = 10_000
-"""Rows that one batch may have: all of them are locked while they are marked, and are one list of keys in each statement."""
+"""The most rows of one batch: all of them are locked while they are claimed, and each statement has all their keys in one list."""
 STAMPS = ("epoch", "epoch_ms", "iso")
-"""Forms of a stamp, besides our own, that a column without a type for times may hold."""
+"""The forms of a stamp, besides Holdfast's own, that a column without a type for times may hold."""
 Value = str | int | bool
 Key = tuple[Any, ...]
-"""One value for each key column, in their order."""
+"""The key of a row: one value for each key column, in their order."""
 
 
 class RowOutcome(StrEnum):
-    """What becomes of a row that somebody had."""
+    """What happens to a row that a run had claimed."""
 
     DONE = "done"
     RETRY = "retry"
@@ -34,13 +34,14 @@ class RowOutcome(StrEnum):
 
 
 class TableSpec(Struct, frozen=True, kw_only=True):
-    """A table, its columns, and what their values mean. Times in seconds.
+    """A table, its columns, and the meaning of their values. Times are in seconds.
 
-    ``name``: of the watch, and of its task. ``key``: columns that name a row. ``status``: the column that says what it is;
-    ``pending``, ``in_progress``, ``done``, ``failed``: its values. ``claimed_at``: the column of the stamp. ``where``: which
-    pending rows are due. ``owner``: a text column for who has it; ``resets``: an integer column that counts how often it was
-    taken from somebody; ``reason``: a text column for why it failed. ``deletes``: rows that are done are deleted instead of
-    being marked; ``retention``: or that long after it. ``stamps``: in what form a SQLite file holds them, if not in our own.
+    ``name``: that of the declaration, and of its task. ``key``: the columns that identify a row. ``status``: the column of the row's
+    state; ``pending``, ``in_progress``, ``done``, ``failed``: its values. ``claimed_at``: the column of the stamp. ``where``: the SQL
+    condition for pending rows that are due. ``owner``: a string column for the run that has the row. ``resets``: an integer column that
+    counts how often the row was taken from a run. ``reason``: a string column for why the row failed. ``deletes``: done rows are
+    deleted at once instead of getting the value ``done``; ``retention``: they are deleted that long after it. ``stamps``: the form of
+    stamps in a SQLite file, if it is not Holdfast's own.
     """
 
     name: str
@@ -76,7 +77,7 @@ class TableSpec(Struct, frozen=True, kw_only=True):
         name: str | None = None,
         **more: Any,
     ) -> Self:
-        """As ``app.rows`` takes it, once ``problems_of_watch`` has nothing to say about it.
+        """Return the declaration for options of ``app.rows`` in which ``problems_of_watch`` finds no problem.
 
         >>> Watch.of("shop.pastes", key="id", status="s", pending="a", in_progress="b", done="c", claimed_at="t", where="true").table
         ('shop', 'pastes')
@@ -92,7 +93,7 @@ class TableSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> dict[str, str]:
-        """Columns that the watch itself reads and writes, by what they are for."""
+        """The columns that Holdfast itself reads and writes, by their purpose."""
         found = {"status": self.status, "claimed_at": self.claimed_at}
         found |= {f"key[{place}]": column for place, column in enumerate(self.key)}
         optional = {"owner": self.owner, "resets": self.resets, "reason": self.reason}
@@ -100,8 +101,8 @@ class TableSpec(Struct, frozen=True, kw_only=True):
 
 
 def batch_size_after(batch: int, ends: int) -> int:
-    """How many rows a run claims after so many deaths of its workers and errors of its handler: fewer each time, so that in the
-    end a row that kills or raises is alone with that, and is the only one that pays.
+    """Return how many rows a run claims after ``ends`` crashes of its workers and errors of its handler. It is fewer each time, so
+    that in the end a row that crashes or raises is the only one in its batch, and the only one that pays.
 
     >>> [rows_at_once(1000, ends) for ends in (0, 1, 2)]
     [1000, 31, 1]
@@ -110,7 +111,7 @@ def batch_size_after(batch: int, ends: int) -> int:
 
 
 def has_resets_left(watch: TableSpec, row: Mapping[str, Any]) -> bool:
-    """Return whether a claimed row may be taken back once more; always where no column counts that.
+    """Return whether a claimed row may be reset once more; always true if no column counts resets.
 
     >>> given = {"key": "id", "status": "s", "pending": 0, "in_progress": 1, "done": 2, "claimed_at": "t", "where": "true"}
     >>> watch = Watch.of("pastes", resets="n", max_resets=2, failed=3, **given)
@@ -122,9 +123,9 @@ def has_resets_left(watch: TableSpec, row: Mapping[str, Any]) -> bool:
 
 
 class RowsSettings(Struct, frozen=True, kw_only=True):
-    """What an App declares about a table, checked; a worker sends it to its supervisor over the pipe.
+    """The checked declaration of a table by an App; a worker sends it to its supervisor over the pipe.
 
-    ``url``: of its database, with the password. ``interval``: seconds between two looks for claimable rows.
+    ``url``: that of its database, with the password. ``interval``: seconds between two searches for claimable rows.
     ``concurrency``: how many runs of its handler are enqueued at once, for all workers together, in ``queue``.
     """
 
@@ -136,5 +137,5 @@ class RowsSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def task(self) -> str:
-        """Return the name of the task whose jobs are runs of the handler."""
+        """The name of the task whose jobs are runs of the handler."""
         return f"rows.{self.watch.name}"

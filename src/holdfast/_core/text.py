@@ -1,4 +1,4 @@
-"""Strings as others can take them: terminals, JSON documents and SQL databases."""
+"""Strings made safe for terminals, JSON documents and SQL databases."""
 
 import msgspec
 
@@ -7,17 +7,17 @@ _BIDIRECTIONAL = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066,
 _SHOWN = {code: f"\\x{code:02x}" for code in _CONTROL} | {code: f"\\u{code:04x}" for code in _BIDIRECTIONAL}
 
 IN_ONE_LINE = _SHOWN | {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}
-"""For ``str.translate``: everything that moves the cursor or turns the writing is shown instead of obeyed."""
+"""A table for ``str.translate``: characters that move the cursor or change the direction of writing are escaped."""
 
 IN_LINES = {code: text for code, text in _SHOWN.items() if code not in (0x09, 0x0A)}
-"""The same for text with several lines, such as a traceback."""
+"""The same table for text with several lines, such as a traceback."""
 
 IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDIRECTIONAL)}
-"""For an encoded document: what JSON would let through means the same when it is escaped."""
+"""A table for an encoded JSON document: it escapes characters that JSON allows unescaped; their meaning stays the same."""
 
 
 def printable(text: str) -> str:
-    """Text that cannot steer a terminal: it may come from a payload.
+    """Return text in one line that cannot control a terminal; the text may come from a payload.
 
     >>> printable("a\\x1b[2J")
     'a\\\\x1b[2J'
@@ -26,12 +26,12 @@ def printable(text: str) -> str:
 
 
 def storable_text(text: str | None) -> str | None:
-    """Replace what a SQL store cannot keep by a replacement character."""
+    """Return the text with a replacement for each character that a SQL store cannot keep."""
     return None if text is None else text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def json_text(value: object) -> str:
-    """JSON; what UTF-8 cannot say (a lone surrogate in the name of a file) becomes a question mark."""
+    """Return a value as JSON; a character that UTF-8 cannot encode (a lone surrogate in a file name) becomes a question mark."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Every timer rule of ownership in one place.
+"""All timer rules of ownership.
 
-The owner stops before anybody may judge it: its deadline ``D = sent + ttl - margin`` is taken before
-the beat is sent, while the store's expiry is taken after the beat arrived. ``margin`` therefore covers
-clock rate error, steps of the store's clock and the time it takes to stop.
+The owner stops before any supervisor may judge it. Its deadline ``D = sent + ttl - margin`` is taken before the beat is sent, while the
+store's expiry is taken after the beat arrived. So ``margin`` covers clock rate error, steps of the store's clock and the time that
+stopping takes.
 """
 
 import math
@@ -17,7 +17,7 @@ SILENCES_KEPT = 32
 
 
 class LeaseTiming(Struct, frozen=True):
-    """A lease's times in seconds; written on the lease, so that others judge it by its own rules.
+    """A lease's times in seconds; written on the lease, so that supervisors judge it by its own rules.
 
     >>> LeaseTiming.of("30s")
     LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
@@ -29,12 +29,12 @@ class LeaseTiming(Struct, frozen=True):
 
     @classmethod
     def of(cls, ttl: Duration = "30s", beat: Duration | None = None, margin: Duration | None = None) -> Self:
-        """Beat and margin follow the ttl (a fifth, a sixth) unless given."""
+        """Return a timing; unless given, the beat is a fifth of the ttl and the margin a sixth."""
         life = seconds(ttl)
         return cls(life, life / 5 if beat is None else seconds(beat), life / 6 if margin is None else seconds(margin))
 
     def problems(self) -> list[str]:
-        """Broken rules, all together, each naming itself and a remedy."""
+        """Return all broken rules, each with its name and a remedy."""
         found = []
         if self.ttl <= 0 or self.beat <= 0:
             return [f"ttl={self.ttl:g}s, beat={self.beat:g}s: both must be greater than zero"]
@@ -50,7 +50,7 @@ class LeaseTiming(Struct, frozen=True):
         return found
 
     def warnings(self) -> list[str]:
-        """Settings that work but leave little room."""
+        """Return warnings about settings that work but tolerate few late beats."""
         if self.problems() or self.ttl - self.margin >= RECOMMENDED_BEATS * self.beat:
             return []
         return [
@@ -58,44 +58,44 @@ class LeaseTiming(Struct, frozen=True):
         ]
 
     def owner_deadline(self, sent: float) -> float:
-        """When a worker whose last answered beat was sent at ``sent`` starts nothing more and cancels its code."""
+        """Return when a worker whose last answered beat was sent at ``sent`` stops starting jobs and cancels its code."""
         return sent + self.ttl - self.margin
 
     def guard_deadline(self, sent: float) -> float:
-        """When code that did not stop is killed."""
+        """Return when the guard kills code that did not stop."""
         return sent + self.ttl - self.margin / 2
 
     def may_judge(self, *, contact: float, now: float) -> bool:
-        """Whether somebody in touch with the store since ``contact``, without a gap, may judge this lease.
+        """Return whether a supervisor with unbroken contact to the store since ``contact`` may judge this lease.
 
         After an outage every lease looks expired; its owner gets one beat and the margin to renew it.
         """
         return now - contact >= self.beat + self.margin
 
     def breaks_contact(self, silence: float) -> bool:
-        """Whether this long without an answer from the store breaks contact.
+        """Return whether this many seconds without an answer from the store break contact.
 
-        Contact is proven by our own beats, so it must allow a beat's own period and a slow answer. By
-        ``ttl - margin >= 2 x beat`` a lease that is beaten survives every silence that is no gap.
+        The supervisor's own beats prove contact, so it must allow one period of beats and a slow answer. By ``ttl - margin >= 2 x beat``
+        a lease that is renewed survives every silence that does not break contact.
         """
         return silence > self.beat + self.margin / 2
 
     def is_clock_step(self, *, store: float, own: float) -> bool:
-        """Whether the store's clock and ours disagree about how much time has passed."""
+        """Return whether the store's clock and this process's disagree about how much time has passed."""
         return abs(store - own) > self.margin
 
 
 class Silence(Struct, frozen=True):
-    """A time in which the store answered nothing: how many seconds, and when it ended."""
+    """A period in which the store did not answer: its seconds, and when it ended."""
 
     seconds: float
     ended: float
 
 
 class Silences(Struct, frozen=True):
-    """The silences of the store that a judge has seen: for each length, when the last one of at least that length ended.
+    """The silences of the store that a supervisor has seen: for each length, when the last one of at least that length ended.
 
-    A silence that is short for one lease has let another one run out, so the lease that is judged says which of them count.
+    A silence that is short for one lease has let another one run out. So the timing of the judged lease decides which of them count.
 
     >>> seen = Silences.since(0.0).then(Silence(9.0, ended=50.0)).then(Silence(2.0, ended=60.0))
     >>> seen.contact_for(LeaseTiming.of("30s")), seen.contact_for(LeaseTiming.of("5s"))
@@ -106,24 +106,24 @@ class Silences(Struct, frozen=True):
 
     @classmethod
     def since(cls, start: float) -> Self:
-        """What a judge knows that begins at ``start``: before it, anything may have been."""
+        """Return the silences for a supervisor that starts at ``start``: the time before counts as one endless silence."""
         return cls((Silence(math.inf, start),))
 
     def then(self, silence: Silence) -> Self:
-        """One more. It makes all that were no longer, and ended earlier, irrelevant."""
+        """Return the silences with one more; it replaces all earlier ones that were not longer."""
         longer = tuple(each for each in self.kept if each.seconds > silence.seconds)
         if len(longer) < SILENCES_KEPT:
             return type(self)((*longer, silence))
-        # Remembered as longer than it was: a lease is then judged later, never sooner.
+        # Keep it as longer than it was: a lease is then judged later, never sooner.
         return type(self)((*longer[:-1], Silence(longer[-1].seconds, silence.ended)))
 
     def contact_for(self, lease: LeaseTiming) -> float:
-        """Since when the store has answered without a gap, as that lease counts gaps."""
+        """Return since when the store has answered without breaking contact, by the timing of that lease."""
         return max(each.ended for each in self.kept if lease.breaks_contact(each.seconds))
 
 
 def problems_of_intervals(recovery_interval: float, poll_interval: float) -> list[str]:
-    """Broken rules of the loops around the lease."""
+    """Return the broken rules of the recovery and poll intervals."""
     found = []
     if recovery_interval <= 0:
         found.append(f"recovery_interval={recovery_interval:g}s: must be greater than zero, for example '5s'")

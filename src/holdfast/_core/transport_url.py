@@ -1,4 +1,4 @@
-"""Where hints travel, as users write it in ``transport=``: checked, and shown to nobody with its password."""
+"""The address of a transport, as users write it in ``transport=``: checked, and never shown with its password."""
 
 import re
 from typing import Literal, Self
@@ -23,10 +23,10 @@ _PORT = re.compile(r"[0-9]{1,5}")
 
 
 class TransportUrl(Struct, frozen=True, kw_only=True):
-    """What a transport is told. ``servers``: URLs without user and password. ``token``: where there is no user.
+    """The settings of a transport. ``servers``: URLs without user and password. ``token``: used instead of a user.
 
-    ``ack``: a message is acknowledged once its job is claimed, or when it is finished. ``ack_wait``: seconds after which a
-    message that was not is delivered again. ``stream``: its name, if the user chose one.
+    ``ack``: a message is acknowledged once its job is claimed, or when it is finished. ``ack_wait``: seconds after which an
+    unacknowledged message is delivered again. ``stream``: its name, if the user chose one.
     """
 
     kind: Literal["poll", "postgres", "nats"]
@@ -41,7 +41,7 @@ class TransportUrl(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """What the text says, once ``problems_of_address`` has nothing to say about it.
+        """Parse an address in which ``problems_of_address`` finds no problem.
 
         >>> Address.of("nats://a:4222,b?ack_wait=5m").servers
         ('nats://a:4222', 'nats://b:4222')
@@ -65,19 +65,19 @@ class TransportUrl(Struct, frozen=True, kw_only=True):
 
     @property
     def public(self) -> str:
-        """For people."""
+        """The servers or the kind, without secrets, for people."""
         return ",".join(self.servers) or self.kind
 
 
 def listens(url: str, address: TransportUrl | None, pooler: str | None) -> bool:
-    """Return whether hints go by LISTEN; a pooler in transaction mode has no connection of one's own to listen on."""
+    """Return whether hints use LISTEN; a pooler in transaction mode offers no separate connection to listen on."""
     if address is not None:
         return address.kind == "postgres"
     return url.partition("://")[0] in location.SCHEMES and not location.PostgresUrl.of(url, pooler).is_pooled
 
 
 def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
-    """Return what carries hints, for people; nothing if no server does.
+    """Return the server that carries hints, for people; an empty string if none does.
 
     >>> server_of_hints("sqlite:///jobs.db", "nats://me:secret@a:4222", None)
     'NATS at nats://a:4222'
@@ -91,7 +91,7 @@ def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
 def problems_of_address(
     text: object, timing: LeaseTiming, recovery_interval: float, *, store: str, pooler: str | None
 ) -> list[str]:
-    """What is wrong with ``transport=`` beside this store's URL, each naming the remedy and no password."""
+    """Return what is wrong with ``transport=`` for this store's URL, each with its remedy and without a password."""
     if text is None or text == "poll":
         return []
     if text == "postgres":
@@ -105,7 +105,7 @@ def problems_of_address(
     if parts.scheme not in SCHEMES or not text.startswith(f"{parts.scheme}://"):
         return [f"transport={_public(text)!r}: no such transport; {SUPPORTED}"]
     if "@" in parts.netloc.partition("@")[2].partition(",")[0] + parts.path + parts.query + parts.fragment:
-        # What follows would name a part of the password.
+        # The checks below would show a part of the password.
         return ["transport: in a user or password write @ as %40, / as %2F, ? as %3F and # as %23"]
     found = [*_problems_of_place(parts), *_problems_of_options(parts.query)]
     if not found:
@@ -169,7 +169,7 @@ def _hosts(parts: SplitResult) -> list[str]:
 
 
 def _secrets(parts: SplitResult) -> tuple[str | None, str | None]:
-    """User or token, and password."""
+    """Return the user or token, and the password."""
     who = next((host.rpartition("@")[0] for host in parts.netloc.split(",") if "@" in host), None)
     if who is None:
         return None, None
@@ -178,7 +178,7 @@ def _secrets(parts: SplitResult) -> tuple[str | None, str | None]:
 
 
 def _public(text: str) -> str:
-    """Return the text without what may be a secret; a lone user is a token."""
+    """Return the text without possible secrets; a user without a password is a token."""
     scheme, found, rest = text.partition("://")
     if rest.count("@") > 1 or "@" in rest.partition("?")[2]:
         return f"{scheme}://…"

@@ -1,4 +1,4 @@
-"""What users read: a job and its attempts, with JSON decoded. The command line and the dashboard print the same."""
+"""The values that users read: a job and its attempts, with JSON decoded. The command line and the dashboard print the same."""
 
 from datetime import datetime
 from uuid import UUID
@@ -12,7 +12,7 @@ from holdfast.errors import PayloadInvalid
 
 
 class AttemptView(Struct, frozen=True, kw_only=True):
-    """One start of the handler. ``late_result``: what it answered after the job was somebody else's."""
+    """One start of the handler. ``late_result``: what it returned after the job had been taken from its worker."""
 
     attempt: int
     worker: str
@@ -26,7 +26,7 @@ class AttemptView(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: AttemptRecord) -> "AttemptView":
-        """The view of a record."""
+        """Return the view of an attempt's record."""
         known = {name: getattr(record, name) for name in cls.__struct_fields__ if name != "late_result"}
         return cls(**known, late_result=_readable(record.late_result))
 
@@ -71,7 +71,7 @@ class JobView(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: JobRecord) -> "JobView":
-        """The view of a record; stored bytes that are no JSON are shown as text, because a look must never fail."""
+        """Return the view of a job's record; stored bytes that are not JSON are shown as text, because reading must not fail."""
         same = {name: getattr(record, name) for name in _SAME}
         return cls(
             **same,
@@ -86,10 +86,10 @@ class JobView(Struct, frozen=True, kw_only=True):
 
 
 class RescuedJob(Struct, frozen=True, kw_only=True):
-    """What ``on_rescue`` is told: which attempt was cut short, why and when, and what becomes of the job.
+    """The rescue that ``on_rescue`` receives: which attempt was interrupted, why and when, and what happens to the job.
 
-    ``state`` is ``running`` when the next attempt starts as soon as the hook's transaction has committed. Otherwise no attempt
-    follows by itself: the job is ``held`` or has ended.
+    ``state`` is ``running`` if the next attempt starts as soon as the hook's transaction has committed. Otherwise no attempt follows
+    unless an operator acts: the job is ``held`` or has ended.
 
     >>> def heal(connection, job: RescuedJob) -> None:
     ...     status = "analyzing" if job.state == "running" else "broken"
@@ -108,13 +108,13 @@ class RescuedJob(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_claim(cls, claim: Claim, rescue: Rescue) -> "RescuedJob":
-        """That of a job whose next attempt is about to start."""
+        """Return the rescued job for a claim whose attempt is about to start."""
         hold = claim.job
         return cls._of(rescue, hold.id, hold.task, hold.state, claim.payload, claim.checkpoint)
 
     @classmethod
     def of_record(cls, record: JobRecord, rescue: Rescue) -> "RescuedJob":
-        """That of a job that has ended."""
+        """Return the rescued job for a job that is held or has ended."""
         return cls._of(rescue, record.id, record.task, record.state, record.payload, record.checkpoint)
 
     @classmethod
@@ -146,7 +146,7 @@ def _readable(data: bytes | None) -> Json:
 
 
 class Rescued(Struct, frozen=True):
-    """One job taken from a worker: why its lease ended, which attempt it was, and where the job went."""
+    """One job taken from a worker: why its lease ended, which attempt it was, and the job's new state."""
 
     id: UUID
     task: str
