@@ -1,7 +1,7 @@
 """Files of SQL, each with the parts that it includes.
 
 ``-- include claimable(job, :wall)`` stands for ``parts/claimable.sql`` of the same folder. The first line of a part is a comment with
-its name and its parameters; each of them is replaced by what the including line gives for it, as words and not as values. A part may
+its name and its parameters. Each parameter is replaced by the argument in the including line, as words and not as a value. A part may
 include other parts. A comment in front of a part's first line of SQL is not copied.
 
 Parameters are named, as in ``:tasks``. SQLite binds them by their names. For PostgreSQL ``numbered`` turns them into ``$1``, ``$2`` and

@@ -93,7 +93,7 @@ class Database(Forked):
         if pools is not None:
             await pools.ending.aclose()
 
-    # what verbs use
+    # used by the verbs of subclasses
 
     @asynccontextmanager
     async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Connection]:
@@ -156,7 +156,7 @@ class Database(Forked):
             raise
         return link
 
-    # inside
+    # internals
 
     async def _check_schema(self, link: Connection) -> None:
         """Raise if the database cannot be used. This base class checks nothing: a user's own database needs no schema."""

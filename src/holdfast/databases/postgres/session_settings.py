@@ -12,7 +12,7 @@ _LOCAL = {
     "statement_timeout": "20s",
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "30s",
-    # One plan for any number of jobs: the hot tables are often empty when statistics are taken, and full a second later.
+    # One plan for any number of jobs: the hot tables are often empty when a plan is made, and full a second later.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "jit": "off",

@@ -1,7 +1,7 @@
 """A connection of ``sqlite3`` that two threads may use, one at a time.
 
-SQLite has a lock for that, but Python's module waits for it while it keeps all other threads from running. The thread that has the
-lock waits for Python as soon as SQLite calls an authorizer. Then the whole process is deadlocked.
+SQLite has a lock for that, but Python's module waits for it while holding the interpreter lock. The thread that has SQLite's lock
+waits for the interpreter lock as soon as SQLite calls an authorizer. Then the whole process is deadlocked.
 """
 
 import sqlite3

@@ -35,7 +35,7 @@ class SpareConnection(Forked):
         try:
             for setting in self._settings:
                 connection.execute(setting)
-            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # what the first statement would read
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # reads the schema ahead of the first statement
         except BaseException:
             connection.close()
             raise

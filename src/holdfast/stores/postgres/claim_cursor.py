@@ -1,9 +1,9 @@
 """The position from which claims of one kind search: a hint that saves time; correctness never depends on it.
 
 The head of a long range is full of index entries of deleted jobs, and each claim would pass them all. So while jobs are taken fast, a
-claim continues where the last one stopped. All ranges are searched again from their beginning after at most a fifth of a second,
-after a claim that found less than it asked for, and once this process has returned a job. That finds jobs that returned to their
-positions or are more urgent.
+claim continues where the last one stopped. After at most a fifth of a second, all ranges are searched again from their beginning,
+for jobs that returned to their positions or are more urgent. The same happens after a claim that found less than it asked for, and
+once this process has returned a job.
 """
 
 from collections.abc import Sequence

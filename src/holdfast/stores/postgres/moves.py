@@ -112,7 +112,7 @@ class Moves(StoreDatabase):
         found = await self._fetch("owed_hooks", tasks, limit, pause, LONGEST_HOOK_DELAY)
         return rows.readable(lambda row: structs.replace(rows.record_of(row), hook_due_at=row["offered_until"]), found)
 
-    # inside
+    # internals
 
     async def _enqueue_one(self, call: UUID, job: NewJob) -> bool:
         """Enqueue a job and return True; change nothing and return False if the call is a copy or the id exists."""

@@ -134,7 +134,7 @@ def _prepare(connection: Any, cursor: Any) -> None:
 
 
 def _enqueue(cursor: Any, values: Values) -> EnqueueAnswer:
-    # Takes the write lock without writing, for as long as the caller's connection waits; SQLite refuses one with an old snapshot.
+    # Writes nothing, but takes the write lock, with the caller's own busy timeout. A connection that has read already is refused.
     cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
     found = cursor.execute(_RECEIPT, values).fetchall()
     if not found:

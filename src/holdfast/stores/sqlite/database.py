@@ -88,7 +88,7 @@ class StoreDatabase(Database):
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
-            schema.version_of(connection)  # refuses a newer schema before anything is written
+            schema.version_of(connection)  # before the first write: raises for a newer schema, or a file that is not a database
             connection.execute("PRAGMA journal_mode = WAL")
             self._versions = schema.migrate(connection)
             for query in QUERIES.values():

@@ -99,7 +99,7 @@ class SqliteStore:
     def capabilities(self) -> Capabilities:
         return Capabilities("sqlite", "kernel", self._warnings, caller_transaction=True)
 
-    # moving
+    # moves of jobs
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         is_single = len(jobs) == 1 and under is None and jobs[0].unique_key is None
@@ -195,7 +195,7 @@ class SqliteStore:
 
         return rows.readable(lambda row: rows.record_of(row[0], row[1:]), await self._thread.run(offer))
 
-    # owning
+    # leases
 
     async def open_lease(self, lease: NewLease) -> bool:
         return bool(await self._write("open_lease", packing.lease(lease)))
@@ -277,7 +277,7 @@ class SqliteStore:
     async def waiting_tasks(self) -> tuple[str, ...]:
         return tuple(task for (task,) in await self._read("waiting_tasks", {}))
 
-    # keeping
+    # maintenance
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         await self._write("pause" if is_paused else "unpause", {"queues": json_text(queues)})
@@ -299,7 +299,7 @@ class SqliteStore:
         await self._thread.close()
         self._spares.close()  # spares opened since then
 
-    # inside
+    # internals
 
     def _rehearse(self, database: StoreDatabase) -> Check:
         here = copy(self)

@@ -1,7 +1,7 @@
 -- Insert all jobs and the receipt of their call; if the receipt exists already, nothing.
 --
 -- A temporary trigger writes three tables in one step. Between the steps of a transaction Python would have to get its
--- interpreter lock again while it holds the lock of the file, and one busy thread would stop every process.
+-- interpreter lock again while it holds the lock of the file. Then one busy thread would stop every process.
 -- Inside a caller's own transaction the statements of the trigger run one by one: see caller_transactions.py.
 -- :kinds are what jobs have in common, each with the places of its jobs in :items; the bytes of :items are laid out
 -- in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON. A job with a unique key is a separate

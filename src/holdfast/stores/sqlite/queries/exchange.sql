@@ -1,7 +1,7 @@
 -- Settle each transition under its token, then claim the requested jobs, all in one write.
 --
 -- A temporary trigger writes three tables in one step. Between the steps of a transaction Python would have to get its
--- interpreter lock again while it holds the lock of the file, and one busy thread would stop every process.
+-- interpreter lock again while it holds the lock of the file. Then one busy thread would stop every process.
 -- There is no RETURNING for the same reason: the answers are read afterwards, without any lock.
 -- :kinds are what transitions have in common, each with the places of its jobs in :items; the bytes of :items are laid
 -- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
