@@ -78,7 +78,7 @@ def enqueue_call_id(first: UUID, lot: UUID) -> UUID:
     Stores keep a receipt of each call, and append receipts whose ids grow. Beside a million others, entirely random ids cost a fifth
     of the rate.
 
-    >>> call_id(UUID(int=1 << 64 | 2), UUID(int=3 << 64 | 4)) == UUID(int=1 << 64 | 4)
+    >>> enqueue_call_id(UUID(int=1 << 64 | 2), UUID(int=3 << 64 | 4)) == UUID(int=1 << 64 | 4)
     True
     """
     return UUID(int=first.int >> 64 << 64 | lot.int & (2**64 - 1))

@@ -35,8 +35,8 @@ class PostgresUrl(Struct, frozen=True):
     def of(cls, url: str, pooler: str | None = None) -> Self:
         """Parse a URL in which ``problems_of_location`` finds no problem.
 
-        >>> Location.of("postgresql://jobs:secret@db/shop?pooler=transaction")
-        Location(url='postgresql://jobs:secret@db/shop', public='postgresql://jobs@db/shop?…', is_pooled=True, connect_timeout=10.0)
+        >>> PostgresUrl.of("postgresql://jobs:secret@db/shop?pooler=transaction")
+        PostgresUrl(url='postgresql://jobs:secret@db/shop', public='postgresql://jobs@db/shop?…', is_pooled=True, connect_timeout=10.0)
         """
         parts = urlsplit(url)
         asked = dict(parse_qsl(parts.query, keep_blank_values=True))

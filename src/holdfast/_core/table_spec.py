@@ -79,7 +79,7 @@ class TableSpec(Struct, frozen=True, kw_only=True):
     ) -> Self:
         """Return the declaration for options of ``app.rows`` in which ``problems_of_watch`` finds no problem.
 
-        >>> Watch.of("shop.pastes", key="id", status="s", pending="a", in_progress="b", done="c", claimed_at="t", where="true").table
+        >>> TableSpec.of("shop.pastes", key="id", status="s", pending="a", in_progress="b", done="c", claimed_at="t", where="true").table
         ('shop', 'pastes')
         """
         return cls(
@@ -104,7 +104,7 @@ def batch_size_after(batch: int, ends: int) -> int:
     """Return how many rows a run claims after ``ends`` crashes of its workers and errors of its handler. It is fewer each time, so
     that in the end a row that crashes or raises is the only one in its batch, and the only one that pays.
 
-    >>> [rows_at_once(1000, ends) for ends in (0, 1, 2)]
+    >>> [batch_size_after(1000, ends) for ends in (0, 1, 2)]
     [1000, 31, 1]
     """
     return (batch, isqrt(batch), 1)[min(ends, LAST)]
@@ -114,8 +114,8 @@ def has_resets_left(watch: TableSpec, row: Mapping[str, Any]) -> bool:
     """Return whether a claimed row may be reset once more; always true if no column counts resets.
 
     >>> given = {"key": "id", "status": "s", "pending": 0, "in_progress": 1, "done": 2, "claimed_at": "t", "where": "true"}
-    >>> watch = Watch.of("pastes", resets="n", max_resets=2, failed=3, **given)
-    >>> [has_resets_left(watch, {"n": number}) for number in (None, 1, 2, "two")]
+    >>> spec = TableSpec.of("pastes", resets="n", max_resets=2, failed=3, **given)
+    >>> [has_resets_left(spec, {"n": number}) for number in (None, 1, 2, "two")]
     [True, True, False, True]
     """
     counted = row.get(watch.resets) if watch.resets else None

@@ -43,7 +43,7 @@ class TransportUrl(Struct, frozen=True, kw_only=True):
     def of(cls, text: str) -> Self:
         """Parse an address in which ``problems_of_address`` finds no problem.
 
-        >>> Address.of("nats://a:4222,b?ack_wait=5m").servers
+        >>> TransportUrl.of("nats://a:4222,b?ack_wait=5m").servers
         ('nats://a:4222', 'nats://b:4222')
         """
         if text in ("poll", "postgres"):

@@ -46,8 +46,8 @@ def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]
 def checks_in(sql: str) -> Iterator[tuple[str, set[str]]]:
     """Find the conditions of CHECK in the text of a table, and the names each mentions.
 
-    >>> [*checks_in("CREATE TABLE t (a CHECK (a IN ('b)')), c /* CHECK (x) */)")]
-    [("a IN ('b)')", {'a', 'IN'})]
+    >>> [(text, sorted(names)) for text, names in checks_in("CREATE TABLE t (a CHECK (a IN ('b)')), c /* CHECK (x) */)")]
+    [("a IN ('b)')", ['IN', 'a'])]
     """
     tokens = [match for match in TOKEN.finditer(sql) if not match[0].isspace() and not match["comment"]]
     for place, token in enumerate(tokens[:-1]):
