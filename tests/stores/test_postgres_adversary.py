@@ -131,7 +131,7 @@ def test_l4_plans_made_while_all_was_empty_pass_by_what_has_come_since(database:
             "enqueue": ("json", [wanted]),
             "request_cancel": ("uuid[]", [f"{{{cancelled.id}}}"]),
             "reopen": ("uuid[]", [ids]),
-            "delete": ("uuid[]", [f"{{{deleted.id}}}"]),
+            "delete": ("uuid[], boolean", [f"{{{deleted.id}}}", "false"]),
             "purge": ("text, bigint, timestamptz", ["purged", "10", "infinity"]),
             "expire": ("bigint", ["10"]),
             "exchange_answers": (tokens, [ids, ids, "{1}"]),

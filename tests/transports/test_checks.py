@@ -26,7 +26,7 @@ IGNORED = (
 
 
 def checked(open_one: Callable[[], Transport], timeout: float = 5.0) -> Check:
-    return asyncio.run(check_hints(open_one, "it", SystemRandomness().uuid4(), patience=timeout))
+    return asyncio.run(check_hints(open_one, "it", SystemRandomness().uuid4(), timeout=timeout))
 
 
 def at(url: str, transport: str | None = None) -> Callable[[], Transport]:
