@@ -110,7 +110,7 @@ class _Stay:
         loop = self._world.loop
         loop.create_task(self._supervise(), context=loop.context_of(self._thread))
         await self._over.wait()
-        left = [each.task for each in self._host.lodgers if each.task is not None and not each.task.done()]
+        left = [each.task for each in self._host.inside if each.task is not None and not each.task.done()]
         if left:
             await asyncio.wait(left, timeout=self._world.plan.settings.timing.margin)
         if self._code not in (OK, UNREACHABLE):

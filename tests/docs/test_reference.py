@@ -276,7 +276,7 @@ def test_every_cap_is_as_described() -> None:
     assert reported["jobs moved by one write of a rescue"] == str(recovery.JOBS_PER_MOVE)
     assert reported["jobs moved by one write of an operator"] == f"{client.BATCH:,}"
     assert reported["jobs of one `process=True` process"] == f"{pool.MOST_JOBS:,}, or {pool.MOST_GROWTH >> 20} MiB of growth"
-    assert reported["an unreachable store, for a command or at a worker's start"] == f"{supervisor.START_PATIENCE:.0f} s"
+    assert reported["an unreachable store, for a command or at a worker's start"] == f"{supervisor.START_TIMEOUT:.0f} s"
 
 
 def test_the_default_backoff_is_as_described() -> None:

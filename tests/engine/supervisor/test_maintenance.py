@@ -10,7 +10,7 @@ from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast._engine import messages
 from holdfast._engine.supervisor.pruner import BATCH, INTERVAL, PAUSE, Pruner
-from holdfast._engine.supervisor.unknown_tasks import SAID_AGAIN_AFTER, UnknownTasks
+from holdfast._engine.supervisor.unknown_tasks import REPORTED_AGAIN_AFTER, UnknownTasks
 from holdfast._ports.host import Exit
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -252,7 +252,7 @@ def test_it_is_said_again_every_ten_minutes_not_every_minute() -> None:
     async def test() -> None:
         looking, attic = strays(set())
         await enqueue(attic.memory, attic.chance, ("nobodys", b"{}"))
-        for _ in range(int(2 * SAID_AGAIN_AFTER / 60) + 2):
+        for _ in range(int(2 * REPORTED_AGAIN_AFTER / 60) + 2):
             await looking.step()
             attic.clock.advance(60)
         assert len(attic.log.of("task.unknown")) == 3

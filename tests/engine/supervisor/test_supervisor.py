@@ -17,7 +17,7 @@ from holdfast._core.requests import ClaimRequest
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
-from holdfast._engine.supervisor.worker_handle import START_PATIENCE
+from holdfast._engine.supervisor.worker_handle import START_TIMEOUT
 from holdfast._ports.host import Exit
 from holdfast.errors import ConfigurationError, SchemaTooNew, StoreUnavailable
 from holdfast.settings import Settings
@@ -643,7 +643,7 @@ def test_l3_a_worker_that_hangs_before_its_first_word_is_killed_and_followed_by_
     async def test() -> None:
         fleet = Fleet()
         hanging = await fleet.spawned()
-        await passing(START_PATIENCE - 1.0)
+        await passing(START_TIMEOUT - 1.0)
         assert hanging.kills == 0
         await passing(2.0)
         assert hanging.kills == 1
@@ -663,10 +663,10 @@ def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_worker_
         fleet.store.is_out = True
         child = await fleet.spawned()
         child.far.say(HELLO)
-        await passing(START_PATIENCE * 2)
+        await passing(START_TIMEOUT * 2)
         fleet.store.is_out = False
         await child.far.hear(messages.LeaseGranted)
-        await passing(START_PATIENCE * 2)
+        await passing(START_TIMEOUT * 2)
         assert (child.kills, waiting.done()) == (0, False)
 
     run_virtual(test())

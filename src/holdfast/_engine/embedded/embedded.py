@@ -93,30 +93,30 @@ class _Session(Forked):
         self._over, self._decided = asyncio.Event(), asyncio.Event()
         self._code = FAILED
         self._error: BaseException | None = None
-        heard = Events()
-        heard.on("*", self._pass_on)
+        supervisor_events = Events()
+        supervisor_events.on("*", self._pass_on)
         self._host = InProcessHost(
             machine, self._home, copy_context(), make_worker, on_ready=self._decided.set, on_homeless=self._drain
         )
-        self._supervisor = make_supervisor(self._host, heard)
+        self._supervisor = make_supervisor(self._host, supervisor_events)
         self._loop = asyncio.new_event_loop()
         # A daemon thread: a program that exits without leaving the context must not hang.
         self._thread = threading.Thread(target=self._supervise, name="holdfast-supervisor", daemon=True)
         register(self)
 
-    async def begin(self, patience: float) -> None:
+    async def begin(self, timeout: float) -> None:
         """Start the supervisor and return when the worker is ready; raise the reason if it cannot start."""
         self._thread.start()
         try:
             await self._decided.wait()
         except asyncio.CancelledError:
-            await self.end(patience)
+            await self.end(timeout)
             raise
         if self._over.is_set():
-            await self._clean_up(patience)
+            await self._clean_up(timeout)
             raise self._why_not()
 
-    async def end(self, patience: float) -> None:
+    async def end(self, timeout: float) -> None:
         """Drain and wait until all has ended; in a forked child, which has nothing to end, return at once."""
         if not self._is_ours:
             return
@@ -128,21 +128,21 @@ class _Session(Forked):
             except asyncio.CancelledError as error:
                 cancelled = error
                 self._drain()  # the second call stops running code at once
-        await self._clean_up(patience)
+        await self._clean_up(timeout)
         if cancelled is not None:
             raise cancelled
 
     def after_fork_in_child(self) -> None:
         """Disown the workers in the child: it has no supervisor thread, and the lease and the running jobs are the parent's."""
         self._is_ours = False
-        for lodger in self._host.lodgers:
-            lodger.forget()
+        for worker in self._host.inside:
+            worker.forget()
 
-    async def _clean_up(self, patience: float) -> None:
+    async def _clean_up(self, timeout: float) -> None:
         self._thread.join()
-        left = [each.task for each in self._host.lodgers if each.task is not None and not each.task.done()]
+        left = [each.task for each in self._host.inside if each.task is not None and not each.task.done()]
         if left:
-            await asyncio.wait(left, timeout=patience)
+            await asyncio.wait(left, timeout=timeout)
         await self._store.close()
 
     def _drain(self) -> None:

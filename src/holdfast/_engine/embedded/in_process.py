@@ -122,15 +122,15 @@ class InProcessWorker:
 class InProcessChild:
     """The supervisor's view of an in-process worker, in the supervisor's event loop."""
 
-    def __init__(self, lodger: InProcessWorker, channel: LoopChannel, home: asyncio.AbstractEventLoop) -> None:
-        self._lodger, self._channel, self._home = lodger, channel, home
+    def __init__(self, worker: InProcessWorker, channel: LoopChannel, home: asyncio.AbstractEventLoop) -> None:
+        self._worker, self._channel, self._home = worker, channel, home
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[Exit] = self._loop.create_future()
 
     @property
     def process(self) -> ProcessIdentity:
         """The user's process, in which the supervisor runs too."""
-        return self._lodger.process()
+        return self._worker.process()
 
     @property
     def channel(self) -> LoopChannel:
@@ -146,13 +146,13 @@ class InProcessChild:
         return self._home.is_closed()
 
     def dump_stacks(self) -> str:
-        return self._lodger.dump_stacks()
+        return self._worker.dump_stacks()
 
     def kill(self) -> None:
         """End the worker for its supervisor at once; its event loop, which may be blocked, cancels what it can when it can."""
         self._end(Exit(signal=ABANDONED))
         try:
-            self._home.call_soon_threadsafe(self._lodger.abandon)
+            self._home.call_soon_threadsafe(self._worker.abandon)
         except RuntimeError:
             pass  # that loop is closed, and nothing runs there
 
@@ -185,7 +185,7 @@ class InProcessHost:
     ) -> None:
         self._machine, self._home, self._context = machine, home, context
         self._make, self._on_ready, self._on_homeless = make, on_ready, on_homeless
-        self.lodgers: list[InProcessWorker] = []
+        self.inside: list[InProcessWorker] = []
 
     def process(self) -> ProcessIdentity:
         return self._machine.process()
@@ -200,12 +200,12 @@ class InProcessHost:
         """Start another worker in the user's loop."""
         ours, theirs = LoopChannel.pair(asyncio.get_running_loop(), self._home)
         theirs.on_send = lambda message: self._on_ready() if message == READY else None
-        lodger = InProcessWorker(theirs, self.process())
-        child = InProcessChild(lodger, ours, self._home)
-        self.lodgers = [each for each in self.lodgers if each.task is None or not each.task.done()]
-        self.lodgers.append(lodger)
+        worker = InProcessWorker(theirs, self.process())
+        child = InProcessChild(worker, ours, self._home)
+        self.inside = [each for each in self.inside if each.task is None or not each.task.done()]
+        self.inside.append(worker)
         try:
-            self._home.call_soon_threadsafe(lodger.start, self._make, child.ended, context=self._context)
+            self._home.call_soon_threadsafe(worker.start, self._make, child.ended, context=self._context)
         except RuntimeError:
             self._on_homeless()
             raise
@@ -213,8 +213,8 @@ class InProcessHost:
 
     def close(self) -> None:
         """Close the pipes because the supervisor has ended: workers that still run then end by themselves."""
-        for lodger in self.lodgers:
-            lodger.channel.close()
+        for worker in self.inside:
+            worker.channel.close()
 
 
 def _nothing(message: bytes) -> None:

@@ -21,14 +21,14 @@ class EventRelay:
     oldest are dropped.
     """
 
-    def __init__(self, events: Events, wards: "Callable[[], Sequence[WorkerHandle]]") -> None:
-        self._wards = wards
+    def __init__(self, events: Events, workers: "Callable[[], Sequence[WorkerHandle]]") -> None:
+        self._workers = workers
         self._kept: deque[messages.EventForwarded] = deque(maxlen=MOST_KEPT)
         events.on("*", self._take)
 
     def deliver(self) -> None:
         """Send the events that were kept, if a worker listens."""
-        listener = next((ward for ward in self._wards() if ward.is_listening), None)
+        listener = next((worker for worker in self._workers() if worker.is_listening), None)
         while listener is not None and self._kept:
             listener.send(self._kept.popleft())
 

@@ -54,7 +54,7 @@ class Isolation:
             return self._interval if due is None else min(self._interval, max(due, SHORTEST_PAUSE))
         life = asyncio.create_task(self._live_once())
         self.workers.add(life)
-        life.add_done_callback(self._bury)
+        life.add_done_callback(self._ended)
         return SHORTEST_PAUSE
 
     async def end(self) -> None:
@@ -71,6 +71,6 @@ class Isolation:
         if not await self._live() and not self.is_closed:
             await self._clock.sleep(self._interval)
 
-    def _bury(self, life: "asyncio.Task[None]") -> None:
+    def _ended(self, life: "asyncio.Task[None]") -> None:
         self.workers.discard(life)
         self.service.wake.set()

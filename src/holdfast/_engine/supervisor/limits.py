@@ -24,7 +24,7 @@ class TimedAttempt(Struct):
     timeout: float | None
     started: float
     moved: float
-    told: tuple[RescueReason, float] | None = None
+    stop_requested: tuple[RescueReason, float] | None = None
     has_stood: bool = False
     is_waiting: bool = False
 
@@ -92,31 +92,31 @@ class Limits:
         """Return the jobs that have just passed a limit; each is returned once."""
         now, found = self._now(), []
         for job, limited in self._jobs.items():
-            charge = None if limited.told else limited.exceeded(now)
+            charge = None if limited.stop_requested else limited.exceeded(now)
             if charge is not None:
-                limited.told = charge, now
+                limited.stop_requested = charge, now
                 found.append((job, limited.token, charge))
         return found
 
-    def unresponsive(self, patience: float) -> dict[UUID, RescueReason]:
+    def unresponsive(self, seconds: float) -> dict[UUID, RescueReason]:
         """Return the jobs whose code still runs more than ``patience`` seconds after it was asked to stop."""
         now = self._now()
         return {
-            job: limited.told[0]
+            job: limited.stop_requested[0]
             for job, limited in self._jobs.items()
-            if limited.told is not None and now - limited.told[1] > patience
+            if limited.stop_requested is not None and now - limited.stop_requested[1] > seconds
         }
 
-    def beyond_deadline(self, patience: float) -> dict[UUID, RescueReason]:
+    def beyond_deadline(self, seconds: float) -> dict[UUID, RescueReason]:
         """Return the jobs whose code still runs more than ``patience`` seconds after the limit, whenever it was asked to stop."""
         now = self._now()
         return {
-            job: limited.told[0]
+            job: limited.stop_requested[0]
             for job, limited in self._jobs.items()
-            if limited.told is not None and now - limited.passed() > patience
+            if limited.stop_requested is not None and now - limited.passed() > seconds
         }
 
-    def kill_deadline(self, patience: float) -> float:
+    def kill_deadline(self, seconds: float) -> float:
         """Return until when code past its limit may run, ``patience`` seconds after the limit; infinity if there is none."""
-        told = (limited.passed() for limited in self._jobs.values() if limited.told is not None)
-        return min(told, default=float("inf")) + patience
+        stop_requested = (limited.passed() for limited in self._jobs.values() if limited.stop_requested is not None)
+        return min(stop_requested, default=float("inf")) + seconds

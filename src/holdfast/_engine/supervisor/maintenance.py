@@ -29,13 +29,13 @@ def maintenance_steps(
     chance: Randomness,
 ) -> list[tuple[str, Step]]:
     """Return the maintenance steps, each with its name."""
-    strays = UnknownTasks(store, known=tasks, now=now, events=events)
+    unknown = UnknownTasks(store, known=tasks, now=now, events=events)
     pruner = Pruner(store, events=events, chance=chance)
 
     async def expire() -> float:
         return SHORTEST_PAUSE if await recovery.expire() >= EXPIRED_PER_STEP else interval
 
-    steps: list[tuple[str, Step]] = [("expire", expire), ("strays", strays.step), ("prune", pruner.step)]
+    steps: list[tuple[str, Step]] = [("expire", expire), ("strays", unknown.step), ("prune", pruner.step)]
     if transport.deliveries is not None:
         sweep = Republisher(store, transport.deliveries, tasks=tasks, queues=queues, interval=interval, events=events)
         steps.append(("sweep", sweep.step))

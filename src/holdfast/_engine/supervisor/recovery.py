@@ -178,7 +178,7 @@ class Recovery:
         rescued: list[Rescued] = []
         ours = self._host.process()
         for lease in await self._workers():
-            if is_patient and not self._is_left_alone(lease):
+            if is_patient and not self._is_unattended(lease):
                 continue
             theirs = lease.process
             is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
@@ -231,8 +231,8 @@ class Recovery:
             if not is_refusal(error):
                 raise
             self._refusals[key] += 1
-            said = {"job": outcome.job, "error": described(error), "failures": self._refusals[key]}
-            self._events.emit(EventName.STORE_REFUSED, operation="deliver", **said)
+            fields = {"job": outcome.job, "error": described(error), "failures": self._refusals[key]}
+            self._events.emit(EventName.STORE_REFUSED, operation="deliver", **fields)
             return self._refusals[key] >= MOST_REFUSALS
 
     async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
@@ -282,7 +282,7 @@ class Recovery:
             error = "another session has their rows locked; each is asked for again until that one ends its transaction"
             self._events.emit(EventName.STORE_BUSY, operation="rescue", error=error, jobs=count)
 
-    def _is_left_alone(self, lease: LeaseView) -> bool:
+    def _is_unattended(self, lease: LeaseView) -> bool:
         unbeaten = lease.timing.ttl + lease.overdue
         return unbeaten > lease.timing.beat + lease.timing.margin and self._allows(lease.timing)
 

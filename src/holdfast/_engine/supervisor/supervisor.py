@@ -34,7 +34,7 @@ from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings
 
-START_PATIENCE, LONGEST_RESPAWN_PAUSE, SHORTEST_PAUSE = 30.0, 30.0, 0.1
+START_TIMEOUT, LONGEST_RESPAWN_PAUSE, SHORTEST_PAUSE = 30.0, 30.0, 0.1
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
@@ -73,7 +73,7 @@ class Supervisor:
         if self._isolation is not None:
             await self._isolation.end()
         if self._recoveries:
-            await asyncio.wait(self._recoveries, timeout=START_PATIENCE)
+            await asyncio.wait(self._recoveries, timeout=START_TIMEOUT)
         for task in (*self._services, *self._recoveries):
             task.cancel()
         await asyncio.gather(*self._services, *self._recoveries, return_exceptions=True)
@@ -92,8 +92,8 @@ class Supervisor:
         self._drains += 1
         self._drained.set()
         self._events.emit(EventName.WORKER_DRAINING, workers=len(self.workers), is_forced=self._drains > 1 or None)
-        for ward in self.workers:
-            self._drain(ward)
+        for worker in self.workers:
+            self._drain(worker)
         if self._isolation is not None:
             self._isolation.is_closed = True
         if self._services:
@@ -101,20 +101,20 @@ class Supervisor:
 
     def dump_stacks(self) -> dict[str, str]:
         """Return the stacks of all threads, by worker; each worker itself logs where its coroutines wait."""
-        for ward in self.workers:
-            ward.send(messages.DumpStacks())
-        return {ward.name: ward.child.dump_stacks() for ward in self.workers}
+        for worker in self.workers:
+            worker.send(messages.DumpStacks())
+        return {worker.name: worker.child.dump_stacks() for worker in self.workers}
 
     @property
     def _grace(self) -> float:
         given = self._options.grace
         return given if given is not None else 0.0 if self._settings is None else self._settings.grace
 
-    def _drain(self, ward: WorkerHandle) -> None:
-        if ward.lease is None:
-            ward.kill("drained before it had a lease", is_free=True)
+    def _drain(self, worker: WorkerHandle) -> None:
+        if worker.lease is None:
+            worker.kill("drained before it had a lease", is_free=True)
         else:
-            ward.drain(self._grace if self._drains == 1 else 0.0)
+            worker.drain(self._grace if self._drains == 1 else 0.0)
 
     async def _keep_slot_filled(self) -> None:
         """Run a worker in one slot, and its successor when it exits; back off only after workers that were never ready."""
@@ -133,46 +133,46 @@ class Supervisor:
         """
         try:
             child = await self._host.spawn(self._arguments)
-            ward = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_isolated=is_isolated)
+            worker = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_isolated=is_isolated)
         except Exception as error:
             self._report_error("spawn", error)
             return False
-        session = WorkerSession(ward, self._grant_lease, self._worker_ready)
-        self.workers.append(ward)
-        self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
+        session = WorkerSession(worker, self._grant_lease, self._worker_ready)
+        self.workers.append(worker)
+        self._events.emit(EventName.WORKER_STARTED, worker=worker.name)
         try:
             if self._drains:
-                self._drain(ward)
+                self._drain(worker)
             exit = await session.until_exit()
-            self._events.emit(EventName.WORKER_ENDED, worker=ward.name, exit=str(exit))
+            self._events.emit(EventName.WORKER_ENDED, worker=worker.name, exit=str(exit))
             self._recover_jobs_of(session)
         except ERRORS as error:
             self._report_error("worker", error)
-            ward.kill("its end cannot be watched")  # without beats its guard ends it, and its lease runs out
+            worker.kill("its end cannot be watched")  # without beats its guard ends it, and its lease runs out
             return False
         finally:
-            self.workers.remove(ward)
-        self._has_worked = self._has_worked or ward.is_ready
-        if ward.refused and not self._has_worked:
-            self._give_up(USAGE, ward.refused)
-        return ward.is_ready and (ward.has_begun or not is_isolated)
+            self.workers.remove(worker)
+        self._has_worked = self._has_worked or worker.is_ready
+        if worker.refused and not self._has_worked:
+            self._give_up(USAGE, worker.refused)
+        return worker.is_ready and (worker.has_begun or not is_isolated)
 
     def _give_up(self, code: int, problems: Sequence[str] = ()) -> None:
         self._exit_code, self.problems = code, tuple(problems)
         self.drain()
 
-    def _worker_ready(self, ward: WorkerHandle) -> None:
+    def _worker_ready(self, worker: WorkerHandle) -> None:
         if self._event_relay is not None:
             self._event_relay.deliver()
-        if self._rows_scheduler is not None and ward.hello is not None:
-            self._rows_scheduler.watch(ward.hello.rows)
+        if self._rows_scheduler is not None and worker.hello is not None:
+            self._rows_scheduler.watch(worker.hello.rows)
 
     async def _grant_lease(self, session: WorkerSession, hello: messages.WorkerHello) -> None:
         """Open the store with the first worker's settings, then this worker's lease.
 
-        The supervisor gives up if the store is unreachable for the first ``START_PATIENCE`` seconds.
+        The supervisor gives up if the store is unreachable for the first ``START_TIMEOUT`` seconds.
         """
-        give_up, failures = self._clock.monotonic() + START_PATIENCE, 0
+        give_up, failures = self._clock.monotonic() + START_TIMEOUT, 0
         while not self._drains:
             try:
                 timing = await self._prepare(hello.settings)  # the first worker's: one beat renews all leases
@@ -256,35 +256,35 @@ class Supervisor:
     async def _beat_all(self) -> float:
         assert self._settings is not None
         timing = self._settings.timing
-        wards = {ward.lease.id: ward for ward in self.workers if ward.lease is not None and not ward.is_gone}
+        workers = {worker.lease.id: worker for worker in self.workers if worker.lease is not None and not worker.is_gone}
         sent = self._now_of_lease()
         try:
             # A beat that hangs must leave time for another one before a worker reaches its deadline.
             async with asyncio.timeout((timing.ttl - timing.margin) / 2):
-                answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
+                answer = await self._store.beat(tuple(workers), draining=self._drains > 0)
         except BaseException:
             self._contact.lost()  # also for a lock: a table lock that blocks this beat blocks those of all supervisors
             self._clock_check.forget()
             raise
         self._contact.answered(sent)
-        if step := self._clock_check.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease()):
+        if step := self._clock_check.step(answer, timing, leases=frozenset(workers), sent=sent, now=self._now_of_lease()):
             self._events.emit(EventName.STORE_CLOCK_STEPPED, store_seconds=step[0], local_seconds=step[1])
             self._contact.lost()
-        for lease, ward in wards.items():
+        for lease, worker in workers.items():
             if lease in answer.alive:
-                ward.lease_renewed(sent)
+                worker.lease_renewed(sent)
             elif lease in answer.gone:
-                ward.lease_lost()
+                worker.lease_lost()
             if jobs := answer.cancelled.get(lease):
-                ward.send(messages.CancelJobs(jobs))
-        pause = timing.beat if answer.alive | answer.gone >= wards.keys() else timing.beat / 4  # a lease was locked
+                worker.send(messages.CancelJobs(jobs))
+        pause = timing.beat if answer.alive | answer.gone >= workers.keys() else timing.beat / 4  # a lease was locked
         return max(0.001, sent + pause - self._now_of_lease())
 
     async def _recover(self) -> float:
         assert self._settings is not None
         try:
             # Without the timeout, one call that hangs would stop recovery by this supervisor for good.
-            async with asyncio.timeout(max(self._settings.timing.ttl, START_PATIENCE)):
+            async with asyncio.timeout(max(self._settings.timing.ttl, START_TIMEOUT)):
                 await self._report_paused_clocks()
                 if await self._recovery.step():
                     self._wake_isolation()
@@ -295,18 +295,18 @@ class Supervisor:
 
     async def _report_paused_clocks(self) -> None:
         """Write progress for jobs whose progress clock was paused here: other supervisors judge it by the time on the row."""
-        stood = {ward: ward.limits.paused() for ward in self.workers}
+        stood = {worker: worker.limits.paused() for worker in self.workers}
         if any(stood.values()):
             updates = [ProgressUpdate(job=job, token=token) for jobs in stood.values() for job, token in jobs]
             _, locked = await report(self._store, updates)
-            for ward, jobs in stood.items():
-                ward.limits.acknowledge(job for job, _ in jobs if job not in locked)
+            for worker, jobs in stood.items():
+                worker.limits.acknowledge(job for job, _ in jobs if job not in locked)
 
     async def _watch(self) -> float:
         assert self._settings is not None
         timing = self._settings.timing
-        for ward in tuple(self.workers):
-            ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=self._grace)
+        for worker in tuple(self.workers):
+            worker.watch(timing, self._contact, max_block=self._settings.max_block, grace=self._grace)
         if self._options.until_empty and not self._drains:
             async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
                 if await self._until_empty.is_empty(self.workers, is_recovering=bool(self._recoveries)):
@@ -354,7 +354,7 @@ class Supervisor:
             self._isolation.service.wake.set()
 
     def _own_leases(self) -> frozenset[UUID]:
-        return frozenset(ward.lease.id for ward in (*self.workers, *self._recoveries.values()) if ward.lease is not None)
+        return frozenset(worker.lease.id for worker in (*self.workers, *self._recoveries.values()) if worker.lease is not None)
 
     def _now_of_lease(self) -> float:
         """Return the time on the lease's clock; until a store is open, that is the monotonic clock."""

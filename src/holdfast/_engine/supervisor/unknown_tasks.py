@@ -7,7 +7,7 @@ from holdfast._engine.store_defaults import waiting_tasks
 from holdfast._ports.store import Store
 
 INTERVAL = 60.0
-SAID_AGAIN_AFTER = 600.0
+REPORTED_AGAIN_AFTER = 600.0
 
 
 class UnknownTasks:
@@ -29,6 +29,6 @@ class UnknownTasks:
         self._due = {task: self._due.get(task, now + INTERVAL) for task in unknown}
         for task in unknown:
             if now >= self._due[task]:
-                self._due[task] = now + SAID_AGAIN_AFTER
+                self._due[task] = now + REPORTED_AGAIN_AFTER
                 self._events.emit(EventName.TASK_UNKNOWN, task=task)
         return INTERVAL

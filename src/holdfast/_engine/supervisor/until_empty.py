@@ -18,16 +18,16 @@ class UntilEmpty:
         self._needs = needs
         self._rounds = 0
 
-    async def is_empty(self, wards: Sequence[WorkerHandle], *, is_recovering: bool) -> bool:
+    async def is_empty(self, workers: Sequence[WorkerHandle], *, is_recovering: bool) -> bool:
         """Evaluate what the workers have answered and ping them again; return whether nothing is left to do."""
-        answers = [ward.is_idle for ward in wards]
+        answers = [worker.is_idle for worker in workers]
         if None in answers:
             return False
         is_empty = bool(answers) and all(answers) and not is_recovering
         for is_needed in self._needs if is_empty else ():
             is_empty = is_empty and not await is_needed()
         self._rounds = self._rounds + 1 if is_empty else 0
-        for ward in wards:
-            if ward.is_ready:
-                ward.ping()
+        for worker in workers:
+            if worker.is_ready:
+                worker.ping()
         return self._rounds >= ROUNDS

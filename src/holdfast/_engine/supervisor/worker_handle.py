@@ -15,7 +15,7 @@ from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact
 from holdfast._ports.host import Exit, WorkerChild
 
-START_PATIENCE = 120.0
+START_TIMEOUT = 120.0
 """Seconds from a worker's spawn to its hello, while it imports the application."""
 
 
@@ -45,7 +45,7 @@ class WorkerHandle:
         self._watched = self._ponged = self._answered = now()
         self._silence = 0.0
         self._asked = float("-inf")
-        self._deaf_since: float | None = None
+        self._unresponsive_since: float | None = None
         self._stopped_since: float | None = None
         self._lapsed: float | None = None
         self._guard_deadline = float("-inf")
@@ -79,10 +79,10 @@ class WorkerHandle:
 
     def _tell_guard(self, lease: NewLease) -> None:
         """Set the deadline at which the guard kills the worker's code, even if this supervisor is gone by then."""
-        is_heard = self.child.set_deadline(
-            min(self._guard_deadline, self.limits.kill_deadline(_patience(lease.timing, lease.grace)))
+        is_guarded = self.child.set_deadline(
+            min(self._guard_deadline, self.limits.kill_deadline(_kill_delay(lease.timing, lease.grace)))
         )
-        if not is_heard and self._unguarded_since is None:
+        if not is_guarded and self._unguarded_since is None:
             self._unguarded_since = self._now()
 
     def lease_lost(self) -> None:
@@ -114,8 +114,8 @@ class WorkerHandle:
     def ping(self) -> None:
         """Ask the worker whether its event loop runs, and whether it has nothing to do."""
         self._asked = self._now()
-        if self._deaf_since is None:
-            self._deaf_since = self._asked
+        if self._unresponsive_since is None:
+            self._unresponsive_since = self._asked
         self.is_idle = None
         self.send(messages.Ping())
 
@@ -166,32 +166,36 @@ class WorkerHandle:
 
     def _answers(self, store_answered: float) -> None:
         self._ponged = self._now()
-        if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
+        if (
+            self._unresponsive_since is not None
+            and self.lease
+            and self._ponged - self._unresponsive_since > self.lease.timing.beat
+        ):
             store_answered = self._ponged  # its event loop was blocked, so it did not ask the store either
         if store_answered > self._answered:
             self._answered, self._silence = store_answered, 0.0
-        self._deaf_since = None
+        self._unresponsive_since = None
 
     async def wait_for_exit(self) -> Exit:
-        """Return how the worker ended; kill it if it sends no hello for ``START_PATIENCE`` seconds: no ping checks it before."""
+        """Return how the worker ended; kill it if it sends no hello for ``START_TIMEOUT`` seconds: no ping checks it before."""
         try:
-            async with asyncio.timeout(START_PATIENCE):
+            async with asyncio.timeout(START_TIMEOUT):
                 return await self.child.wait()
         except TimeoutError:
             if self.hello is None:
-                self.kill(f"not started within {START_PATIENCE:g} s", is_free=True)
+                self.kill(f"not started within {START_TIMEOUT:g} s", is_free=True)
         return await self.child.wait()
 
     def watch(self, timing: LeaseTiming, contact: Contact, *, max_block: float, grace: float) -> None:
         """Kill or drain a worker that is stopped, blocked, overdue or cut off from the store; ping it once a beat."""
         now = self._now()
         was_frozen = now - self._watched > timing.beat  # the supervisor was, and may have missed what the worker did
-        if was_frozen or self._deaf_since is not None or contact.is_silent():
+        if was_frozen or self._unresponsive_since is not None or contact.is_silent():
             self.limits.pause(now - self._watched)
         if was_frozen or contact.is_silent():
             self._silence += now - self._watched
         if was_frozen:
-            self._deaf_since = self._stopped_since = None
+            self._unresponsive_since = self._stopped_since = None
         self._watched = now
         self._judge_limits(grace)
         if not self.child.is_stopped():
@@ -204,13 +208,13 @@ class WorkerHandle:
         # A process stopped inside a write blocks every writer of an embedded store, this supervisor included.
         if stopped >= timing.ttl - timing.margin or (contact.is_silent() and stopped >= timing.beat):
             self.kill("stopped")
-        elif self._deaf_since is not None and now - self._deaf_since > max_block:
+        elif self._unresponsive_since is not None and now - self._unresponsive_since > max_block:
             self.stacks = self.child.dump_stacks()
             self.kill("its event loop is blocked")
         elif self.drain_by is not None and now > self.drain_by + timing.margin:
             self.stacks = self.child.dump_stacks() if self.charged_jobs else None
             self.kill("it did not end when asked")
-        elif hopeless := self.limits.beyond_deadline(_patience(timing, grace)):
+        elif hopeless := self.limits.beyond_deadline(_kill_delay(timing, grace)):
             self.charged_jobs |= hopeless  # other supervisors may rescue them soon: none of their code may run then
             self.stacks = self.child.dump_stacks()
             self.kill("its code runs far beyond its limit", is_free=True)
@@ -227,7 +231,7 @@ class WorkerHandle:
         self.charged_jobs |= self.limits.unresponsive(grace)
         if (
             self.lease is not None
-            and self.limits.kill_deadline(_patience(self.lease.timing, self.lease.grace)) < self._guard_deadline
+            and self.limits.kill_deadline(_kill_delay(self.lease.timing, self.lease.grace)) < self._guard_deadline
         ):
             self._tell_guard(self.lease)
 
@@ -257,16 +261,16 @@ class WorkerHandle:
         return LeaseEnd(RescueReason.CRASHED, str(exit), is_free=is_free, charged_jobs=self.charged_jobs, stacks=self.stacks)
 
 
-def _patience(timing: LeaseTiming, grace: float) -> float:
+def _kill_delay(timing: LeaseTiming, grace: float) -> float:
     """Return the seconds after a limit by which its code is killed: other supervisors rescue the job after ttl and grace."""
     return timing.ttl + grace - timing.margin
 
 
-def tasks_of(wards: Sequence[WorkerHandle]) -> list[str]:
+def tasks_of(workers: Sequence[WorkerHandle]) -> list[str]:
     """Return the names of the tasks that these workers know, sorted."""
-    return sorted({task for ward in wards if ward.hello is not None for task in ward.hello.tasks})
+    return sorted({task for worker in workers if worker.hello is not None for task in worker.hello.tasks})
 
 
-def queues_of(wards: Sequence[WorkerHandle]) -> tuple[str, ...] | None:
+def queues_of(workers: Sequence[WorkerHandle]) -> tuple[str, ...] | None:
     """Return the queues that these workers serve, which are the same for all; ``None`` means every queue."""
-    return next((ward.hello.queues for ward in wards if ward.hello is not None), ()) or None
+    return next((worker.hello.queues for worker in workers if worker.hello is not None), ()) or None

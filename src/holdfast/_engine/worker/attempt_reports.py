@@ -7,7 +7,7 @@ from holdfast._core.job import ActiveJob, Token
 from holdfast._engine import messages
 from holdfast._ports.host import SupervisorLink
 
-TOLD_EVERY = 0.05
+REPORTED_EVERY = 0.05
 """Fraction of ``progress_within`` that passes between two reports of a job's progress."""
 
 
@@ -17,8 +17,8 @@ class AttemptReporter:
     def __init__(self, link: SupervisorLink, now: Callable[[], float]) -> None:
         self._link, self._now = link, now
         self.tells_all = False
-        self._told: dict[tuple[UUID, Token], float] = {}
-        self._untold: dict[tuple[UUID, Token], float] = {}
+        self._reported: dict[tuple[UUID, Token], float] = {}
+        self._unreported: dict[tuple[UUID, Token], float] = {}
 
     def set_code_running(self, is_running: bool) -> None:
         """Inform the guard whether user code runs: the guard kills only running code at its deadline."""
@@ -40,24 +40,24 @@ class AttemptReporter:
         within, now, key = hold.policy.progress_within, self._now(), (hold.id, hold.token)
         if within is None:
             return
-        if now - self._told.get(key, float("-inf")) < within * TOLD_EVERY:
-            self._untold[key] = now
+        if now - self._reported.get(key, float("-inf")) < within * REPORTED_EVERY:
+            self._unreported[key] = now
             return
-        self._told[key] = now
-        self._untold.pop(key, None)
+        self._reported[key] = now
+        self._unreported.pop(key, None)
         self._send(messages.AttemptProgressed(hold.id, now))
 
     def tell_latest(self) -> None:
         """Report progress that was not reported at once, or the job would be stopped too early; call it once a beat."""
-        for (job, _), at in self._untold.items():
+        for (job, _), at in self._unreported.items():
             self._send(messages.AttemptProgressed(job, at))
-        self._untold.clear()
+        self._unreported.clear()
 
     def stopped(self, hold: ActiveJob) -> None:
         """Report that no code of the job runs any more."""
         if self.tells_all or _is_limited(hold):
-            self._told.pop((hold.id, hold.token), None)
-            self._untold.pop((hold.id, hold.token), None)
+            self._reported.pop((hold.id, hold.token), None)
+            self._unreported.pop((hold.id, hold.token), None)
             self._send(messages.AttemptStopped(hold.id, hold.token))
 
     def _send(self, message: messages.Message) -> None:

@@ -262,11 +262,11 @@ class Exchange:
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
         may_start = self._lease.may_act() and not self.is_closed  # each run checks again before its first line
-        is_heard = self._events.has_listener(EventName.JOB_CLAIMED)
+        has_listener = self._events.has_listener(EventName.JOB_CLAIMED)
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.job.id in self._executor.running
             if place < limit and may_start and not code_of_it_runs:
-                if is_heard:
+                if has_listener:
                     via = self._delivered.get(claim.job.id, ClaimSource.POLL)
                     self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **_origin_of(claim, via))
                 self._executor.start(claim)
@@ -299,11 +299,11 @@ class Exchange:
         return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
 
     def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
-        is_heard = self._events.has_listener(EventName.JOB_COMPLETED)
+        has_listener = self._events.has_listener(EventName.JOB_COMPLETED)
         self._locked.put_off(batch, answers)
         for ended, answer in zip(batch, answers, strict=True):
             is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
-            if is_heard or not is_plain:
+            if has_listener or not is_plain:
                 self._settled(ended, answer)
         del self._ended[: len(batch)]  # runs that were added since are behind these
 

@@ -155,7 +155,7 @@ class Executor:
             if running.work is not None:
                 logger.warning("stacks of job %s (%s):\n%s", hold.id, hold.task, coroutine_stack(running.work))
 
-    def unresponsive(self, patience: float) -> tuple[UUID, ...]:
+    def unresponsive(self, seconds: float) -> tuple[UUID, ...]:
         """Return the jobs whose code runs more than ``patience`` seconds after it was asked to stop, or its hook rolled back.
 
         Only the end of this process can end such code.
@@ -166,9 +166,9 @@ class Executor:
             if (running.kind is not RunnerKind.PROCESS or running.is_running_hook)  # a runner can be killed separately
             and running.stop in (Stop.CANCELLED, Stop.LOST)
             and running.stopped_at is not None
-            and self._lease.now() - running.stopped_at > patience
+            and self._lease.now() - running.stopped_at > seconds
         )
-        return handlers if self._hooks is None else tuple(dict.fromkeys((*handlers, *self._hooks.unresponsive(patience))))
+        return handlers if self._hooks is None else tuple(dict.fromkeys((*handlers, *self._hooks.unresponsive(seconds))))
 
     def stop_all(self, why: Stop) -> None:
         """Cancel all handlers for this reason."""

@@ -53,10 +53,10 @@ class LateResults:
     async def deliver(self) -> None:
         """Write all notes that are due; raise the store's error in an outage."""
         due = [each for each in self._waiting if each.until <= self._now()]
-        fresh, alone = [each for each in due if not each.refusals], [each for each in due if each.refusals]
+        fresh, single = [each for each in due if not each.refusals], [each for each in due if each.refusals]
         if len(fresh) > 1 and await self._write(fresh):
             fresh = []
-        for each in [*fresh, *alone]:
+        for each in [*fresh, *single]:
             if not await self._write([each]):
                 each.until = self._now() + PAUSES.delay(each.refusals, jitter=self._chance.jitter())
                 each.refusals += 1

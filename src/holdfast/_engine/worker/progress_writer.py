@@ -128,8 +128,8 @@ class ProgressWriter:
         self._order += 1
         older = self._updates.get(update.job)
         if older is not None and older.token == update.token:
-            said = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
-            update = structs.replace(older, **{name: value for name, value in said.items() if value is not None})
+            news = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
+            update = structs.replace(older, **{name: value for name, value in news.items() if value is not None})
         self._updates[update.job] = structs.replace(update, order=self._order)
 
 

@@ -82,7 +82,7 @@ class RescueHooks:
             owing = await store_defaults.owed_hooks(self._store, tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause)
         for record in owing:
             if self._may_start():
-                await self._heal_alone(record)
+                await self._run_for_finished(record)
         self.is_idle = not owing
         if owing:
             return 0.0
@@ -93,16 +93,16 @@ class RescueHooks:
         was_idle, self.is_idle = self.is_idle, not self._tasks
         return was_idle
 
-    def unresponsive(self, patience: float) -> tuple[UUID, ...]:
+    def unresponsive(self, seconds: float) -> tuple[UUID, ...]:
         """Return the jobs whose hook still runs more than ``patience`` seconds after it was rolled back."""
-        by = self._lease.now() - self._idle - patience
+        by = self._lease.now() - self._idle - seconds
         return tuple(job for job, since in self._running.items() if since < by)
 
     def close(self) -> None:
         """Start no more hooks; do not wait for those in threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _heal_alone(self, record: JobRecord) -> None:
+    async def _run_for_finished(self, record: JobRecord) -> None:
         """Run the hook of a job that has ended; an error of it is already reported, and the hook is tried again later."""
         if record.rescue is None or record.hook_due_at is None:
             return

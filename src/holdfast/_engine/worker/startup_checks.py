@@ -14,22 +14,22 @@ from holdfast.errors import ConfigurationError
 
 
 async def require_startup_checks(
-    registry: Registry, tables: Tables | None, store: Store, events: Events, *, patience: float
+    registry: Registry, tables: Tables | None, store: Store, events: Events, *, timeout: float
 ) -> None:
     """Raise ``ConfigurationError`` with every problem found."""
     problems = problems_of_hooks(registry, store)
     if tables is not None:
-        problems = [*problems, *await problems_of_tables(registry.rows_tasks(), tables, events, patience=patience)]
+        problems = [*problems, *await problems_of_tables(registry.rows_tasks(), tables, events, timeout=timeout)]
     if problems:
         raise ConfigurationError(problems)
 
 
-async def problems_of_tables(rows: Sequence[RowsSettings], tables: Tables, events: Events, *, patience: float) -> list[str]:
+async def problems_of_tables(rows: Sequence[RowsSettings], tables: Tables, events: Events, *, timeout: float) -> list[str]:
     """Return the problems of tables whose database answers within ``patience`` seconds; runs on the others inspect them again."""
 
     async def look(settings: RowsSettings) -> list[str]:
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await tables.verified(settings)
         except ConfigurationError as error:
             return error.problems

@@ -85,8 +85,8 @@ class Worker:
         self.lease.grant(granted.lease, granted.worker, granted.deadline)
         self._assemble(is_isolated=granted.is_isolated)
         try:
-            patience = self._settings.timing.beat
-            await require_startup_checks(self._registry, self._tables, self._store, self._events, patience=patience)
+            timeout = self._settings.timing.beat
+            await require_startup_checks(self._registry, self._tables, self._store, self._events, timeout=timeout)
             await self._lifespan.enter()
             await self._serve()
         except ConfigurationError as error:
