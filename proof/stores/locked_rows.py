@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, OverdueJob, Pruned, Purged, ReopenAnswer
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment, Range, Waiting
 from holdfast._core.job import Claim, NewJob, State, Token
@@ -107,6 +107,10 @@ class LockedRows(Book):
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
         with self._passing_by():
             return super().expire(now, limit)
+
+    def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
+        free = [each for each in super().overdue(now, limit + self._locked.total()) if not self._locked[each.job.id]]
+        return tuple(free[:limit])
 
     def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         with self._passing_by():

@@ -310,7 +310,7 @@ class Bench:
         self.lease.id, self.lease.worker = lease.id, lease.worker
         options = WorkerOptions(concurrency=self.slots, threads=self.slots, isolated=isolated)
         slots = Slots(self.registry, self.executor, options, self.pool)
-        return Exchange(self.environment, self.executor, self.writer, self.lease, slots, options, poll_interval=1.0)
+        return Exchange(self.environment, self.executor, self.writer, self.lease, slots, options, poll_interval=1.0, beat=6.0)
 
     async def open(self, *payloads: tuple[str, bytes]) -> list[UUID]:
         """A lease that is alive, and jobs, each a task's name and a payload."""

@@ -45,10 +45,16 @@ def no_amnesty() -> Any:
 def own_amnesty() -> Any:
     """A judge counts silences by its own timing, not by that of the lease that it judges."""
 
-    def allows(self: Contact, lease: LeaseTiming) -> bool:
-        return not self.is_broken and lease.may_judge(contact=self.since, now=self._now())
+    def allows(self: Contact, lease: LeaseTiming, *, since: float = 0.0) -> bool:
+        return not self.is_broken and lease.may_judge(contact=max(since, self.since), now=self._now())
 
     return patched(Contact, may_judge=allows)
+
+
+def judged_at_first_sight() -> Any:
+    """A supervisor charges a job past its limit as soon as its row is free, before the owner has sent its outcome again."""
+    may_judge = Contact.may_judge
+    return patched(Contact, may_judge=lambda self, lease, **_: may_judge(self, lease))
 
 
 def no_recovery() -> Any:

@@ -299,6 +299,14 @@ MUTANTS = (
     Mutant("amnesty by the timing of the judge", "L8", 60, patch=supervisors.own_amnesty, where=only(Mode.OUTAGES), aim=unlike),
     Mutant("amnesty missing", "L8", 50, patch=supervisors.no_amnesty, where=only(Mode.OUTAGES)),
     Mutant(
+        "a job is judged at the first sight of its free row",
+        "L8",
+        50,
+        patch=supervisors.judged_at_first_sight,
+        where=only(Mode.LULLS),
+        aim=bent(locks=120, supervisors=3, processes=1, tasks=("steady",), strikes=("lull",)),
+    ),
+    Mutant(
         "a locked row counts as a lost contact",
         "L1",
         50,

@@ -244,6 +244,21 @@ def test_s5_a_job_that_moves_while_it_is_judged_to_have_stalled_is_left_and_judg
     play(Stage(home), act)
 
 
+@pytest.mark.parametrize("lock", STRENGTHS)
+def test_l8_a_locked_job_past_its_limit_is_not_listed_and_hides_no_other(home: Home, lock: str) -> None:
+    async def act(at: Scene) -> None:
+        policy = Policy(timeout=5.0)
+        stuck, free = await at.running(policy=policy), await at.running(policy=policy)
+        at.advance(5.0 + TTL + GRACE + 1.0)
+        for hold in (stuck, free):
+            await at.store.beat([hold.lease])
+        with locked(home, "active", f"id = '{stuck.id}'", lock):
+            assert [each.job.id for each in await at_once(home, at.store.overdue(1))] == [free.id]
+        assert [each.job.id for each in await at.store.overdue(1)] == [stuck.id]
+
+    play(Stage(home), act)
+
+
 # leases
 
 

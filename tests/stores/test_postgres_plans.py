@@ -134,7 +134,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "request_cancel": (jobs,),
         "reschedule": (jobs, 1.0, None),
         "reopen": (jobs,),
-        "delete": (jobs,),
+        "delete": (jobs, False),
         "purge": ("default", ROOM, None),
         "expire": (ROOM,),
         "owed_hooks": (["due"], ROOM, 1.0, 3600.0),

@@ -122,7 +122,10 @@ class Ownership(Protocol):
         ...
 
     async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
-        """Return running jobs of live leases that are past a limit of their task by ``ttl + grace`` of the lease, longest first."""
+        """Return running jobs of live leases that are past a limit of their task by ``ttl + grace`` of the lease, longest first.
+
+        A job that another session has locked is left out: its owner may be waiting for the lock with an outcome.
+        """
         ...
 
     async def next_due(

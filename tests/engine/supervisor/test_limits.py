@@ -16,6 +16,7 @@ from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast.testing.clock import FakeClock
+from proof.stores.locked_rows import LockedRows
 from tests.engine.supervisor.test_recovery import Site
 from tests.engine.supervisor.test_worker_handle import GRACE, KILLED, Watch, watching
 from tests.engine.support import LEASE, SETTINGS, TIMING, beside, forever, run, run_virtual, stubborn
@@ -347,6 +348,8 @@ def test_s5_others_leave_a_stalled_job_to_its_owner_until_ttl_and_grace_have_pas
         await beaten(site, LATER - 1)
         assert await site.recovery.step() == []
         await beaten(site, 2)
+        assert await site.recovery.step() == []
+        await beaten(site, TIMING.beat + TIMING.margin)
         (rescued,) = await site.recovery.step()
         assert (rescued.id, rescued.reason, rescued.worker) == (job, "stalled", LEASE.worker)
         row = await site.row(job)
@@ -381,11 +384,38 @@ def test_l8_nobody_judges_a_limit_right_after_an_outage() -> None:
     run(test())
 
 
+def test_l8_a_job_whose_row_was_locked_is_left_to_its_owner_until_that_had_time_to_send_its_outcome() -> None:
+    async def test() -> None:
+        site = Site()
+        book = LockedRows()
+        site.memory.book = book
+        (job,) = await site.claim(1, policy=LIMITED)
+        unlock = book.lock([job], is_exclusive=False)
+        await beaten(site, LATER + 1)
+        assert await site.recovery.step() == []
+        await beaten(site, TIMING.beat + TIMING.margin)
+        unlock()
+        assert await site.recovery.step() == []
+        await beaten(site, TIMING.beat)
+        unlock = book.lock([job], is_exclusive=False)  # again, so the owner gets the whole time again
+        assert await site.recovery.step() == []
+        unlock()
+        assert await site.recovery.step() == []
+        await beaten(site, TIMING.beat + TIMING.margin - 1)
+        assert await site.recovery.step() == []
+        await beaten(site, 1)
+        assert [each.id for each in await site.recovery.step()] == [job]
+
+    run(test())
+
+
 def test_s5_a_word_that_lands_between_the_look_and_the_write_saves_the_job() -> None:
     async def test() -> None:
         site = Site()
         (job,) = await site.claim(1, policy=LIMITED)
         await beaten(site, LATER + 1)
+        assert await site.recovery.step() == []
+        await beaten(site, TIMING.beat + TIMING.margin)
         gate = site.store.hold("exchange")
         step = asyncio.ensure_future(site.recovery.step())
         await gate.entered.wait()

@@ -250,6 +250,7 @@ def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_own_lease(timi
             await site.memory.beat([LEASE.id])
         site.contact.lost()
         site.contact.answered(site.clock.monotonic())
+        assert await site.recovery.step() == []
         await site.in_contact(timing.beat + timing.margin - 0.5)
         await site.memory.beat([LEASE.id])
         assert await site.recovery.step() == []

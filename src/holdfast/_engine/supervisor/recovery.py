@@ -70,12 +70,13 @@ class Contact:
         """Return whether the contact is lost, or the store's last answer is too old to rely on."""
         return self.is_broken or self._timing.breaks_contact(self._now() - self._last)
 
-    def may_judge(self, lease: LeaseTiming) -> bool:
-        """Return whether a lease of this timing may be judged now.
+    def may_judge(self, lease: LeaseTiming, *, since: float = -math.inf) -> bool:
+        """Return whether a lease of this timing may be judged now, and a job of it that could be moved ``since`` that time.
 
-        After an outage its owner first gets the time to send the renewal that the outage held up.
+        After an outage its owner first gets the time to send the renewal or the outcome that the outage held up.
         """
-        return not self.is_broken and lease.may_judge(contact=self._silences.contact_for(lease), now=self._now())
+        contact = max(since, self._silences.contact_for(lease))
+        return not self.is_broken and lease.may_judge(contact=contact, now=self._now())
 
 
 class Recovery:
@@ -95,6 +96,7 @@ class Recovery:
         self._publish = environment.transport.publish
         self._contact, self._host, self._own, self._compare_clocks = contact, host, own, compare_clocks
         self._late: tuple[Transition, ...] = ()
+        self._overdue_since: dict[tuple[UUID, Token], float] = {}
         self._refusals: defaultdict[tuple[UUID, Token], int] = defaultdict(int)
         self.has_locked, self.pause_of_locked = False, math.inf
         """Whether a job or an outcome was found locked, and the seconds until the next try: 0.05 at first, doubled up to 60."""
@@ -148,12 +150,21 @@ class Recovery:
         return len(expired)
 
     async def _end_overdue(self) -> list[Rescued]:
-        """Rescue jobs of live workers far past a limit: their own supervisor should have ended them long ago."""
+        """Rescue jobs of live workers far past a limit: their own supervisor should have ended them long ago.
+
+        Perhaps another session had the job locked until now, and its owner has an outcome for it: the owner sends that first.
+        """
         sent = self._now()
         found = await self._store.overdue(JOBS_PER_MOVE)
         self._contact.answered(sent)
-        own = self._own()
-        late = [each for each in found if each.job.lease not in own and self._allows(each.timing)]
+        now, own = self._now(), self._own()
+        keys = [(each.job.id, each.job.token) for each in found]
+        self._overdue_since = {key: self._overdue_since.get(key, now) for key in keys}
+        late = [
+            each
+            for each, key in zip(found, keys, strict=True)
+            if each.job.lease not in own and self._allows(each.timing, since=self._overdue_since[key])
+        ]
         if not late:
             return []
         jitters = [self._chance.jitter() for _ in late]
@@ -286,8 +297,8 @@ class Recovery:
         unbeaten = lease.timing.ttl + lease.overdue
         return unbeaten > lease.timing.beat + lease.timing.margin and self._allows(lease.timing)
 
-    def _allows(self, lease: LeaseTiming) -> bool:
-        is_allowed = self._contact.may_judge(lease)
+    def _allows(self, lease: LeaseTiming, *, since: float = -math.inf) -> bool:
+        is_allowed = self._contact.may_judge(lease, since=since)
         self.pause = self.pause if is_allowed else min(self.pause, lease.beat or math.inf)
         return is_allowed
 

@@ -46,6 +46,7 @@ class Exchange:
         options: WorkerOptions,
         *,
         poll_interval: float,
+        beat: float,
         inbox: Inbox | None = None,
     ) -> None:
         self._store, self._events, self._chance = environment.store, environment.events, environment.chance
@@ -56,7 +57,7 @@ class Exchange:
         self._gone: list[UUID] = []
         self._delivered: Mapping[UUID, ClaimSource] = {}
         self._looked = float("-inf")
-        self._locked = LockedOutcomes(lease.now, poll_interval, self._events)
+        self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
         self._resting = RestingClaims(slots.size, lease.now)
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)

@@ -148,7 +148,15 @@ class Worker:
         poll, wake = settings.poll_interval, self.executor.finished.wake
         inbox = self._make_inbox(wake)
         self.exchange = Exchange(
-            self._environment, self.executor, progress, self.lease, self._slots, options, poll_interval=poll, inbox=inbox
+            self._environment,
+            self.executor,
+            progress,
+            self.lease,
+            self._slots,
+            options,
+            poll_interval=poll,
+            beat=beat,
+            inbox=inbox,
         )
         self._exchanging = self._service("exchange", self._exchange, pause=min(poll, beat), wake=wake)
         self._reporting = self._service("report", partial(self._report, progress), pause=min(1.0, beat), wake=progress.wake)
