@@ -12,6 +12,7 @@ from scripts import todays_part
 
 pytest_plugins = [
     "holdfast.testing.servers",
+    "tests.event_loops",
     "tests.servers.absent",
     "tests.stores.postgres_databases",
     "tests.stores.postgres_faulty_databases",

@@ -60,31 +60,28 @@ def test_a_server_which_never_answers_does_not_hold_a_cancelled_analysis(tmp_pat
     assert children_of_this_process() <= before
 
 
-def test_cancelled_twice_it_still_tidies_up() -> None:
-    async def main() -> None:
-        started = threading.Event()
-        release = threading.Event()
+async def test_cancelled_twice_it_still_tidies_up() -> None:
+    started = threading.Event()
+    release = threading.Event()
 
-        def step() -> None:
-            started.set()
-            release.wait(5)
+    def step() -> None:
+        started.set()
+        release.wait(5)
 
-        async def work() -> None:
-            async with Workshop() as workshop:
-                await workshop.run(step)
+    async def work() -> None:
+        async with Workshop() as workshop:
+            await workshop.run(step)
 
-        task = asyncio.create_task(work())
-        await asyncio.get_running_loop().run_in_executor(None, started.wait)
-        task.cancel()
-        await asyncio.wait((task,), timeout=0.01)
-        task.cancel()
-        await asyncio.wait((task,), timeout=0.01)
-        assert not task.done()  # its thread still works
-        release.set()
-        await asyncio.wait((task,), timeout=5)
-        assert task.cancelled()
-
-    asyncio.run(main())
+    task = asyncio.create_task(work())
+    await asyncio.get_running_loop().run_in_executor(None, started.wait)
+    task.cancel()
+    await asyncio.wait((task,), timeout=0.01)
+    task.cancel()
+    await asyncio.wait((task,), timeout=0.01)
+    assert not task.done()  # its thread still works
+    release.set()
+    await asyncio.wait((task,), timeout=5)
+    assert task.cancelled()
 
 
 def test_no_child_starts_after_the_end() -> None:

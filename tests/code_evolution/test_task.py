@@ -33,23 +33,20 @@ def test_called_it_runs_here_at_its_pace(sample: Path, tmp_path: Path) -> None:
     assert result["commits"] == 120
 
 
-def test_a_cancelled_wait_ends_at_once(sample: Path, tmp_path: Path) -> None:
-    async def main() -> None:
-        job = FakeJob()
-        counted = asyncio.Event()
+async def test_a_cancelled_wait_ends_at_once(sample: Path, tmp_path: Path) -> None:
+    job = FakeJob()
+    counted = asyncio.Event()
 
-        def look(stage: str, fraction: float) -> bool:
-            if fraction > 0.5:
-                counted.set()
-            return False
+    def look(stage: str, fraction: float) -> bool:
+        if fraction > 0.5:
+            counted.set()
+        return False
 
-        job.cancel_at_progress = look
-        task = asyncio.create_task(analyze(job, str(sample), str(tmp_path), batch=100, pace=200.0))  # type: ignore[arg-type]
-        await counted.wait()
-        while len(job.checkpoints) < 2:  # the wait begins after the checkpoint of the first batch
-            await asyncio.wait((task,), timeout=0.01)
-        task.cancel()
-        await asyncio.wait((task,), timeout=5)
-        assert task.cancelled()
-
-    asyncio.run(main())
+    job.cancel_at_progress = look
+    task = asyncio.create_task(analyze(job, str(sample), str(tmp_path), batch=100, pace=200.0))  # type: ignore[arg-type]
+    await counted.wait()
+    while len(job.checkpoints) < 2:  # the wait begins after the checkpoint of the first batch
+        await asyncio.wait((task,), timeout=0.01)
+    task.cancel()
+    await asyncio.wait((task,), timeout=5)
+    assert task.cancelled()

@@ -10,7 +10,8 @@ import pytest
 
 from holdfast import App
 from tests.e2e.scripted_workers import is_alive
-from tests.engine.support import run, until
+from tests.engine.support import until
+from tests.event_loops import run
 
 SHOP = """
 import os
@@ -62,23 +63,21 @@ def test_a_loop_blocked_for_longer_than_the_ttl_keeps_its_lease(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/jobs.db"])
-def test_handlers_in_separate_processes_end_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+async def test_handlers_in_separate_processes_end_with_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     name = f"shop_with_{url.partition(':')[0]}"
     (tmp_path / f"{name}.py").write_text(SHOP.format(url=url.format(tmp_path)))
     monkeypatch.syspath_prepend(tmp_path)
     shop = import_module(name)
-
-    async def main() -> None:
-        async with shop.app.worker():
-            handle = await shop.where.aenqueue()
-            runner: int = await handle.aresult(timeout=40)
-            assert is_alive(runner)
-            assert (await handle.aget()).checkpoint == {"seen": True}
-        await shop.app.aclose()
-        assert runner != os.getpid()
-        assert not is_alive(runner)
-
-    run(main())
+    async with shop.app.worker():
+        handle = await shop.where.aenqueue()
+        runner: int = await handle.aresult(timeout=40)
+        assert is_alive(runner)
+        assert (await handle.aget()).checkpoint == {"seen": True}
+    await shop.app.aclose()
+    assert runner != os.getpid()
+    assert not is_alive(runner)
 
 
 def test_run_due_runs_them_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,9 @@
 """A worker's inside, a supervisor's surroundings and an unreliable store, all in memory; time moves only when told to."""
 
 import asyncio
-import heapq
 import threading
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -37,73 +36,12 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import PROCESS as PROCESS
 from tests.engine.machines import MemoryTransport
+from tests.event_loops import THE_END
 
 TIMING = LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
 SETTINGS = Settings(url="memory://", timing=TIMING)
 LEASE = NewLease(UUID(int=1), "worker-1", PROCESS, TIMING)
 OTHER = NewLease(UUID(int=2), "worker-2", ProcessIdentity("host", 8, 800, "boot", "pid:1", "time:1"), TIMING)
-
-
-def run(test: Coroutine[Any, Any, object]) -> None:
-    """Run a test; it fails too when anything in the loop raised and nobody listened."""
-    _run(asyncio.new_event_loop(), test)
-
-
-def run_virtual(test: Coroutine[Any, Any, object]) -> None:
-    """Run a test on a loop whose time jumps to the next timer as soon as nothing else can happen."""
-    _run(VirtualLoop(), test)
-
-
-def _run(loop: asyncio.AbstractEventLoop, test: Coroutine[Any, Any, object]) -> None:
-    complaints: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: complaints.append(context))
-    try:
-        try:
-            loop.run_until_complete(test)
-        finally:
-            loop.run_until_complete(_end_all_others())
-    finally:
-        loop.close()
-    assert not complaints, complaints
-
-
-async def _end_all_others() -> None:
-    while left := asyncio.all_tasks() - {asyncio.current_task()}:
-        for task in left:
-            task.cancel(THE_END)
-        await asyncio.wait(left)
-
-
-_BESIDE: set[asyncio.Task[Any]] = set()
-
-
-def beside(coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    """Run it beside the test, until it or the test ends."""
-    task = asyncio.get_running_loop().create_task(coroutine)
-    _BESIDE.add(task)
-    task.add_done_callback(_BESIDE.discard)
-    return task
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Seconds that take no time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def _run_once(self) -> None:
-        if not self._ready:
-            while self._scheduled and self._scheduled[0].cancelled():
-                heapq.heappop(self._scheduled)._scheduled = False
-                self._timer_cancelled_count -= 1
-            if not self._scheduled:
-                raise AssertionError("nothing can ever happen again")
-            self.now = max(self.now, self._scheduled[0].when())
-        super()._run_once()
 
 
 class LoopClock:
@@ -363,7 +301,6 @@ async def enqueue(
 
 
 JOB = UUID(int=77)
-THE_END = "the test is over"
 
 
 def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, number: int = 1, failures: int = 0) -> Claim:

@@ -21,11 +21,12 @@ from holdfast._system.channel import MOST_UNSENT
 from holdfast.errors import ConfigurationError, JobLost
 from tests.engine.runners.test_process import Scene
 from tests.engine.runners_support import RunnerBench, processed
-from tests.engine.support import TIMING, Bench, Held, beside, claim, forever, run, run_virtual, stubborn, turns, until
+from tests.engine.support import TIMING, Bench, Held, claim, forever, stubborn, turns, until
 from tests.engine.worker.test_worker import Office, passing
+from tests.event_loops import beside
 
 
-def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None:
+async def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None:
     attempts = list[Job]()
 
     async def handler(job: Job) -> None:
@@ -38,44 +39,39 @@ def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None
             await attempts[0].alive()  # a heartbeat of the first attempt that nobody ended
         await saving
 
-    async def test() -> None:
-        bench = Bench(handler)
-        (job,) = await bench.open(("handler", b"{}"))
-        await bench.exchange.step()
-        await bench.until_ended()
-        await bench.settle()
-        bench.clock.advance(2.0)
-        bench.beat()
-        await bench.exchange.step()
-        await until(lambda: bench.writer._waiters)
-        await bench.writer.step()
-        await bench.until_ended(2)
-        await bench.settle()
-        assert (await bench.row(job)).state is State.COMPLETED
-
-    run(test())
+    bench = Bench(handler)
+    (job,) = await bench.open(("handler", b"{}"))
+    await bench.exchange.step()
+    await bench.until_ended()
+    await bench.settle()
+    bench.clock.advance(2.0)
+    bench.beat()
+    await bench.exchange.step()
+    await until(lambda: bench.writer._waiters)
+    await bench.writer.step()
+    await bench.until_ended(2)
+    await bench.settle()
+    assert (await bench.row(job)).state is State.COMPLETED
 
 
-def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged() -> None:
+@pytest.mark.virtual_time
+async def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged() -> None:
     """Words are told at most every 5 % of the limit; of an hour that is three minutes."""
     said = list[float]()
 
-    async def test() -> None:
-        async def handler(job: Job) -> None:
-            await job.alive()
-            await passing(170)
-            await job.alive()
-            said.append(asyncio.get_running_loop().time())
-            await forever()
+    async def handler(job: Job) -> None:
+        await job.alive()
+        await passing(170)
+        await job.alive()
+        said.append(asyncio.get_running_loop().time())
+        await forever()
 
-        office = Office(define(handler, progress_within="1h"))
-        await office.enqueue("handler")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(170 + 2 * TIMING.beat)
-        assert max(message.at for message in office.heard(messages_of_workers.AttemptProgressed)) == said[0]
-
-    run_virtual(test())
+    office = Office(define(handler, progress_within="1h"))
+    await office.enqueue("handler")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(170 + 2 * TIMING.beat)
+    assert max(message.at for message in office.heard(messages_of_workers.AttemptProgressed)) == said[0]
 
 
 @pytest.mark.parametrize("spread", [float("inf"), float("nan"), -0.1, 1.1])
@@ -88,7 +84,7 @@ def test_a_backoff_that_no_store_could_write_is_refused_where_it_is_defined(spre
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_a_payload_whose_constructor_ends_the_process_costs_its_own_job_an_attempt(error: BaseException) -> None:
+async def test_a_payload_whose_constructor_ends_the_process_costs_its_own_job_an_attempt(error: BaseException) -> None:
     class Strange(Struct):
         n: int
 
@@ -98,18 +94,14 @@ def test_a_payload_whose_constructor_ends_the_process_costs_its_own_job_an_attem
     def handler(strange: Strange) -> None: ...
 
     handler.__annotations__ = {"strange": Strange, "return": None}
-
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin(b'{"strange": {"n": 1}}')
-            outcome = await scene.outcome()
-            assert isinstance(outcome, Raised)
-            assert outcome.failure.type == type(error).__name__
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin(b'{"strange": {"n": 1}}')
+        outcome = await scene.outcome()
+        assert isinstance(outcome, Raised)
+        assert outcome.failure.type == type(error).__name__
 
 
-def test_a_payload_whose_constructor_kills_its_process_is_charged_for_it() -> None:
+async def test_a_payload_whose_constructor_kills_its_process_is_charged_for_it() -> None:
     """Else it would be released free of charge and kill the next one, for ever."""
     held = Held()
 
@@ -122,79 +114,65 @@ def test_a_payload_whose_constructor_kills_its_process_is_charged_for_it() -> No
     def handler(deadly: Deadly) -> None: ...
 
     handler.__annotations__ = {"deadly": Deadly, "return": None}
-
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            try:
-                await scene.begin(b'{"deadly": {"n": 1}}')  # said before anything of the payload is looked at
-                await until(held.come.is_set)
-            finally:
-                held.set()
-            assert await scene.outcome() == Done(b"null")
-
-    run(test())
+    async with Scene(handler) as scene:
+        try:
+            await scene.begin(b'{"deadly": {"n": 1}}')  # said before anything of the payload is looked at
+            await until(held.come.is_set)
+        finally:
+            held.set()
+        assert await scene.outcome() == Done(b"null")
 
 
-def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() -> None:
-    async def test() -> None:
-        bench = RunnerBench(processed(timeout="5s"))
-        (job,) = await bench.open(("handler", b"{}"))
-        await bench.exchange.step()
-        child = await bench.child()
-        assert bench.reports.begins == []
-        child.say(messages.Ready())
-        await child.next(messages.Run)
-        assert bench.reports.begins == []
-        child.say(messages.RunStarted(), messages.RunStarted(("new",)))
-        await until(lambda: bench.reports.begins)
-        child.say(messages.RunEnded(None, 1))
-        await bench.until_ended()
-        assert bench.reports.begins == [job]
-
-    run(test())
+async def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() -> None:
+    bench = RunnerBench(processed(timeout="5s"))
+    (job,) = await bench.open(("handler", b"{}"))
+    await bench.exchange.step()
+    child = await bench.child()
+    assert bench.reports.begins == []
+    child.say(messages.Ready())
+    await child.next(messages.Run)
+    assert bench.reports.begins == []
+    child.say(messages.RunStarted(), messages.RunStarted(("new",)))
+    await until(lambda: bench.reports.begins)
+    child.say(messages.RunEnded(None, 1))
+    await bench.until_ended()
+    assert bench.reports.begins == [job]
 
 
-def test_s8_a_runner_that_gets_ready_past_the_deadline_starts_nothing() -> None:
+async def test_s8_a_runner_that_gets_ready_past_the_deadline_starts_nothing() -> None:
     """Other code may have blocked the loop, so that nobody has said yet that all must stop."""
-
-    async def test() -> None:
-        bench = RunnerBench(processed())
-        (job,) = await bench.open(("handler", b"{}"))
-        await bench.exchange.step()
-        child = await bench.child()
-        bench.clock.advance(TIMING.ttl)
-        child.say(messages.Ready())
-        await bench.until_ended()
-        assert child.heard == []
-        await bench.settle()
-        row = await bench.row(job)
-        assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
-
-    run(test())
+    bench = RunnerBench(processed())
+    (job,) = await bench.open(("handler", b"{}"))
+    await bench.exchange.step()
+    child = await bench.child()
+    bench.clock.advance(TIMING.ttl)
+    child.say(messages.Ready())
+    await bench.until_ended()
+    assert child.heard == []
+    await bench.settle()
+    row = await bench.row(job)
+    assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
 
 
-def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given_back_in_a_spin() -> None:
+async def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given_back_in_a_spin() -> None:
     async def handler() -> None:
         await stubborn()
 
-    async def test() -> None:
-        bench = Bench(handler)
-        (job,) = await bench.open(("handler", b"{}"))
+    bench = Bench(handler)
+    (job,) = await bench.open(("handler", b"{}"))
+    await bench.exchange.step()
+    await turns()
+    hold = bench.executor.running[job].claim.job
+    await bench.memory.exchange([lifecycle.release(hold, code_ran=True)])  # as somebody else's judgement would
+    for _ in range(20):
         await bench.exchange.step()
-        await turns()
-        hold = bench.executor.running[job].claim.job
-        await bench.memory.exchange([lifecycle.release(hold, code_ran=True)])  # as somebody else's judgement would
-        for _ in range(20):
-            await bench.exchange.step()
-        row = await bench.row(job)
-        assert row.token.number == hold.token.number + 1
-        bench.clock.advance(1.0)
-        bench.beat()
-        for _ in range(20):
-            await bench.exchange.step()
-        assert (await bench.row(job)).token.number == hold.token.number + 2
-
-    run(test())
+    row = await bench.row(job)
+    assert row.token.number == hold.token.number + 1
+    bench.clock.advance(1.0)
+    bench.beat()
+    for _ in range(20):
+        await bench.exchange.step()
+    assert (await bench.row(job)).token.number == hold.token.number + 2
 
 
 def test_l4_a_runner_of_an_embedded_worker_knows_the_handlers_of_all_modules() -> None:

@@ -76,15 +76,11 @@ def test_producers_without_the_code_enqueue_by_name(app: App) -> None:
         app.enqueue("no such name")
 
 
-def test_a_blocking_call_inside_an_event_loop_names_its_twin(app: App) -> None:
+async def test_a_blocking_call_inside_an_event_loop_names_its_twin(app: App) -> None:
     task = app.task(analyze)
-
-    async def main() -> None:
-        for call, twin in ((lambda: task.enqueue("u"), "aenqueue"), (app.jobs.counts, "acounts"), (app.close, "aclose")):
-            with pytest.raises(InsideEventLoop, match=f"await {twin}"):
-                call()
-
-    asyncio.run(main())
+    for call, twin in ((lambda: task.enqueue("u"), "aenqueue"), (app.jobs.counts, "acounts"), (app.close, "aclose")):
+        with pytest.raises(InsideEventLoop, match=f"await {twin}"):
+            call()
 
 
 def test_every_loop_and_thread_sees_the_same_jobs(app: App) -> None:

@@ -28,12 +28,9 @@ def test_a_blocking_twin_takes_and_answers_the_same() -> None:
     assert (Clerk.ask.__name__, Clerk.ask.__doc__) == ("ask", "Ask.")
 
 
-def test_inside_a_loop_it_names_its_twin_and_starts_nothing() -> None:
-    async def main() -> None:
-        with pytest.raises(InsideEventLoop, match="await aask"):
-            Clerk().ask("why")
-
-    asyncio.run(main())
+async def test_inside_a_loop_it_names_its_twin_and_starts_nothing() -> None:
+    with pytest.raises(InsideEventLoop, match="await aask"):
+        Clerk().ask("why")
 
 
 def test_threads_share_one_portal_and_do_not_wait_for_each_other() -> None:

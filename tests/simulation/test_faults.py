@@ -175,21 +175,18 @@ def test_focus_makes_one_verb_fail_more_often() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.LATE, Fault.TWICE, Fault.SLOW, Fault.IN_FLIGHT])
-def test_it_runs_around_a_real_store_too(fault: Fault, tmp_path: Path) -> None:
-    async def run() -> None:
-        clock = SystemClock()
-        store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemRandomness(), process=ProcessIdentity("host", 1))
-        faults = Faults(random.Random(1), Mix(rates={fault: 1.0}, latency=0.0, timeout=0.01, slowest=0.01, latest=0.01))
-        wrapped = faulty(store, process="client", faults=faults, clock=clock, history=History())
-        try:
-            await wrapped.enqueue(CALL, [NEW])
-        except StoreUnavailable:
-            pass
-        async with asyncio.timeout(10):
-            while await store.get(JOB) is None:
-                await clock.sleep(0.001)
-        await clock.sleep(0.02)
-        assert len(await store.counts()) == 1
-        await wrapped.close()
-
-    asyncio.run(run())
+async def test_it_runs_around_a_real_store_too(fault: Fault, tmp_path: Path) -> None:
+    clock = SystemClock()
+    store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemRandomness(), process=ProcessIdentity("host", 1))
+    faults = Faults(random.Random(1), Mix(rates={fault: 1.0}, latency=0.0, timeout=0.01, slowest=0.01, latest=0.01))
+    wrapped = faulty(store, process="client", faults=faults, clock=clock, history=History())
+    try:
+        await wrapped.enqueue(CALL, [NEW])
+    except StoreUnavailable:
+        pass
+    async with asyncio.timeout(10):
+        while await store.get(JOB) is None:
+            await clock.sleep(0.001)
+    await clock.sleep(0.02)
+    assert len(await store.counts()) == 1
+    await wrapped.close()

@@ -70,23 +70,20 @@ def test_processes_that_migrate_at_once_make_it_once(empty: str) -> None:
     assert {process.returncode for process in waiting} == {0}
 
 
-def test_one_that_was_killed_while_it_migrated_left_nothing(empty: str, postgres_server: PostgresServer) -> None:
-    async def act() -> None:
-        store = store_at(empty)
-        with psycopg.connect(empty, autocommit=True) as other:
-            other.execute("BEGIN")
-            other.execute("CREATE SCHEMA holdfast")  # nobody else can, until this ends
-            migrating = asyncio.ensure_future(store.migrate())
-            with psycopg.connect(empty, autocommit=True) as looking:
-                await eventually(lambda: looking.execute(WAITING).fetchall(), within=STALL)
-            migrating.cancel()
-            await asyncio.wait([migrating])
-            other.execute("ROLLBACK")
-        await store.migrate()
-        assert await store.counts() == {}
-        await store.close()
-
-    asyncio.run(act())
+async def test_one_that_was_killed_while_it_migrated_left_nothing(empty: str, postgres_server: PostgresServer) -> None:
+    store = store_at(empty)
+    with psycopg.connect(empty, autocommit=True) as other:
+        other.execute("BEGIN")
+        other.execute("CREATE SCHEMA holdfast")  # nobody else can, until this ends
+        migrating = asyncio.ensure_future(store.migrate())
+        with psycopg.connect(empty, autocommit=True) as looking:
+            await eventually(lambda: looking.execute(WAITING).fetchall(), within=STALL)
+        migrating.cancel()
+        await asyncio.wait([migrating])
+        other.execute("ROLLBACK")
+    await store.migrate()
+    assert await store.counts() == {}
+    await store.close()
 
 
 def test_a_newer_schema_is_refused(database: str) -> None:

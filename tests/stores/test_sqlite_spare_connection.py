@@ -65,84 +65,66 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     place.spares.close()
 
 
-def test_each_transaction_has_one_of_its_own(place: Place) -> None:
-    async def act() -> None:
-        connections = [await place.note(text) for text in "abc"]
-        assert len({id(each) for each in connections}) == 3
-        for each in connections[:2]:  # whoever has kept one
-            with pytest.raises(Exception, match=r"(?i)closed"):
-                each.execute("INSERT INTO notes VALUES ('leaked')")
-        assert place.notes() == ["a", "b", "c"]
-
-    asyncio.run(act())
+async def test_each_transaction_has_one_of_its_own(place: Place) -> None:
+    connections = [await place.note(text) for text in "abc"]
+    assert len({id(each) for each in connections}) == 3
+    for each in connections[:2]:  # whoever has kept one
+        with pytest.raises(Exception, match=r"(?i)closed"):
+            each.execute("INSERT INTO notes VALUES ('leaked')")
+    assert place.notes() == ["a", "b", "c"]
 
 
-def test_it_is_taken_at_once_and_says_what_a_fresh_one_would(place: Place) -> None:
-    async def act() -> None:
+async def test_it_is_taken_at_once_and_says_what_a_fresh_one_would(place: Place) -> None:
+    assert place.block().try_open() is None
+    await place.note("a")
+    block = place.block()
+    connection = block.try_open()
+    assert connection is not None
+    assert [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")] == [2, 1]
+    connection.execute("INSERT INTO notes VALUES ('b')")
+    block.commit()
+    assert place.notes() == ["a", "b"]
+
+
+async def test_it_is_not_spoken_to_once_its_file_is_another(place: Place) -> None:
+    await place.note("a")
+    for path in place.path.parent.iterdir():
+        path.unlink()
+    place.make()
+    await place.note("b")
+    assert place.notes() == ["b"]
+
+
+async def test_who_finds_the_lock_taken_waits_in_a_thread_and_keeps_no_turn(place: Place) -> None:
+    await place.note("a")
+    with closing(place.connect()) as other:
+        other.execute("BEGIN IMMEDIATE")
         assert place.block().try_open() is None
-        await place.note("a")
-        block = place.block()
-        connection = block.try_open()
-        assert connection is not None
-        assert [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")] == [2, 1]
-        connection.execute("INSERT INTO notes VALUES ('b')")
-        block.commit()
-        assert place.notes() == ["a", "b"]
-
-    asyncio.run(act())
-
-
-def test_it_is_not_spoken_to_once_its_file_is_another(place: Place) -> None:
-    async def act() -> None:
-        await place.note("a")
-        for path in place.path.parent.iterdir():
-            path.unlink()
-        place.make()
-        await place.note("b")
-        assert place.notes() == ["b"]
-
-    asyncio.run(act())
-
-
-def test_who_finds_the_lock_taken_waits_in_a_thread_and_keeps_no_turn(place: Place) -> None:
-    async def act() -> None:
-        await place.note("a")
-        with closing(place.connect()) as other:
-            other.execute("BEGIN IMMEDIATE")
-            assert place.block().try_open() is None
-            assert not place.turns._lock.locked()
-            place.spares.refill()
-            with pytest.raises(StoreUnavailable, match="locked"):
-                await place.note("b")
-            other.execute("COMMIT")
-        await place.note("b")
-        assert place.notes() == ["a", "b"]
-
-    asyncio.run(act())
-
-
-def test_who_finds_another_transaction_of_the_process_waits_for_its_turn(place: Place) -> None:
-    async def act() -> None:
-        await place.note("a")
-        async with in_thread(place.block()) as connection:
-            place.spares.refill()
-            assert place.block().try_open() is None
-            connection.execute("INSERT INTO notes VALUES ('b')")
-        assert place.notes() == ["a", "b"]
-
-    asyncio.run(act())
-
-
-def test_none_is_opened_once_it_is_closed_until_somebody_needs_the_next(place: Place) -> None:
-    async def act() -> None:
-        await place.note("a")
-        place.spares.close()
+        assert not place.turns._lock.locked()
         place.spares.refill()
-        assert place.spares._spare is None
-        await place.note("b")
-        assert place.spares._spare is not None
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await place.note("b")
+        other.execute("COMMIT")
+    await place.note("b")
+    assert place.notes() == ["a", "b"]
 
-    asyncio.run(act())
+
+async def test_who_finds_another_transaction_of_the_process_waits_for_its_turn(place: Place) -> None:
+    await place.note("a")
+    async with in_thread(place.block()) as connection:
+        place.spares.refill()
+        assert place.block().try_open() is None
+        connection.execute("INSERT INTO notes VALUES ('b')")
+    assert place.notes() == ["a", "b"]
+
+
+async def test_none_is_opened_once_it_is_closed_until_somebody_needs_the_next(place: Place) -> None:
+    await place.note("a")
+    place.spares.close()
+    place.spares.refill()
+    assert place.spares._spare is None
+    await place.note("b")
+    assert place.spares._spare is not None
 
 
 def test_a_fork_takes_none_along(place: Place) -> None:
@@ -181,18 +163,14 @@ def _refuse(*_: object, **__: object) -> Any:
     raise sqlite3.OperationalError("unable to open database file")
 
 
-def test_there_is_none_of_a_file_without_a_write_ahead_log(place: Place) -> None:
+async def test_there_is_none_of_a_file_without_a_write_ahead_log(place: Place) -> None:
     place.make("DELETE")
-
-    async def act() -> None:
-        await place.note("a")
-        assert (place.spares._spare, place.spares._has_log) == (None, False)
-        place.spares.close()
-        place.make()
-        await place.note("b")
-        assert place.spares._spare is not None
-
-    asyncio.run(act())
+    await place.note("a")
+    assert (place.spares._spare, place.spares._has_log) == (None, False)
+    place.spares.close()
+    place.make()
+    await place.note("b")
+    assert place.spares._spare is not None
 
 
 def test_a_transaction_waits_for_who_reads_a_file_without_a_write_ahead_log(place: Place) -> None:
@@ -215,7 +193,7 @@ def test_a_transaction_waits_for_who_reads_a_file_without_a_write_ahead_log(plac
         asyncio.run(act())
 
 
-def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
+async def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
     opening, may_open, opened = threading.Event(), threading.Event(), threading.Event()
     lanes = CallThreadPool()
 
@@ -224,19 +202,16 @@ def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
         assert may_open.wait(20)
         opened.set()
 
-    async def act() -> None:
-        lanes.use_idle(open_slowly)  # there is no thread: nothing happens
-        with lanes.borrow() as lane:
-            await lane.run(lambda: None)
-        lanes.use_idle(open_slowly)
-        assert opening.wait(20)
-        with lanes.borrow() as other:
-            assert other is not lane
-            await other.run(lambda: None)
-            may_open.set()
-            assert opened.wait(20)
-
-    asyncio.run(act())
+    lanes.use_idle(open_slowly)  # there is no thread: nothing happens
+    with lanes.borrow() as lane:
+        await lane.run(lambda: None)
+    lanes.use_idle(open_slowly)
+    assert opening.wait(20)
+    with lanes.borrow() as other:
+        assert other is not lane
+        await other.run(lambda: None)
+        may_open.set()
+        assert opened.wait(20)
 
 
 def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

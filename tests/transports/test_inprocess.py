@@ -5,7 +5,8 @@ import threading
 
 from holdfast._ports.transport import Hint
 from holdfast.transports.inprocess import InProcessTransport, Listener
-from tests.engine.support import run, until
+from tests.engine.support import until
+from tests.event_loops import run
 
 
 def test_a_hint_reaches_every_listener_in_its_own_loop() -> None:

@@ -19,7 +19,8 @@ from holdfast._core.job import NewJob, RescueReason
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
-from tests.engine.support import LEASE, Held, run, turns, until
+from tests.engine.support import LEASE, Held, turns, until
+from tests.event_loops import run
 
 Make = Callable[..., App]
 
@@ -45,20 +46,16 @@ def in_thread(job: SyncJob, number: int) -> list[object]:
     return [number, threading.current_thread().name.startswith("holdfast-handler")]
 
 
-def test_jobs_run_between_entry_and_exit(make: Make) -> None:
+async def test_jobs_run_between_entry_and_exit(make: Make) -> None:
     app = make()
     one, other = app.task(add), app.task(in_thread)
-
-    async def main() -> None:
-        async with app.worker(concurrency=10):
-            first, second = await one.aenqueue(1), await other.aenqueue(2)
-            assert await first.aresult(timeout=20) == 2
-            assert await second.aresult(timeout=20) == [2, True]
-            (lease,) = await app.workers.alist()
-            assert (lease.slots, lease.tasks, lease.process.pid) == (10, ("add", "in_thread"), os.getpid())
-        assert (await (await one.aenqueue(3)).aget()).state is State.AVAILABLE
-
-    run(main())
+    async with app.worker(concurrency=10):
+        first, second = await one.aenqueue(1), await other.aenqueue(2)
+        assert await first.aresult(timeout=20) == 2
+        assert await second.aresult(timeout=20) == [2, True]
+        (lease,) = await app.workers.alist()
+        assert (lease.slots, lease.tasks, lease.process.pid) == (10, ("add", "in_thread"), os.getpid())
+    assert (await (await one.aenqueue(3)).aget()).state is State.AVAILABLE
 
 
 def test_nothing_is_left_behind(make: Make) -> None:
@@ -83,7 +80,7 @@ def test_nothing_is_left_behind(make: Make) -> None:
     assert "holdfast-supervisor" not in before[0]
 
 
-def test_the_exit_waits_for_running_jobs_and_starts_no_other(make: Make) -> None:
+async def test_the_exit_waits_for_running_jobs_and_starts_no_other(make: Make) -> None:
     app = make()
     begun, gate = asyncio.Event(), asyncio.Event()
 
@@ -93,31 +90,28 @@ def test_the_exit_waits_for_running_jobs_and_starts_no_other(make: Make) -> None
         await gate.wait()
         return "done"
 
-    async def main() -> None:
-        first = await wait.aenqueue()
-        leaving = asyncio.get_running_loop().create_future()
+    first = await wait.aenqueue()
+    leaving = asyncio.get_running_loop().create_future()
 
-        async def live() -> None:
-            async with app.worker(concurrency=1):
-                await begun.wait()
-                leaving.set_result(await wait.aenqueue())
+    async def live() -> None:
+        async with app.worker(concurrency=1):
+            await begun.wait()
+            leaving.set_result(await wait.aenqueue())
 
-        life = asyncio.ensure_future(live())
-        second = await leaving
-        while not (lease := (await app.workers.alist())[0]).is_draining:
-            await turns()
-        assert (await first.aget()).state is State.RUNNING
-        assert not life.done()
-        gate.set()
-        await life
-        assert (await first.aget()).result == "done"
-        assert (await second.aget()).state is State.AVAILABLE
-        assert lease.id not in {each.id for each in await app.workers.alist()}
-
-    run(main())
+    life = asyncio.ensure_future(live())
+    second = await leaving
+    while not (lease := (await app.workers.alist())[0]).is_draining:
+        await turns()
+    assert (await first.aget()).state is State.RUNNING
+    assert not life.done()
+    gate.set()
+    await life
+    assert (await first.aget()).result == "done"
+    assert (await second.aget()).state is State.AVAILABLE
+    assert lease.id not in {each.id for each in await app.workers.alist()}
 
 
-def test_an_error_of_the_body_comes_out_after_the_drain(make: Make) -> None:
+async def test_an_error_of_the_body_comes_out_after_the_drain(make: Make) -> None:
     app = make()
     ended: list[str] = []
     begun = asyncio.Event()
@@ -129,22 +123,19 @@ def test_an_error_of_the_body_comes_out_after_the_drain(make: Make) -> None:
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
         ended.append("job")
 
-    async def main() -> None:
-        await slow.aenqueue()
+    await slow.aenqueue()
 
-        async def live() -> None:
-            async with app.worker():
-                await begun.wait()
-                raise ValueError("of the body")
+    async def live() -> None:
+        async with app.worker():
+            await begun.wait()
+            raise ValueError("of the body")
 
-        with pytest.raises(ValueError, match="of the body"):
-            await live()
-        assert ended == ["job"]
-
-    run(main())
+    with pytest.raises(ValueError, match="of the body"):
+        await live()
+    assert ended == ["job"]
 
 
-def test_a_job_that_outlasts_the_grace_goes_back_free_of_charge(make: Make) -> None:
+async def test_a_job_that_outlasts_the_grace_goes_back_free_of_charge(make: Make) -> None:
     app = make(grace="20ms")
     begun = asyncio.Event()
 
@@ -153,17 +144,14 @@ def test_a_job_that_outlasts_the_grace_goes_back_free_of_charge(make: Make) -> N
         begun.set()
         await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        handle = await endless.aenqueue()
-        async with app.worker():
-            await begun.wait()
-        view = await handle.aget()
-        assert (view.state, view.attempt, view.crashes, view.failures) == (State.AVAILABLE, 1, 0, 0)
-
-    run(main())
+    handle = await endless.aenqueue()
+    async with app.worker():
+        await begun.wait()
+    view = await handle.aget()
+    assert (view.state, view.attempt, view.crashes, view.failures) == (State.AVAILABLE, 1, 0, 0)
 
 
-def test_to_be_cancelled_while_draining_cuts_the_grace_short(make: Make) -> None:
+async def test_to_be_cancelled_while_draining_cuts_the_grace_short(make: Make) -> None:
     app = make(grace="600s")
     begun = asyncio.Event()
 
@@ -172,28 +160,25 @@ def test_to_be_cancelled_while_draining_cuts_the_grace_short(make: Make) -> None
         begun.set()
         await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        handle = await endless.aenqueue()
-        leaving = asyncio.Event()
+    handle = await endless.aenqueue()
+    leaving = asyncio.Event()
 
-        async def live() -> None:
-            async with app.worker():
-                await begun.wait()
-                leaving.set()
+    async def live() -> None:
+        async with app.worker():
+            await begun.wait()
+            leaving.set()
 
-        life = asyncio.ensure_future(live())
-        await leaving.wait()
-        assert not (await asyncio.wait({life}, timeout=0.05))[0]
-        life.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await life
-        assert (await handle.aget()).state is State.AVAILABLE
-        assert await app.workers.alist() == []
-
-    run(main())
+    life = asyncio.ensure_future(live())
+    await leaving.wait()
+    assert not (await asyncio.wait({life}, timeout=0.05))[0]
+    life.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await life
+    assert (await handle.aget()).state is State.AVAILABLE
+    assert await app.workers.alist() == []
 
 
-def test_a_thread_that_does_not_end_runs_on_fenced(make: Make) -> None:
+async def test_a_thread_that_does_not_end_runs_on_fenced(make: Make) -> None:
     app = make(grace="20ms", ttl="600ms")
     held, said = Held(), list[str]()
     over = threading.Event()
@@ -208,48 +193,37 @@ def test_a_thread_that_does_not_end_runs_on_fenced(make: Make) -> None:
         finally:
             over.set()
 
-    async def main() -> None:
-        handle = await deaf.aenqueue()
-        async with app.worker():
-            await until(held.come.is_set)
-        view = await handle.aget()
-        assert (view.state, view.crashes) == (State.AVAILABLE, 0)
-        assert await app.workers.alist() == []
-        held.set()
-        await until(over.is_set)
-        assert said == ["lost"]
-
-    run(main())
+    handle = await deaf.aenqueue()
+    async with app.worker():
+        await until(held.come.is_set)
+    view = await handle.aget()
+    assert (view.state, view.crashes) == (State.AVAILABLE, 0)
+    assert await app.workers.alist() == []
+    held.set()
+    await until(over.is_set)
+    assert said == ["lost"]
 
 
-def test_two_workers_and_two_apps_live_side_by_side(make: Make) -> None:
+async def test_two_workers_and_two_apps_live_side_by_side(make: Make) -> None:
     app, other = make(), App("memory://", poll_interval="20ms")
     task, its = app.task(queue="a")(add), other.task(add)
-
-    async def main() -> None:
-        async with app.worker(queues=["a"]), app.worker(queues=["b"]), other.worker():
-            mine, theirs = await task.aenqueue(1), await its.aenqueue(5)
-            unserved = await task.options(queue="c").aenqueue(1)
-            assert (await mine.aresult(timeout=20), await theirs.aresult(timeout=20)) == (2, 6)
-            assert {lease.queues for lease in await app.workers.alist()} == {("a",), ("b",)}
-            assert len(await other.workers.alist()) == 1
-        assert (await unserved.aget()).state is State.AVAILABLE
-        await other.aclose()
-
-    run(main())
+    async with app.worker(queues=["a"]), app.worker(queues=["b"]), other.worker():
+        mine, theirs = await task.aenqueue(1), await its.aenqueue(5)
+        unserved = await task.options(queue="c").aenqueue(1)
+        assert (await mine.aresult(timeout=20), await theirs.aresult(timeout=20)) == (2, 6)
+        assert {lease.queues for lease in await app.workers.alist()} == {("a",), ("b",)}
+        assert len(await other.workers.alist()) == 1
+    assert (await unserved.aget()).state is State.AVAILABLE
+    await other.aclose()
 
 
-def test_signals_are_never_touched(make: Make) -> None:
+async def test_signals_are_never_touched(make: Make) -> None:
     app = make()
     app.task(add)
-
-    async def main() -> None:
-        before = {number: signal.getsignal(number) for number in signal.valid_signals()}
-        async with app.worker():
-            assert {number: signal.getsignal(number) for number in signal.valid_signals()} == before
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    async with app.worker():
         assert {number: signal.getsignal(number) for number in signal.valid_signals()} == before
-
-    run(main())
+    assert {number: signal.getsignal(number) for number in signal.valid_signals()} == before
 
 
 def test_handlers_see_what_the_lifespan_yielded_and_it_is_left_after_the_drain(make: Make) -> None:
@@ -327,22 +301,18 @@ def test_a_store_that_cannot_be_opened_is_said_at_entry(tmp_path: Path) -> None:
     assert not any(thread.name == "holdfast-supervisor" for thread in threading.enumerate())
 
 
-def test_one_worker_is_entered_one_at_a_time_and_again(make: Make) -> None:
+async def test_one_worker_is_entered_one_at_a_time_and_again(make: Make) -> None:
     app = make()
     task = app.task(add)
-
-    async def main() -> None:
-        worker = app.worker()
-        for _ in range(2):
-            async with worker:
-                with pytest.raises(HoldfastError, match="runs already"):
-                    await worker.__aenter__()
-                assert await (await task.aenqueue(1)).aresult(timeout=20) == 2
-
-    run(main())
+    worker = app.worker()
+    for _ in range(2):
+        async with worker:
+            with pytest.raises(HoldfastError, match="runs already"):
+                await worker.__aenter__()
+            assert await (await task.aenqueue(1)).aresult(timeout=20) == 2
 
 
-def test_handlers_run_in_the_context_of_the_entry(make: Make) -> None:
+async def test_handlers_run_in_the_context_of_the_entry(make: Make) -> None:
     app = make()
     tenant = ContextVar("tenant", default="nobody")
 
@@ -350,28 +320,22 @@ def test_handlers_run_in_the_context_of_the_entry(make: Make) -> None:
     async def who() -> str:
         return tenant.get()
 
-    async def main() -> None:
-        tenant.set("shop")
-        async with app.worker():
-            assert await (await who.aenqueue()).aresult(timeout=20) == "shop"
-
-    run(main())
+    tenant.set("shop")
+    async with app.worker():
+        assert await (await who.aenqueue()).aresult(timeout=20) == "shop"
 
 
-def test_a_limit_of_a_task_is_judged_by_the_thread(make: Make) -> None:
+async def test_a_limit_of_a_task_is_judged_by_the_thread(make: Make) -> None:
     app = make(ttl="600ms")
 
     @app.task(timeout="50ms", max_attempts=1)
     async def endless() -> None:
         await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        async with app.worker():
-            handle = await endless.aenqueue()
-            await until_finished(app, handle.id)
-        assert (await handle.aget()).reason == "TIMED_OUT"
-
-    run(main())
+    async with app.worker():
+        handle = await endless.aenqueue()
+        await until_finished(app, handle.id)
+    assert (await handle.aget()).reason == "TIMED_OUT"
 
 
 def test_last_tries_are_taken_and_rescues_are_told_in_the_users_loop(make: Make) -> None:
@@ -397,7 +361,7 @@ def test_last_tries_are_taken_and_rescues_are_told_in_the_users_loop(make: Make)
     assert heard == [(LEASE.worker, threading.get_ident())]
 
 
-def test_a_subscriber_that_fails_breaks_nothing(make: Make) -> None:
+async def test_a_subscriber_that_fails_breaks_nothing(make: Make) -> None:
     app = make()
     task = app.task(add)
 
@@ -405,11 +369,8 @@ def test_a_subscriber_that_fails_breaks_nothing(make: Make) -> None:
     def fail(event: Event) -> None:
         raise RuntimeError(event.name)
 
-    async def main() -> None:
-        async with app.worker():
-            assert await (await task.aenqueue(1)).aresult(timeout=20) == 2
-
-    run(main())
+    async with app.worker():
+        assert await (await task.aenqueue(1)).aresult(timeout=20) == 2
 
 
 async def until_finished(app: App, job: UUID) -> None:

@@ -12,7 +12,6 @@ import pytest
 from holdfast import App, Backoff, ConfigurationError, Job, Retry, Snooze, State, SyncJob
 from holdfast._system.clock import SystemClock
 from holdfast.errors import InsideEventLoop
-from tests.engine.support import run
 
 Make = Callable[..., App]
 
@@ -211,7 +210,7 @@ def test_a_lifespan_that_fails_is_told_and_costs_no_attempt(make: Make) -> None:
     assert app.workers.list() == []
 
 
-def test_cancelled_it_stops_its_job_and_gives_it_back(make: Make) -> None:
+async def test_cancelled_it_stops_its_job_and_gives_it_back(make: Make) -> None:
     app, begun = make(), asyncio.Event()
 
     @app.task
@@ -219,35 +218,29 @@ def test_cancelled_it_stops_its_job_and_gives_it_back(make: Make) -> None:
         begun.set()
         await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        handle = await endless.aenqueue()
-        running = asyncio.ensure_future(app.arun_due())
-        await begun.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert (await handle.aget()).state is State.AVAILABLE
-        assert await app.workers.alist() == []
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        await app.aclose()
-
-    run(main())
+    handle = await endless.aenqueue()
+    running = asyncio.ensure_future(app.arun_due())
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await handle.aget()).state is State.AVAILABLE
+    assert await app.workers.alist() == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await app.aclose()
 
 
-def test_inside_a_loop_it_names_its_twin(make: Make) -> None:
+async def test_inside_a_loop_it_names_its_twin(make: Make) -> None:
     app = make()
 
     @app.task
     async def quick() -> None: ...
 
-    async def main() -> None:
-        await quick.aenqueue()
-        with pytest.raises(InsideEventLoop, match="await arun_due"):
-            app.run_due()
-        assert await app.arun_due() == 1
-        await app.aclose()
-
-    run(main())
+    await quick.aenqueue()
+    with pytest.raises(InsideEventLoop, match="await arun_due"):
+        app.run_due()
+    assert await app.arun_due() == 1
+    await app.aclose()
 
 
 def test_tasks_of_others_and_paused_queues_are_left_alone(make: Make) -> None:

@@ -7,7 +7,8 @@ import pytest
 from holdfast import App
 from holdfast._core.answers import Check
 from holdfast.errors import StoreUnavailable
-from tests.engine.support import LEASE, run
+from tests.engine.support import LEASE
+from tests.event_loops import run
 
 
 async def mend() -> None: ...

@@ -376,17 +376,14 @@ def test_explain_names_what_is_in_the_way(app: App) -> None:
         app.jobs.explain(UNKNOWN)
 
 
-def test_every_verb_has_its_async_twin(app: App) -> None:
-    async def main() -> None:
-        handle = await app.task(shrink).aenqueue("a")
-        assert (await app.jobs.aexplain(handle.id)).state is State.AVAILABLE
-        assert await app.jobs.areschedule(handle.id, delay="1h") == {handle.id: State.SCHEDULED}
-        assert await app.jobs.aids() == [handle.id]
-        await app.queues.apause("default")
-        await app.queues.aresume("default")
-        assert len(await app.queues.alist()) == 1
-        assert await app.queues.apurge("default") == 1
-        assert await app.jobs.adelete(handle.id) == {}
-        assert await app.aprune() == Pruned()
-
-    asyncio.run(main())
+async def test_every_verb_has_its_async_twin(app: App) -> None:
+    handle = await app.task(shrink).aenqueue("a")
+    assert (await app.jobs.aexplain(handle.id)).state is State.AVAILABLE
+    assert await app.jobs.areschedule(handle.id, delay="1h") == {handle.id: State.SCHEDULED}
+    assert await app.jobs.aids() == [handle.id]
+    await app.queues.apause("default")
+    await app.queues.aresume("default")
+    assert len(await app.queues.alist()) == 1
+    assert await app.queues.apurge("default") == 1
+    assert await app.jobs.adelete(handle.id) == {}
+    assert await app.aprune() == Pruned()

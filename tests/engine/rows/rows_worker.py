@@ -11,7 +11,8 @@ from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.tables import Tables
 from proof.stores.memory_table import MemoryTable
-from tests.engine.support import LEASE, Bench, Flaky, beside
+from tests.engine.support import LEASE, Bench, Flaky
+from tests.event_loops import beside
 
 URL = "sqlite:///shop.db"
 DEFAULTS: dict[str, Any] = {

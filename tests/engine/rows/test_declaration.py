@@ -13,7 +13,8 @@ from holdfast._system.clock import SystemClock
 from proof.stores.memory_table import MemoryTable
 from tests.e2e import waiting
 from tests.engine.rows.rows_worker import URL, FlakyTable
-from tests.engine.support import run, until
+from tests.engine.support import until
+from tests.event_loops import run
 
 PASTES: dict[str, Any] = {
     "key": "id",
@@ -199,18 +200,14 @@ def test_a_paused_queue_starts_no_run(app: App, databases: Databases) -> None:
 # the embedded worker
 
 
-def test_an_embedded_worker_works_off_rows_as_they_become_due(app: App, databases: Databases) -> None:
+async def test_an_embedded_worker_works_off_rows_as_they_become_due(app: App, databases: Databases) -> None:
     pastes = watch(app, interval="0.05s")
     pastes.handler(finish_all)
-
-    async def main() -> None:
-        async with app.worker():
-            await until(lambda: "pastes" in databases.tables and databases.ids("pastes", "gone") == list(range(1, 11)))
-            databases.tables["pastes"].store.add({"id": 11})
-            await until(lambda: 11 in databases.ids("pastes", "gone"))
-        assert databases.ids("pastes", "gone") == list(range(1, 12))
-
-    run(main())
+    async with app.worker():
+        await until(lambda: "pastes" in databases.tables and databases.ids("pastes", "gone") == list(range(1, 11)))
+        databases.tables["pastes"].store.add({"id": 11})
+        await until(lambda: 11 in databases.ids("pastes", "gone"))
+    assert databases.ids("pastes", "gone") == list(range(1, 12))
 
 
 def test_a_worker_refuses_to_start_on_a_table_that_does_not_fit(app: App, databases: Databases) -> None:

@@ -16,7 +16,7 @@ from holdfast._engine.runners.outcomes import outcome_of_error, outcome_of_value
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.worker import executor as executor_module
 from tests.engine.runners.test_process import Scene
-from tests.engine.support import Bench, claim, run
+from tests.engine.support import Bench, claim
 
 RAISED = (RuntimeError, RecursionError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration)
 ASKED = ("__str__", "__repr__", "__notes__", "__traceback__", "__cause__", "__context__", "__class__", "__suppress_context__")
@@ -127,7 +127,7 @@ TASK = define(handler, fail_for=OSError)
 
 @pytest.mark.parametrize("number", range(len(KINDS)))
 @pytest.mark.parametrize("kind", ["loop", "thread", "returned"])
-def test_s6_an_exception_that_cannot_be_described_ends_its_attempt_and_frees_its_slot(number: int, kind: str) -> None:
+async def test_s6_an_exception_that_cannot_be_described_ends_its_attempt_and_frees_its_slot(number: int, kind: str) -> None:
     error = KINDS[number]
 
     async def in_loop() -> object:
@@ -138,40 +138,34 @@ def test_s6_an_exception_that_cannot_be_described_ends_its_attempt_and_frees_its
     def in_thread() -> None:
         raise error
 
-    async def test() -> None:
-        task = define(in_thread if kind == "thread" else in_loop)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        await bench.until_ended()
-        assert bench.executor.running == {}
-        assert bench.reports.code_running == [True, False]
-        moved = bench.ended[0].transition
-        assert moved is not None
-        if kind != "returned" or issubclass(type(error), Retry):
-            assert moved.record is AttemptOutcome.FAILED
-        require_plain(moved.error)
-
-    run(test())
+    task = define(in_thread if kind == "thread" else in_loop)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    await bench.until_ended()
+    assert bench.executor.running == {}
+    assert bench.reports.code_running == [True, False]
+    moved = bench.ended[0].transition
+    assert moved is not None
+    if kind != "returned" or issubclass(type(error), Retry):
+        assert moved.record is AttemptOutcome.FAILED
+    require_plain(moved.error)
 
 
-def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> None:
-    async def test() -> None:
-        def handler() -> None:
-            raise errors.pop()
+async def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> None:
+    def handler() -> None:
+        raise errors.pop()
 
-        errors = list(KINDS)
-        async with Scene(handler) as scene:
-            await scene.next(messages.Ready)
-            for _ in KINDS:
-                scene.tell(messages.Run(scene.claim()))
-                await scene.next(messages.RunStarted)
-                verdict = (await scene.next(messages.RunEnded)).verdict
-                assert verdict is not None
-                outcome = verdict.outcome()
-                assert isinstance(outcome, Raised)
-                require_plain(outcome.failure)
-
-    run(test())
+    errors = list(KINDS)
+    async with Scene(handler) as scene:
+        await scene.next(messages.Ready)
+        for _ in KINDS:
+            scene.tell(messages.Run(scene.claim()))
+            await scene.next(messages.RunStarted)
+            verdict = (await scene.next(messages.RunEnded)).verdict
+            assert verdict is not None
+            outcome = verdict.outcome()
+            assert isinstance(outcome, Raised)
+            require_plain(outcome.failure)
 
 
 @settings(deadline=None, max_examples=50)
@@ -207,7 +201,7 @@ def test_a_group_deeper_than_the_stack_is_judged_by_its_leaf_and_keeps_its_frame
     assert "test_outcomes.py" in outcome.failure.traceback
 
 
-def test_l2_a_move_that_cannot_be_worked_out_is_a_failure_too_and_the_slot_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_l2_a_move_that_cannot_be_worked_out_is_a_failure_too_and_the_slot_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     finish, asked = executor_module.lifecycle.finish, list[object]()
 
     def broken(hold: Any, outcome: Any, *, jitter: float) -> Any:
@@ -216,14 +210,11 @@ def test_l2_a_move_that_cannot_be_worked_out_is_a_failure_too_and_the_slot_is_fr
             raise RuntimeError("no such move")
         return finish(hold, outcome, jitter=jitter)
 
-    async def test() -> None:
-        bench = Bench(TASK)
-        monkeypatch.setattr(executor_module.lifecycle, "finish", broken)
-        bench.executor.start(claim(TASK))
-        await bench.until_ended()
-        assert bench.executor.running == {}
-        moved = bench.ended[0].transition
-        assert moved is not None
-        assert (moved.record, str(moved.error)) == (AttemptOutcome.FAILED, "RuntimeError: no such move")
-
-    run(test())
+    bench = Bench(TASK)
+    monkeypatch.setattr(executor_module.lifecycle, "finish", broken)
+    bench.executor.start(claim(TASK))
+    await bench.until_ended()
+    assert bench.executor.running == {}
+    moved = bench.ended[0].transition
+    assert moved is not None
+    assert (moved.record, str(moved.error)) == (AttemptOutcome.FAILED, "RuntimeError: no such move")

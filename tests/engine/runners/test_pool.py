@@ -17,7 +17,7 @@ from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import RunnerKind
 from holdfast._ports.host import Exit
 from tests.engine.runners_support import DONE, GRACE, MARGIN, PAUSE, STACKS, FakeChild, RunnerBench, processed
-from tests.engine.support import JOB, claim, run_virtual, turns, until
+from tests.engine.support import JOB, claim, turns, until
 
 OTHER_JOB = UUID(int=78)
 
@@ -28,205 +28,185 @@ def moved_in(bench: RunnerBench, number: int = 0) -> Transition:
     return moved
 
 
-def test_a_result_comes_back_and_the_next_job_gets_the_same_runner() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task, b'{"n": 1}'))
-        child = await bench.child()
-        child.say(messages.Ready())
-        run = await child.next(messages.Run)
-        assert run.claim == claim(task, b'{"n": 1}')
-        child.say(messages.RunStarted(), DONE)
-        await bench.until_ended()
-        assert (moved_in(bench).to, moved_in(bench).result) == (State.COMPLETED, b'"done"')
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        await child.next(messages.Run)
-        child.say(messages.RunStarted(), DONE)
-        await bench.until_ended(2)
-        assert moved_in(bench, 1).to is State.COMPLETED
-        assert len(bench.host.children) == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_result_comes_back_and_the_next_job_gets_the_same_runner() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task, b'{"n": 1}'))
+    child = await bench.child()
+    child.say(messages.Ready())
+    run = await child.next(messages.Run)
+    assert run.claim == claim(task, b'{"n": 1}')
+    child.say(messages.RunStarted(), DONE)
+    await bench.until_ended()
+    assert (moved_in(bench).to, moved_in(bench).result) == (State.COMPLETED, b'"done"')
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    await child.next(messages.Run)
+    child.say(messages.RunStarted(), DONE)
+    await bench.until_ended(2)
+    assert moved_in(bench, 1).to is State.COMPLETED
+    assert len(bench.host.children) == 1
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("outcome", "to", "failures"),
     [(Raised(Failure("ValueError", "no")), State.AVAILABLE, 1), (Snooze("5s"), State.AVAILABLE, 0)],
 )
-def test_what_a_handler_raised_there_is_judged_as_if_it_had_raised_here(
+async def test_what_a_handler_raised_there_is_judged_as_if_it_had_raised_here(
     outcome: Raised | Snooze, to: State, failures: int
 ) -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        child.say(messages.RunEnded(messages.OutcomeData.of(outcome)))
-        await bench.until_ended()
-        assert (moved_in(bench).to, moved_in(bench).failures) == (to, failures)
-
-    run_virtual(test())
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    child.say(messages.RunEnded(messages.OutcomeData.of(outcome)))
+    await bench.until_ended()
+    assert (moved_in(bench).to, moved_in(bench).failures) == (to, failures)
 
 
-def test_two_jobs_at_once_have_two_runners_and_there_is_no_third() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task, size=2)
-        bench.executor.start(claim(task))
-        assert bench.pool.free(bench.executor.count(RunnerKind.PROCESS)) == 1
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        assert bench.pool.free(bench.executor.count(RunnerKind.PROCESS)) == 0
-        for number in range(2):
-            await bench.complete(number)
-        await bench.until_ended(2)
-        assert bench.pool.free(bench.executor.count(RunnerKind.PROCESS)) == 2
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_two_jobs_at_once_have_two_runners_and_there_is_no_third() -> None:
+    task = processed()
+    bench = RunnerBench(task, size=2)
+    bench.executor.start(claim(task))
+    assert bench.pool.free(bench.executor.count(RunnerKind.PROCESS)) == 1
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    assert bench.pool.free(bench.executor.count(RunnerKind.PROCESS)) == 0
+    for number in range(2):
+        await bench.complete(number)
+    await bench.until_ended(2)
+    assert bench.pool.free(bench.executor.count(RunnerKind.PROCESS)) == 2
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("exit", [Exit(signal="SIGSEGV"), Exit(3), Exit(signal="SIGKILL", is_out_of_memory=True)])
-def test_s9_a_runner_that_dies_by_itself_costs_its_own_job_a_crash_and_no_other(exit: Exit) -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
+async def test_s9_a_runner_that_dies_by_itself_costs_its_own_job_a_crash_and_no_other(exit: Exit) -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    other = await bench.begun_child(1)
+    child.die(exit, stacks="Fatal Python error: Segmentation fault")
+    await bench.until_ended()
+    moved = moved_in(bench)
+    assert (moved.job, moved.to, moved.crashes, moved.failures) == (JOB, State.AVAILABLE, 1, 0)
+    assert (moved.record, moved.judge, moved.signal) == (AttemptOutcome.CRASHED, Precondition.OWNER, str(exit))
+    assert moved.stacks == "Fatal Python error: Segmentation fault"
+    assert bench.log.of("runner.crashed") == [{"job": JOB, "task": "handler", "exit": str(exit)}]
+    other.say(DONE)
+    await bench.until_ended(2)
+    assert moved_in(bench, 1).to is State.COMPLETED
+
+
+@pytest.mark.virtual_time
+async def test_what_a_runner_said_before_it_died_counts() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    child.say(DONE)
+    child.die(Exit(1))
+    await bench.until_ended()
+    assert moved_in(bench).to is State.COMPLETED
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    await bench.complete(1)  # nobody is sent to a dead one
+    await bench.until_ended(2)
+
+
+@pytest.mark.virtual_time
+async def test_s9_a_runner_that_dies_before_the_code_ran_charges_nobody_and_none_is_started_for_a_while() -> None:
+    task = processed(on_crash="fail")
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.child()
+    child.say(messages.Ready())
+    await child.next(messages.Run)
+    child.die(Exit(1))
+    await bench.until_ended()
+    assert (moved_in(bench).to, moved_in(bench).record, moved_in(bench).crashes) == (State.AVAILABLE, None, 0)
+    assert bench.pool.free(0) == 0
+    await until(lambda: bench.pool.free(0))
+
+
+@pytest.mark.virtual_time
+async def test_a_runner_that_cannot_be_started_gives_its_job_back_and_the_next_try_waits_longer_each_time() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.host.error = OSError("no more processes")
+    waits = []
+    for number in range(4):
+        bench.executor.start(claim(task, number=number + 1))
+        await bench.until_ended(number + 1)
+        assert (moved_in(bench, number).to, moved_in(bench, number).record) == (State.AVAILABLE, None)
+        failed = asyncio.get_running_loop().time()
+        await until(lambda: bench.pool.free(0))
+        waits.append(asyncio.get_running_loop().time() - failed)
+    assert all(later > 1.3 * sooner for sooner, later in pairwise(waits)), waits
+    assert bench.log.of("runner.unavailable")[0] == {"error": "no more processes", "failures": 1}
+    bench.host.error = None
+    bench.executor.start(claim(task))
+    await bench.complete(0)
+    await bench.until_ended(5)
+    assert moved_in(bench, 4).to is State.COMPLETED
+
+
+@pytest.mark.virtual_time
+async def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting() -> None:
+    task = processed()
+    bench = RunnerBench(task, size=1)
+
+    async def start_unknown(runner: int) -> None:
         bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        other = await bench.begun_child(1)
-        child.die(exit, stacks="Fatal Python error: Segmentation fault")
-        await bench.until_ended()
-        moved = moved_in(bench)
-        assert (moved.job, moved.to, moved.crashes, moved.failures) == (JOB, State.AVAILABLE, 1, 0)
-        assert (moved.record, moved.judge, moved.signal) == (AttemptOutcome.CRASHED, Precondition.OWNER, str(exit))
-        assert moved.stacks == "Fatal Python error: Segmentation fault"
-        assert bench.log.of("runner.crashed") == [{"job": JOB, "task": "handler", "exit": str(exit)}]
-        other.say(DONE)
-        await bench.until_ended(2)
-        assert moved_in(bench, 1).to is State.COMPLETED
-
-    run_virtual(test())
-
-
-def test_what_a_runner_said_before_it_died_counts() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        child.say(DONE)
-        child.die(Exit(1))
-        await bench.until_ended()
-        assert moved_in(bench).to is State.COMPLETED
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        await bench.complete(1)  # nobody is sent to a dead one
-        await bench.until_ended(2)
-
-    run_virtual(test())
-
-
-def test_s9_a_runner_that_dies_before_the_code_ran_charges_nobody_and_none_is_started_for_a_while() -> None:
-    async def test() -> None:
-        task = processed(on_crash="fail")
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.child()
+        child = await bench.child(runner)
         child.say(messages.Ready())
         await child.next(messages.Run)
-        child.die(Exit(1))
-        await bench.until_ended()
-        assert (moved_in(bench).to, moved_in(bench).record, moved_in(bench).crashes) == (State.AVAILABLE, None, 0)
-        assert bench.pool.free(0) == 0
-        await until(lambda: bench.pool.free(0))
+        child.say(messages.TaskMissing())
+        await bench.until_ended(runner + 1)
 
-    run_virtual(test())
-
-
-def test_a_runner_that_cannot_be_started_gives_its_job_back_and_the_next_try_waits_longer_each_time() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.host.error = OSError("no more processes")
-        waits = []
-        for number in range(4):
-            bench.executor.start(claim(task, number=number + 1))
-            await bench.until_ended(number + 1)
-            assert (moved_in(bench, number).to, moved_in(bench, number).record) == (State.AVAILABLE, None)
-            failed = asyncio.get_running_loop().time()
-            await until(lambda: bench.pool.free(0))
-            waits.append(asyncio.get_running_loop().time() - failed)
-        assert all(later > 1.3 * sooner for sooner, later in pairwise(waits)), waits
-        assert bench.log.of("runner.unavailable")[0] == {"error": "no more processes", "failures": 1}
-        bench.host.error = None
-        bench.executor.start(claim(task))
-        await bench.complete(0)
-        await bench.until_ended(5)
-        assert moved_in(bench, 4).to is State.COMPLETED
-
-    run_virtual(test())
+    await start_unknown(0)
+    moved = moved_in(bench)
+    assert (moved.to, moved.record, moved.delay, moved.crashes) == (State.AVAILABLE, None, None, 0)
+    assert bench.ended[0].pause == PAUSE
+    assert bench.pool.free(0) == 1
+    assert (bench.log.of("task.unknown"), bench.log.of("runner.unavailable")) == ([{"task": "handler"}], [])
+    await bench.host.children[0].next(messages.Shutdown)  # another one may have newer code
+    await start_unknown(1)
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    await bench.host.children[1].next(messages.Run)  # it had not: no third one is started for that
+    bench.host.children[1].say(messages.RunStarted(), DONE)
+    await bench.until_ended(3)
+    assert moved_in(bench, 2).to is State.COMPLETED
+    assert len(bench.log.of("task.unknown")) == 1
 
 
-def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task, size=1)
-
-        async def start_unknown(runner: int) -> None:
-            bench.executor.start(claim(task))
-            child = await bench.child(runner)
-            child.say(messages.Ready())
-            await child.next(messages.Run)
-            child.say(messages.TaskMissing())
-            await bench.until_ended(runner + 1)
-
-        await start_unknown(0)
-        moved = moved_in(bench)
-        assert (moved.to, moved.record, moved.delay, moved.crashes) == (State.AVAILABLE, None, None, 0)
-        assert bench.ended[0].pause == PAUSE
-        assert bench.pool.free(0) == 1
-        assert (bench.log.of("task.unknown"), bench.log.of("runner.unavailable")) == ([{"task": "handler"}], [])
-        await bench.host.children[0].next(messages.Shutdown)  # another one may have newer code
-        await start_unknown(1)
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        await bench.host.children[1].next(messages.Run)  # it had not: no third one is started for that
-        bench.host.children[1].say(messages.RunStarted(), DONE)
-        await bench.until_ended(3)
-        assert moved_in(bench, 2).to is State.COMPLETED
-        assert len(bench.log.of("task.unknown")) == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_runner_that_refuses_says_why() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.child()
+    child.say(messages.Refused(("lifespan failed: OSError",)))
+    child.die(Exit(2))
+    await bench.until_ended()
+    assert moved_in(bench).record is None
+    assert bench.log.of("runner.unavailable") == [{"error": "lifespan failed: OSError", "failures": 1}]
 
 
-def test_a_runner_that_refuses_says_why() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.child()
-        child.say(messages.Refused(("lifespan failed: OSError",)))
-        child.die(Exit(2))
-        await bench.until_ended()
-        assert moved_in(bench).record is None
-        assert bench.log.of("runner.unavailable") == [{"error": "lifespan failed: OSError", "failures": 1}]
-
-    run_virtual(test())
-
-
-def test_a_runner_that_never_becomes_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.virtual_time
+async def test_a_runner_that_never_becomes_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "START_TIMEOUT", 3.0)
-
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.child()
-        await bench.until_ended()
-        assert child.is_killed
-        assert (moved_in(bench).to, moved_in(bench).record) == (State.AVAILABLE, None)
-
-    run_virtual(test())
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.child()
+    await bench.until_ended()
+    assert child.is_killed
+    assert (moved_in(bench).to, moved_in(bench).record) == (State.AVAILABLE, None)
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("why", "to", "record", "within"),
     [
@@ -237,271 +217,239 @@ def test_a_runner_that_never_becomes_ready_is_ended(monkeypatch: pytest.MonkeyPa
         (Stop.LATE, State.AVAILABLE, AttemptOutcome.RELEASED, MARGIN * 0.4),
     ],
 )
-def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_the_worker_for_it(
+async def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_the_worker_for_it(
     why: Stop, to: State, record: AttemptOutcome, within: float
 ) -> None:
-    async def test() -> None:
-        task = processed(progress_within="60s", timeout="600s")
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        told = asyncio.get_running_loop().time()
-        bench.executor.stop(JOB, why)
-        await child.next(messages.CancelRequested)
-        assert not child.is_killed
-        await bench.until_ended()
-        assert child.is_killed
-        assert asyncio.get_running_loop().time() - told <= within + 0.01
-        moved = moved_in(bench)
-        assert (moved.to, moved.record, moved.stacks, moved.crashes) == (to, record, STACKS, 0)
-        assert moved.rescued == {Stop.CANCELLED: "deaf", Stop.DRAINED: "released", Stop.LATE: "released"}.get(why, why.value)
-        assert [each["reason"] for each in bench.log.of("runner.killed")] == [why]
-        assert bench.log.of("runner.crashed") == []
-
-    run_virtual(test())
+    task = processed(progress_within="60s", timeout="600s")
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    told = asyncio.get_running_loop().time()
+    bench.executor.stop(JOB, why)
+    await child.next(messages.CancelRequested)
+    assert not child.is_killed
+    await bench.until_ended()
+    assert child.is_killed
+    assert asyncio.get_running_loop().time() - told <= within + 0.01
+    moved = moved_in(bench)
+    assert (moved.to, moved.record, moved.stacks, moved.crashes) == (to, record, STACKS, 0)
+    assert moved.rescued == {Stop.CANCELLED: "deaf", Stop.DRAINED: "released", Stop.LATE: "released"}.get(why, why.value)
+    assert [each["reason"] for each in bench.log.of("runner.killed")] == [why]
+    assert bench.log.of("runner.crashed") == []
 
 
-def test_l5_a_handler_that_lost_its_job_is_told_and_ended_soon() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        told = asyncio.get_running_loop().time()
-        bench.executor.stop(JOB, Stop.LOST)
-        await child.next(messages.CancelRequested)
-        await child.next(messages.JobLostNotice)
-        await bench.until_ended()
-        assert asyncio.get_running_loop().time() - told < MARGIN
-        assert bench.ended[0].transition is None
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l5_a_handler_that_lost_its_job_is_told_and_ended_soon() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    told = asyncio.get_running_loop().time()
+    bench.executor.stop(JOB, Stop.LOST)
+    await child.next(messages.CancelRequested)
+    await child.next(messages.JobLostNotice)
+    await bench.until_ended()
+    assert asyncio.get_running_loop().time() - told < MARGIN
+    assert bench.ended[0].transition is None
 
 
-def test_a_more_urgent_reason_cuts_the_grace_short() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        await bench.begun_child()
-        bench.executor.stop(JOB, Stop.CANCELLED)
-        await turns()
-        told = asyncio.get_running_loop().time()
-        bench.executor.stop(JOB, Stop.LATE)
-        await bench.until_ended()
-        assert asyncio.get_running_loop().time() - told < MARGIN / 2
-        assert moved_in(bench).to is State.CANCELLED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_more_urgent_reason_cuts_the_grace_short() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    await bench.begun_child()
+    bench.executor.stop(JOB, Stop.CANCELLED)
+    await turns()
+    told = asyncio.get_running_loop().time()
+    bench.executor.stop(JOB, Stop.LATE)
+    await bench.until_ended()
+    assert asyncio.get_running_loop().time() - told < MARGIN / 2
+    assert moved_in(bench).to is State.CANCELLED
 
 
-def test_a_handler_that_ends_when_told_keeps_its_runner_alive() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        bench.executor.stop(JOB, Stop.CANCELLED)
-        await child.next(messages.CancelRequested)
-        child.say(messages.RunEnded())
-        await bench.until_ended()
-        assert (moved_in(bench).to, moved_in(bench).stacks, moved_in(bench).rescued) == (State.CANCELLED, None, None)
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        await child.next(messages.Run)
-        assert not child.is_killed
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_handler_that_ends_when_told_keeps_its_runner_alive() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.executor.stop(JOB, Stop.CANCELLED)
+    await child.next(messages.CancelRequested)
+    child.say(messages.RunEnded())
+    await bench.until_ended()
+    assert (moved_in(bench).to, moved_in(bench).stacks, moved_in(bench).rescued) == (State.CANCELLED, None, None)
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    await child.next(messages.Run)
+    assert not child.is_killed
 
 
-def test_a_handler_that_completes_in_spite_of_being_told_has_completed() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        bench.executor.stop(JOB, Stop.DRAINED)
-        child.say(DONE)
-        await bench.until_ended()
-        assert moved_in(bench).to is State.COMPLETED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_handler_that_completes_in_spite_of_being_told_has_completed() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.executor.stop(JOB, Stop.DRAINED)
+    child.say(DONE)
+    await bench.until_ended()
+    assert moved_in(bench).to is State.COMPLETED
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("why", [Stop.CANCELLED, Stop.LATE])
-def test_a_job_stopped_while_its_runner_starts_has_not_run(why: Stop) -> None:
-    async def test() -> None:
-        task = processed(on_crash="fail")
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.child()
-        bench.executor.stop(JOB, why)
-        await bench.until_ended()
-        assert child.is_killed, "nobody waits for it to become ready"
-        assert moved_in(bench).to is (State.CANCELLED if why is Stop.CANCELLED else State.AVAILABLE)
-        assert bench.pool.free(0) == 2, "it did not fail, it was ended"
-        assert bench.log.of("runner.unavailable") == []
-
-    run_virtual(test())
+async def test_a_job_stopped_while_its_runner_starts_has_not_run(why: Stop) -> None:
+    task = processed(on_crash="fail")
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.child()
+    bench.executor.stop(JOB, why)
+    await bench.until_ended()
+    assert child.is_killed, "nobody waits for it to become ready"
+    assert moved_in(bench).to is (State.CANCELLED if why is Stop.CANCELLED else State.AVAILABLE)
+    assert bench.pool.free(0) == 2, "it did not fail, it was ended"
+    assert bench.log.of("runner.unavailable") == []
 
 
-def test_a_runner_that_becomes_ready_for_a_stopped_job_waits_for_the_next() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.child()
-        bench.executor.stop(JOB, Stop.CANCELLED)
-        await turns()
-        child.say(messages.Ready())
-        await bench.until_ended()
-        bench.executor.start(claim(task, job=OTHER_JOB))
-        await child.next(messages.CancelRequested)
-        assert (await child.next(messages.Run)).claim.job.id == OTHER_JOB
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_runner_that_becomes_ready_for_a_stopped_job_waits_for_the_next() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.child()
+    bench.executor.stop(JOB, Stop.CANCELLED)
+    await turns()
+    child.say(messages.Ready())
+    await bench.until_ended()
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    await child.next(messages.CancelRequested)
+    assert (await child.next(messages.Run)).claim.job.id == OTHER_JOB
 
 
-def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        (job,) = await bench.open(("handler", b"{}"))
-        await bench.exchange.step()
-        child = await bench.child()
-        child.say(messages.Ready())
-        await child.next(messages.Run)
-        child.say(messages.RunStarted(ignored=("new", "newer")))
-        child.say(messages.Progressed("walk", 0.5, "half"), messages.Checkpointed(4, b'{"next":3}'))
-        await until(lambda: bench.writer._waiters)
-        await bench.writer.step()
-        assert await child.next(messages.CallAnswered) == messages.CallAnswered(4)
-        row = await bench.row(job)
-        assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
-        assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
-        assert bench.reports.moves == [job, job]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    (job,) = await bench.open(("handler", b"{}"))
+    await bench.exchange.step()
+    child = await bench.child()
+    child.say(messages.Ready())
+    await child.next(messages.Run)
+    child.say(messages.RunStarted(ignored=("new", "newer")))
+    child.say(messages.Progressed("walk", 0.5, "half"), messages.Checkpointed(4, b'{"next":3}'))
+    await until(lambda: bench.writer._waiters)
+    await bench.writer.step()
+    assert await child.next(messages.CallAnswered) == messages.CallAnswered(4)
+    row = await bench.row(job)
+    assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
+    assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
+    assert bench.reports.moves == [job, job]
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("why", "problem"), [(Stop.LOST, messages.CallProblem.LOST), (Stop.CANCELLED, messages.CallProblem.STOPPED)]
 )
-def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: Stop, problem: messages.CallProblem) -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        child.say(messages.Checkpointed(1, b"1"))
-        await until(lambda: bench.writer._waiters)
-        bench.executor.stop(JOB, why)
-        await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
-        (answer,) = [each for each in child.heard if isinstance(each, messages.CallAnswered)]
-        assert (answer.call, answer.problem) == (1, problem)
-
-    run_virtual(test())
+async def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: Stop, problem: messages.CallProblem) -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    child.say(messages.Checkpointed(1, b"1"))
+    await until(lambda: bench.writer._waiters)
+    bench.executor.stop(JOB, why)
+    await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
+    (answer,) = [each for each in child.heard if isinstance(each, messages.CallAnswered)]
+    assert (answer.call, answer.problem) == (1, problem)
 
 
-def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        bench.executor.stop(JOB, Stop.LOST)
-        child.say(messages.Progressed("walk"), messages.Checkpointed(1, b"1"))
-        await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
-        assert bench.writer._updates == {}
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.executor.stop(JOB, Stop.LOST)
+    child.say(messages.Progressed("walk"), messages.Checkpointed(1, b"1"))
+    await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
+    assert bench.writer._updates == {}
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("how", ["jobs", "memory"])
-def test_a_runner_that_has_grown_old_or_fat_is_replaced(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runner_that_has_grown_old_or_fat_is_replaced(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "MOST_JOBS", 2 if how == "jobs" else 1000)
-
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        child.say(structs.replace(DONE, memory=1000))
-        await bench.until_ended()
-        bench.executor.start(claim(task, number=2))
-        await child.next(messages.Run)
-        child.say(messages.RunStarted(), structs.replace(DONE, memory=1000 if how == "jobs" else 1001 + MOST_GROWTH))
-        await bench.until_ended(2)
-        await until(lambda: isinstance(child.heard[-1], messages.Shutdown))
-        child.die(Exit(0))
-        bench.executor.start(claim(task, number=3))
-        await bench.complete(1)
-        await bench.until_ended(3)
-        assert not child.is_killed
-
-    run_virtual(test())
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    child.say(structs.replace(DONE, memory=1000))
+    await bench.until_ended()
+    bench.executor.start(claim(task, number=2))
+    await child.next(messages.Run)
+    child.say(messages.RunStarted(), structs.replace(DONE, memory=1000 if how == "jobs" else 1001 + MOST_GROWTH))
+    await bench.until_ended(2)
+    await until(lambda: isinstance(child.heard[-1], messages.Shutdown))
+    child.die(Exit(0))
+    bench.executor.start(claim(task, number=3))
+    await bench.complete(1)
+    await bench.until_ended(3)
+    assert not child.is_killed
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("is_obedient", [True, False])
-def test_the_drain_ends_idle_runners_in_good_order_or_else(is_obedient: bool) -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        child.say(DONE)
-        await bench.until_ended()
-        closing = asyncio.get_running_loop().create_task(bench.pool.close())
-        await child.next(messages.Shutdown)
-        assert not closing.done()
-        if is_obedient:
-            child.die(Exit(0))
-        await closing
-        assert child.is_killed is not is_obedient
-
-    run_virtual(test())
-
-
-def test_a_runner_whose_job_outlives_its_worker_ends_with_that_job() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        await bench.pool.close()
-        child.say(DONE)
-        await child.next(messages.Shutdown)
+async def test_the_drain_ends_idle_runners_in_good_order_or_else(is_obedient: bool) -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    child.say(DONE)
+    await bench.until_ended()
+    closing = asyncio.get_running_loop().create_task(bench.pool.close())
+    await child.next(messages.Shutdown)
+    assert not closing.done()
+    if is_obedient:
         child.die(Exit(0))
-        await bench.until_ended()
-        assert moved_in(bench).to is State.COMPLETED
-        assert not child.is_killed
-
-    run_virtual(test())
+    await closing
+    assert child.is_killed is not is_obedient
 
 
-def test_rubbish_in_the_pipe_ends_the_runner_and_its_job_pays() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child = await bench.begun_child()
-        child.theirs.send(b"\xc1 not a message")
-        await bench.until_ended()
-        assert child.is_killed
-        assert moved_in(bench).crashes == 1
+@pytest.mark.virtual_time
+async def test_a_runner_whose_job_outlives_its_worker_ends_with_that_job() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    await bench.pool.close()
+    child.say(DONE)
+    await child.next(messages.Shutdown)
+    child.die(Exit(0))
+    await bench.until_ended()
+    assert moved_in(bench).to is State.COMPLETED
+    assert not child.is_killed
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_rubbish_in_the_pipe_ends_the_runner_and_its_job_pays() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    child.theirs.send(b"\xc1 not a message")
+    await bench.until_ended()
+    assert child.is_killed
+    assert moved_in(bench).crashes == 1
 
 
-def test_news_of_a_job_that_has_ended_concern_nobody() -> None:
-    async def test() -> None:
-        task = processed()
-        bench = RunnerBench(task)
-        bench.executor.start(claim(task))
-        child: FakeChild = await bench.begun_child()
-        child.say(DONE, messages.Progressed("late"), messages.Checkpointed(1, b"1"), DONE)
-        await bench.until_ended()
-        await turns()
-        assert bench.writer._updates == {}
-        assert len(bench.ended) == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_news_of_a_job_that_has_ended_concern_nobody() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child: FakeChild = await bench.begun_child()
+    child.say(DONE, messages.Progressed("late"), messages.Checkpointed(1, b"1"), DONE)
+    await bench.until_ended()
+    await turns()
+    assert bench.writer._updates == {}
+    assert len(bench.ended) == 1

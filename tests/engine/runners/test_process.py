@@ -20,7 +20,8 @@ from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._system.channel import SystemChannel
 from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable
-from tests.engine.support import JOB, Held, claim, registry, run, until
+from tests.engine.support import JOB, Held, claim, registry, until
+from tests.event_loops import run
 
 Message = TypeVar("Message")
 
@@ -99,22 +100,19 @@ class Scene:
         return None if ended.verdict is None else ended.verdict.outcome()
 
 
-def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
+async def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
     async def handler() -> str:
         raise AssertionError
 
     def known() -> None: ...
 
-    async def test() -> None:
-        async with Scene(known) as scene:
-            await scene.next(messages.Ready)
-            scene.tell(messages.Run(claim(define(handler))))
-            await scene.next(messages.TaskMissing)
-            scene.tell(messages.Run(scene.claim(name="known")))
-            await scene.next(messages.RunStarted)
-            assert await scene.outcome() == Done(b"null")
-
-    run(test())
+    async with Scene(known) as scene:
+        await scene.next(messages.Ready)
+        scene.tell(messages.Run(claim(define(handler))))
+        await scene.next(messages.TaskMissing)
+        scene.tell(messages.Run(scene.claim(name="known")))
+        await scene.next(messages.RunStarted)
+        assert await scene.outcome() == Done(b"null")
 
 
 class Transactional:
@@ -170,23 +168,20 @@ def test_an_exception_comes_back_with_its_traceback_from_the_handler_on() -> Non
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
-def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_lives_on(error: BaseException) -> None:
+async def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_lives_on(error: BaseException) -> None:
     def handler(n: int) -> int:
         if n == 0:
             raise error
         return n
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin(b'{"n": 0}')
-            outcome = await scene.outcome()
-            assert isinstance(outcome, Raised)
-            assert outcome.failure.type == type(error).__name__
-            scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
-            await scene.next(messages.RunStarted)
-            assert await scene.next(messages.RunEnded) == messages.RunEnded(messages.OutcomeData.of(Done(b"1")), 4711)
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin(b'{"n": 0}')
+        outcome = await scene.outcome()
+        assert isinstance(outcome, Raised)
+        assert outcome.failure.type == type(error).__name__
+        scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
+        await scene.next(messages.RunStarted)
+        assert await scene.next(messages.RunEnded) == messages.RunEnded(messages.OutcomeData.of(Done(b"1")), 4711)
 
 
 def test_what_a_handler_asks_for_comes_back() -> None:
@@ -207,21 +202,18 @@ def test_what_a_handler_asks_for_comes_back() -> None:
     assert fail.reason == "for good"
 
 
-def test_a_payload_that_does_not_fit_is_judged_without_running_the_handler() -> None:
+async def test_a_payload_that_does_not_fit_is_judged_without_running_the_handler() -> None:
     def handler(n: int) -> NoReturn:
         raise AssertionError("it ran")
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.next(messages.Ready)
-            scene.tell(messages.Run(scene.claim(b'{"n": "text"}')))
-            await scene.next(messages.RunStarted)
-            outcome = await scene.outcome()
-            assert isinstance(outcome, Invalid)
-            assert outcome.reason == "PAYLOAD_INVALID"
-            assert "$.n" in outcome.failure.message
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.next(messages.Ready)
+        scene.tell(messages.Run(scene.claim(b'{"n": "text"}')))
+        await scene.next(messages.RunStarted)
+        outcome = await scene.outcome()
+        assert isinstance(outcome, Invalid)
+        assert outcome.reason == "PAYLOAD_INVALID"
+        assert "$.n" in outcome.failure.message
 
 
 def test_a_result_that_is_no_json_is_invalid() -> None:
@@ -233,42 +225,36 @@ def test_a_result_that_is_no_json_is_invalid() -> None:
     assert outcome.reason == "RESULT_INVALID"
 
 
-def test_fields_that_a_newer_release_wrote_are_named() -> None:
+async def test_fields_that_a_newer_release_wrote_are_named() -> None:
     def handler(n: int) -> int:
         return n
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.next(messages.Ready)
-            scene.tell(messages.Run(scene.claim(b'{"n": 1, "new": 2}')))
-            assert (await scene.next(messages.RunStarted)).ignored == ()
-            assert (await scene.next(messages.RunStarted)).ignored == ("new",)
-            await scene.next(messages.RunEnded)
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.next(messages.Ready)
+        scene.tell(messages.Run(scene.claim(b'{"n": 1, "new": 2}')))
+        assert (await scene.next(messages.RunStarted)).ignored == ()
+        assert (await scene.next(messages.RunStarted)).ignored == ("new",)
+        await scene.next(messages.RunEnded)
 
 
-def test_progress_is_said_at_once_and_in_a_tight_loop_only_the_latest() -> None:
+async def test_progress_is_said_at_once_and_in_a_tight_loop_only_the_latest() -> None:
     def handler(job: SyncJob) -> None:
         for number in range(1000):
             job.progress(fraction=number / 1000, **({"stage": "walk"} if number == 1 else {}))
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin()
-            first = await scene.next(messages.Progressed)
-            assert first.fraction == 0.0
-            said = [first]
-            while isinstance(message := messages.decode(await scene.channel.receive() or b""), messages.Progressed):
-                said.append(message)
-            assert (said[-1].fraction, isinstance(message, messages.RunEnded)) == (0.999, True)
-            assert {each.stage for each in said} == {None, "walk"}
-            assert len(said) < 100
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin()
+        first = await scene.next(messages.Progressed)
+        assert first.fraction == 0.0
+        said = [first]
+        while isinstance(message := messages.decode(await scene.channel.receive() or b""), messages.Progressed):
+            said.append(message)
+        assert (said[-1].fraction, isinstance(message, messages.RunEnded)) == (0.999, True)
+        assert {each.stage for each in said} == {None, "walk"}
+        assert len(said) < 100
 
 
-def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
+async def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
     order = list[str]()
 
     def handler(job: SyncJob) -> object:
@@ -277,18 +263,15 @@ def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
         order.append("durable")
         return job.checkpoint_value
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin()
-            assert (await scene.next(messages.Progressed)).stage == "before"
-            asked = await scene.next(messages.Checkpointed)
-            assert asked.data == b'{"next":3}'
-            order.append("answered")
-            scene.tell(messages.CallAnswered(asked.call))
-            assert await scene.outcome() == Done(b'{"next":3}')
-        assert order == ["answered", "durable"]
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin()
+        assert (await scene.next(messages.Progressed)).stage == "before"
+        asked = await scene.next(messages.Checkpointed)
+        assert asked.data == b'{"next":3}'
+        order.append("answered")
+        scene.tell(messages.CallAnswered(asked.call))
+        assert await scene.outcome() == Done(b'{"next":3}')
+    assert order == ["answered", "durable"]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +303,7 @@ def test_a_call_that_cannot_be_done_raises_what_it_raises_in_a_thread(
     assert raised == [error]
 
 
-def test_a_child_is_enqueued_by_the_worker() -> None:
+async def test_a_child_is_enqueued_by_the_worker() -> None:
     app = App("memory://")
 
     @app.task
@@ -329,38 +312,32 @@ def test_a_child_is_enqueued_by_the_worker() -> None:
     def handler(job: SyncJob) -> object:
         return str(job.enqueue(other.options(queue="q"), n=1).id)
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin()
-            asked = await scene.next(messages.Enqueued)
-            assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
-            scene.tell(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
-            assert await scene.outcome() == Done(f'"{JOB}"'.encode())
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin()
+        asked = await scene.next(messages.Enqueued)
+        assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
+        scene.tell(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
+        assert await scene.outcome() == Done(f'"{JOB}"'.encode())
 
 
 @pytest.mark.parametrize("looks", [True, False])
-def test_a_handler_that_is_told_sees_it_and_what_it_returns_decides(looks: bool) -> None:
+async def test_a_handler_that_is_told_sees_it_and_what_it_returns_decides(looks: bool) -> None:
     held = Held()
 
     def handler(job: SyncJob) -> str | None:
         held.wait_here()
         return None if looks and job.is_cancelled else "done"
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin()
-            await until(held.come.is_set)
-            scene.tell(messages.CancelRequested())
-            await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
-            held.set()
-            assert await scene.outcome() == (None if looks else Done(b'"done"'))
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin()
+        await until(held.come.is_set)
+        scene.tell(messages.CancelRequested())
+        await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
+        held.set()
+        assert await scene.outcome() == (None if looks else Done(b'"done"'))
 
 
-def test_s3_every_call_of_a_handler_that_lost_its_job_raises_job_lost() -> None:
+async def test_s3_every_call_of_a_handler_that_lost_its_job_raises_job_lost() -> None:
     held, raised = Held(), list[str]()
 
     def handler(job: SyncJob) -> None:
@@ -373,20 +350,17 @@ def test_s3_every_call_of_a_handler_that_lost_its_job_raises_job_lost() -> None:
                 raised.append(type(error).__name__)
         job.alive()
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin()
-            await until(held.come.is_set)
-            scene.tell(messages.JobLostNotice())
-            await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
-            held.set()
-            assert await scene.outcome() is None
-        assert raised == ["JobLost"] * 4
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin()
+        await until(held.come.is_set)
+        scene.tell(messages.JobLostNotice())
+        await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
+        held.set()
+        assert await scene.outcome() is None
+    assert raised == ["JobLost"] * 4
 
 
-def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_job() -> None:
+async def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_job() -> None:
     held, raised = Held(), list[str]()
     threads = list[threading.Thread]()
 
@@ -405,17 +379,14 @@ def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_job() -
             held.set()
             threads[0].join()
 
-    async def test() -> None:
-        async with Scene(handler) as scene:
-            await scene.begin(b'{"n": 0}')
-            await scene.outcome()
-            await until(held.come.is_set)
-            scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
-            await scene.next(messages.RunStarted)
-            assert await scene.outcome() == Done(b"null")
-        assert raised == ["JobLost"]
-
-    run(test())
+    async with Scene(handler) as scene:
+        await scene.begin(b'{"n": 0}')
+        await scene.outcome()
+        await until(held.come.is_set)
+        scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
+        await scene.next(messages.RunStarted)
+        assert await scene.outcome() == Done(b"null")
+    assert raised == ["JobLost"]
 
 
 def test_handlers_see_what_the_lifespan_yielded_once_per_runner() -> None:
@@ -465,12 +436,9 @@ def test_a_transaction_is_on_a_connection_of_the_runners_own() -> None:
     assert outcome_of(handler) == Done(f'"connection for {JOB} within 2.5"'.encode())
 
 
-def test_the_end_of_the_pipe_is_the_end_of_the_runner() -> None:
-    async def test() -> None:
-        async with Scene(idle) as scene:
-            await scene.next(messages.Ready)
-            assert not scene.cell.died.is_set()
-            scene.channel.close()
-            await until(scene.cell.died.is_set)
-
-    run(test())
+async def test_the_end_of_the_pipe_is_the_end_of_the_runner() -> None:
+    async with Scene(idle) as scene:
+        await scene.next(messages.Ready)
+        assert not scene.cell.died.is_set()
+        scene.channel.close()
+        await until(scene.cell.died.is_set)

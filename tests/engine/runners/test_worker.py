@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from holdfast._core.job import State
 from holdfast._engine import messages
 from holdfast._engine.runners import messages as told
 from holdfast._engine.worker.options import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
-from tests.engine.support import SETTINGS, TIMING, Doctor, beside, forever, run_virtual, stubborn, until
+from tests.engine.support import SETTINGS, TIMING, Doctor, forever, stubborn, until
 from tests.engine.worker.test_worker import Office, passing
+from tests.event_loops import beside
 
 
 class RunnerOffice(Office):
@@ -25,142 +28,128 @@ class RunnerOffice(Office):
         beside(self.keep_beating())
 
 
-def test_s12_no_more_jobs_are_claimed_than_there_are_runners() -> None:
-    async def test() -> None:
-        office = RunnerOffice(size=2)
-        await office.open()
-        jobs = await office.enqueue("handler", "handler", "handler")
-        await until(lambda: len(office.host.children) == 2)
-        await passing(SETTINGS.poll_interval * 3)
-        states = [await office.state(job) for job in jobs]
-        assert states == [State.RUNNING, State.RUNNING, State.AVAILABLE]
-        first = office.host.children[0]
-        first.say(told.Ready())
-        await first.next(told.Run)
-        first.say(told.RunStarted(), DONE)
-        assert (await first.next(told.Run)).claim.job.id == jobs[2]
-        assert len(office.host.children) == 2
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_s12_no_more_jobs_are_claimed_than_there_are_runners() -> None:
+    office = RunnerOffice(size=2)
+    await office.open()
+    jobs = await office.enqueue("handler", "handler", "handler")
+    await until(lambda: len(office.host.children) == 2)
+    await passing(SETTINGS.poll_interval * 3)
+    states = [await office.state(job) for job in jobs]
+    assert states == [State.RUNNING, State.RUNNING, State.AVAILABLE]
+    first = office.host.children[0]
+    first.say(told.Ready())
+    await first.next(told.Run)
+    first.say(told.RunStarted(), DONE)
+    assert (await first.next(told.Run)).claim.job.id == jobs[2]
+    assert len(office.host.children) == 2
 
 
-def test_l4_a_worker_without_runners_leaves_their_jobs_to_others() -> None:
-    async def test() -> None:
-        office = Office(processed())
-        await office.open()
-        (job,) = await office.enqueue("handler")
-        await passing(SETTINGS.poll_interval * 3)
-        assert await office.state(job) is State.AVAILABLE
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l4_a_worker_without_runners_leaves_their_jobs_to_others() -> None:
+    office = Office(processed())
+    await office.open()
+    (job,) = await office.enqueue("handler")
+    await passing(SETTINGS.poll_interval * 3)
+    assert await office.state(job) is State.AVAILABLE
 
 
-def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> None:
-    async def test() -> None:
-        office = RunnerOffice()
-        await office.open()
-        (job,) = await office.enqueue("handler")
-        await until(lambda: office.host.children)
-        child = office.host.children[0]
-        child.say(told.Ready())
-        await child.next(told.Run)
-        child.say(told.RunStarted())
-        await office.memory.request_cancel([job])
-        office.far.say(messages.CancelJobs((job,)))
-        start = asyncio.get_running_loop().time()
-        while await office.state(job) is State.RUNNING:
-            await passing(0.5)
-        assert child.is_killed
-        assert await office.state(job) is State.CANCELLED
-        assert SETTINGS.grace <= asyncio.get_running_loop().time() - start <= SETTINGS.grace + 1
-        assert office.heard(messages.CodeUnresponsive) == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> None:
+    office = RunnerOffice()
+    await office.open()
+    (job,) = await office.enqueue("handler")
+    await until(lambda: office.host.children)
+    child = office.host.children[0]
+    child.say(told.Ready())
+    await child.next(told.Run)
+    child.say(told.RunStarted())
+    await office.memory.request_cancel([job])
+    office.far.say(messages.CancelJobs((job,)))
+    start = asyncio.get_running_loop().time()
+    while await office.state(job) is State.RUNNING:
+        await passing(0.5)
+    assert child.is_killed
+    assert await office.state(job) is State.CANCELLED
+    assert SETTINGS.grace <= asyncio.get_running_loop().time() - start <= SETTINGS.grace + 1
+    assert office.heard(messages.CodeUnresponsive) == []
 
 
-def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task() -> None:
-    async def test() -> None:
-        office = RunnerOffice()
-        await office.open()
-        office.worker.executor._hooks = Doctor(lambda _: stubborn())  # type: ignore[assignment]
-        (job,) = await office.enqueue("handler")
-        await until(lambda: any(each.is_running_hook for each in office.worker.executor.running.values()))
-        office.far.say(messages.CancelJobs((job,)))
-        await passing(SETTINGS.grace - 1)
-        assert office.heard(messages.CodeUnresponsive) == []
-        await passing(TIMING.beat + 2)
-        assert office.heard(messages.CodeUnresponsive)[-1].jobs == (job,)
-        assert office.host.children == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task() -> None:
+    office = RunnerOffice()
+    await office.open()
+    office.worker.executor._hooks = Doctor(lambda _: stubborn())  # type: ignore[assignment]
+    (job,) = await office.enqueue("handler")
+    await until(lambda: any(each.is_running_hook for each in office.worker.executor.running.values()))
+    office.far.say(messages.CancelJobs((job,)))
+    await passing(SETTINGS.grace - 1)
+    assert office.heard(messages.CodeUnresponsive) == []
+    await passing(TIMING.beat + 2)
+    assert office.heard(messages.CodeUnresponsive)[-1].jobs == (job,)
+    assert office.host.children == []
 
 
-def test_runners_that_cannot_start_do_not_make_jobs_go_round_at_full_speed() -> None:
-    async def test() -> None:
-        office = RunnerOffice()
-        office.host.error = OSError("no more processes")
-        await office.open()
-        (job,) = await office.enqueue("handler")
-        await passing(60.0)
-        failures = len(office.log.of("runner.unavailable"))
-        assert 3 <= failures <= 10
-        office.host.error = None
-        await until(lambda: office.host.children)
-        child = office.host.children[0]
-        child.say(told.Ready())
-        await child.next(told.Run)
-        child.say(told.RunStarted(), DONE)
-        while await office.state(job) is not State.COMPLETED:
-            await passing(0.5)
-        assert (await office.row(job)).crashes == 0
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_runners_that_cannot_start_do_not_make_jobs_go_round_at_full_speed() -> None:
+    office = RunnerOffice()
+    office.host.error = OSError("no more processes")
+    await office.open()
+    (job,) = await office.enqueue("handler")
+    await passing(60.0)
+    failures = len(office.log.of("runner.unavailable"))
+    assert 3 <= failures <= 10
+    office.host.error = None
+    await until(lambda: office.host.children)
+    child = office.host.children[0]
+    child.say(told.Ready())
+    await child.next(told.Run)
+    child.say(told.RunStarted(), DONE)
+    while await office.state(job) is not State.COMPLETED:
+        await passing(0.5)
+    assert (await office.row(job)).crashes == 0
 
 
-def test_a_worker_whose_runners_cannot_start_is_not_idle_while_their_jobs_wait() -> None:
-    async def test() -> None:
-        office = RunnerOffice(forever)
-        office.host.error = OSError("no more processes")
-        await office.open()
-        await office.enqueue("handler")
-        while not office.log.of("runner.unavailable"):
-            await passing(0.1)
+@pytest.mark.virtual_time
+async def test_a_worker_whose_runners_cannot_start_is_not_idle_while_their_jobs_wait() -> None:
+    office = RunnerOffice(forever)
+    office.host.error = OSError("no more processes")
+    await office.open()
+    await office.enqueue("handler")
+    while not office.log.of("runner.unavailable"):
+        await passing(0.1)
 
-        async def says_it_is_idle() -> bool:
-            office.far.heard()
-            office.far.say(messages.Ping())
-            return (await office.far.hear(messages.Pong)).is_idle
+    async def says_it_is_idle() -> bool:
+        office.far.heard()
+        office.far.say(messages.Ping())
+        return (await office.far.hear(messages.Pong)).is_idle
 
-        for _ in range(60):
-            await passing(0.5)
-            assert not await says_it_is_idle()
-        office.host.error = None
-        await until(lambda: office.host.children)
-        child = office.host.children[0]
-        child.say(told.Ready())
-        await child.next(told.Run)
-        child.say(told.RunStarted(), DONE)
-        await passing(3.0)
-        assert await says_it_is_idle()
-
-    run_virtual(test())
+    for _ in range(60):
+        await passing(0.5)
+        assert not await says_it_is_idle()
+    office.host.error = None
+    await until(lambda: office.host.children)
+    child = office.host.children[0]
+    child.say(told.Ready())
+    await child.next(told.Run)
+    child.say(told.RunStarted(), DONE)
+    await passing(3.0)
+    assert await says_it_is_idle()
 
 
-def test_the_end_of_the_worker_is_the_end_of_its_runners() -> None:
-    async def test() -> None:
-        office = RunnerOffice()
-        await office.open()
-        (job,) = await office.enqueue("handler")
-        await until(lambda: office.host.children)
-        child = office.host.children[0]
-        child.say(told.Ready())
-        await child.next(told.Run)
-        child.say(told.RunStarted(), DONE)
-        while await office.state(job) is not State.COMPLETED:
-            await passing(0.1)
-        office.far.say(messages.Drain(5.0))
-        await child.next(told.Shutdown)
-        await office.running  # it does not wait for ever for a runner that does not end
-        assert child.is_killed
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_the_end_of_the_worker_is_the_end_of_its_runners() -> None:
+    office = RunnerOffice()
+    await office.open()
+    (job,) = await office.enqueue("handler")
+    await until(lambda: office.host.children)
+    child = office.host.children[0]
+    child.say(told.Ready())
+    await child.next(told.Run)
+    child.say(told.RunStarted(), DONE)
+    while await office.state(job) is not State.COMPLETED:
+        await passing(0.1)
+    office.far.say(messages.Drain(5.0))
+    await child.next(told.Shutdown)
+    await office.running  # it does not wait for ever for a runner that does not end
+    assert child.is_killed

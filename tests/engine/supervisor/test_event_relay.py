@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+import pytest
 from msgspec import structs
 
 from holdfast._core.job import RescueReason
@@ -10,7 +11,6 @@ from holdfast._engine.events import Event, EventName
 from holdfast._engine.supervisor.event_relay import MOST_KEPT
 from holdfast._ports.host import Exit
 from tests.engine.supervisor.test_supervisor import HELLO, KILLED, Fleet, passing
-from tests.engine.support import run_virtual
 from tests.engine.worker.test_worker import Office, quick
 
 JOB = UUID(int=5)
@@ -25,66 +25,58 @@ async def listening(fleet: Fleet) -> tuple[object, messages.LeaseGranted]:
     return child, leased
 
 
-def test_the_rescue_of_the_only_workers_job_is_told_to_the_next_one() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await listening(fleet)
-        (job,) = await fleet.claim(leased)
-        child.end(KILLED)  # type: ignore[attr-defined]
-        heir, _ = await listening(fleet)
-        await passing(1)
-        told = [message for message in heir.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
-        rescued = [message.event() for message in told if message.name == "job.rescued"]
-        assert [event.fields["job"] for event in rescued] == [job]
-        assert rescued[0].fields["reason"] == "SIGKILL"
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_the_rescue_of_the_only_workers_job_is_told_to_the_next_one() -> None:
+    fleet = Fleet()
+    child, leased = await listening(fleet)
+    (job,) = await fleet.claim(leased)
+    child.end(KILLED)  # type: ignore[attr-defined]
+    heir, _ = await listening(fleet)
+    await passing(1)
+    told = [message for message in heir.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
+    rescued = [message.event() for message in told if message.name == "job.rescued"]
+    assert [event.fields["job"] for event in rescued] == [job]
+    assert rescued[0].fields["reason"] == "SIGKILL"
 
 
-def test_each_event_is_told_once_and_only_to_a_worker_that_listens() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=3)
-        deaf, _ = await fleet.ready()
-        first, _ = await listening(fleet)
-        second, _ = await listening(fleet)
-        await passing(1)
-        for child in (deaf, first, second):
-            child.far.heard()  # type: ignore[attr-defined]
-        fleet.supervisor._events.emit(EventName.JOB_RESCUED, job=JOB, task="t")
-        heard = [
-            [message.name for message in child.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
-            for child in (deaf, first, second)
-        ]
-        assert heard == [[], ["job.rescued"], []]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_each_event_is_told_once_and_only_to_a_worker_that_listens() -> None:
+    fleet = Fleet(processes=3)
+    deaf, _ = await fleet.ready()
+    first, _ = await listening(fleet)
+    second, _ = await listening(fleet)
+    await passing(1)
+    for child in (deaf, first, second):
+        child.far.heard()  # type: ignore[attr-defined]
+    fleet.supervisor._events.emit(EventName.JOB_RESCUED, job=JOB, task="t")
+    heard = [
+        [message.name for message in child.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
+        for child in (deaf, first, second)
+    ]
+    assert heard == [[], ["job.rescued"], []]
 
 
-def test_what_nobody_hears_is_kept_up_to_a_bound() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child = await fleet.spawned()
-        for number in range(MOST_KEPT + 5):
-            fleet.supervisor._events.emit(EventName.JOB_EXPIRED, job=JOB, task=str(number))
-        child.far.say(LISTENING)
-        await child.far.hear(messages.LeaseGranted)
-        child.far.say(messages.Ready())
-        await passing(1)
-        told = [message for message in child.far.heard() if isinstance(message, messages.EventForwarded)]
-        assert MOST_KEPT - 5 < sum(message.name == "job.expired" for message in told) <= MOST_KEPT
-        child.end(Exit(code=0))
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_what_nobody_hears_is_kept_up_to_a_bound() -> None:
+    fleet = Fleet()
+    child = await fleet.spawned()
+    for number in range(MOST_KEPT + 5):
+        fleet.supervisor._events.emit(EventName.JOB_EXPIRED, job=JOB, task=str(number))
+    child.far.say(LISTENING)
+    await child.far.hear(messages.LeaseGranted)
+    child.far.say(messages.Ready())
+    await passing(1)
+    told = [message for message in child.far.heard() if isinstance(message, messages.EventForwarded)]
+    assert MOST_KEPT - 5 < sum(message.name == "job.expired" for message in told) <= MOST_KEPT
+    child.end(Exit(code=0))
 
 
-def test_a_workers_subscribers_hear_what_its_supervisor_tells() -> None:
-    async def test() -> None:
-        office = Office(quick)
-        heard = list[Event]()
-        office.log.events.on("job.rescued", heard.append)
-        await office.open()
-        office.far.say(messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": RescueReason.DEAF.value}))
-        await passing(0.1)
-        assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in heard] == [("job.rescued", JOB, 1)]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_workers_subscribers_hear_what_its_supervisor_tells() -> None:
+    office = Office(quick)
+    heard = list[Event]()
+    office.log.events.on("job.rescued", heard.append)
+    await office.open()
+    office.far.say(messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": RescueReason.DEAF.value}))
+    await passing(0.1)
+    assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in heard] == [("job.rescued", JOB, 1)]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, NewJob, Reason, RescueReason, State, Token
@@ -19,8 +20,9 @@ from holdfast.testing.clock import FakeClock
 from proof.stores.locked_rows import LockedRows
 from tests.engine.supervisor.test_recovery import Site
 from tests.engine.supervisor.test_worker_handle import GRACE, KILLED, Watch, watching
-from tests.engine.support import LEASE, SETTINGS, TIMING, beside, forever, run, run_virtual, stubborn
+from tests.engine.support import LEASE, SETTINGS, TIMING, forever, stubborn
 from tests.engine.worker.test_worker import Office, passing
+from tests.event_loops import beside
 
 JOB, TOKEN = UUID(int=5), Token(UUID(int=6), 7)
 WITHIN = 60.0
@@ -239,90 +241,80 @@ def limited_task(function: Callable[..., Any] = forever, **limits: Any) -> TaskD
     return define(function, name="limited", **limits)
 
 
-def test_the_start_and_the_end_of_limited_code_are_told_and_nothing_of_other_jobs() -> None:
-    async def test() -> None:
-        office = Office(limited_task(timeout="60s"), forever)
-        job, _ = await office.enqueue("limited", "forever")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1)
-        (begun,) = office.heard(messages.AttemptStarted)
-        assert (begun.job, begun.progress_within, begun.timeout) == (job, None, 60.0)
-        office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.TIMED_OUT))
-        await passing(1)
-        assert [message.job for message in office.heard(messages.AttemptStopped)] == [job]
-        row = await office.row(job)
-        assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
-        (record,) = row.attempts
-        assert record.outcome is AttemptOutcome.TIMED_OUT
-        assert "forever" in (record.stacks or "")
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_the_start_and_the_end_of_limited_code_are_told_and_nothing_of_other_jobs() -> None:
+    office = Office(limited_task(timeout="60s"), forever)
+    job, _ = await office.enqueue("limited", "forever")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1)
+    (begun,) = office.heard(messages.AttemptStarted)
+    assert (begun.job, begun.progress_within, begun.timeout) == (job, None, 60.0)
+    office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.TIMED_OUT))
+    await passing(1)
+    assert [message.job for message in office.heard(messages.AttemptStopped)] == [job]
+    row = await office.row(job)
+    assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
+    (record,) = row.attempts
+    assert record.outcome is AttemptOutcome.TIMED_OUT
+    assert "forever" in (record.stacks or "")
 
 
-def test_the_last_attempt_that_stalls_ends_the_job_for_that_reason() -> None:
-    async def test() -> None:
-        office = Office(limited_task(progress_within="60s", max_attempts=1))
-        (job,) = await office.enqueue("limited")
-        await office.open()
-        await passing(1)
-        (begun,) = office.heard(messages.AttemptStarted)
-        office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.STALLED))
-        await passing(1)
-        row = await office.row(job)
-        assert (row.state, row.reason) == (State.FAILED, Reason.STALLED)
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_the_last_attempt_that_stalls_ends_the_job_for_that_reason() -> None:
+    office = Office(limited_task(progress_within="60s", max_attempts=1))
+    (job,) = await office.enqueue("limited")
+    await office.open()
+    await passing(1)
+    (begun,) = office.heard(messages.AttemptStarted)
+    office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.STALLED))
+    await passing(1)
+    row = await office.row(job)
+    assert (row.state, row.reason) == (State.FAILED, Reason.STALLED)
 
 
-def test_s3_a_limit_that_an_earlier_attempt_passed_does_not_stop_this_one() -> None:
-    async def test() -> None:
-        office = Office(limited_task(progress_within="60s"))
-        (job,) = await office.enqueue("limited")
-        await office.open()
-        await passing(1)
-        office.far.say(messages.DeadlineExceeded(job, Token(UUID(int=1), 0), RescueReason.STALLED))
-        await passing(1)
-        assert await office.state(job) is State.RUNNING
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_s3_a_limit_that_an_earlier_attempt_passed_does_not_stop_this_one() -> None:
+    office = Office(limited_task(progress_within="60s"))
+    (job,) = await office.enqueue("limited")
+    await office.open()
+    await passing(1)
+    office.far.say(messages.DeadlineExceeded(job, Token(UUID(int=1), 0), RescueReason.STALLED))
+    await passing(1)
+    assert await office.state(job) is State.RUNNING
 
 
-def test_every_word_is_told_while_the_store_is_away_but_not_each_of_a_flood() -> None:
-    async def test() -> None:
-        async def chatty(job: Job) -> None:
-            while True:
-                for _ in range(100):
-                    await job.alive()
-                await passing(1)
+@pytest.mark.virtual_time
+async def test_every_word_is_told_while_the_store_is_away_but_not_each_of_a_flood() -> None:
+    async def chatty(job: Job) -> None:
+        while True:
+            for _ in range(100):
+                await job.alive()
+            await passing(1)
 
-        office = Office(define(chatty, progress_within="60s"))
-        await office.enqueue("chatty")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(0.5)
-        office.store.is_out = True
-        office.heard(messages.AttemptProgressed)
-        await passing(30)
-        assert 5 <= len(office.heard(messages.AttemptProgressed)) <= 16
-
-    run_virtual(test())
+    office = Office(define(chatty, progress_within="60s"))
+    await office.enqueue("chatty")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(0.5)
+    office.store.is_out = True
+    office.heard(messages.AttemptProgressed)
+    await passing(30)
+    assert 5 <= len(office.heard(messages.AttemptProgressed)) <= 16
 
 
-def test_code_that_is_deaf_to_its_limit_is_waited_for_and_its_outcome_kept() -> None:
-    async def test() -> None:
-        office = Office(limited_task(stubborn, timeout="60s"))
-        (job,) = await office.enqueue("limited")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1)
-        (begun,) = office.heard(messages.AttemptStarted)
-        office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.TIMED_OUT))
-        await passing(SETTINGS.grace)
-        assert office.heard(messages.AttemptStopped) == []
-        assert await office.state(job) is State.RUNNING
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_code_that_is_deaf_to_its_limit_is_waited_for_and_its_outcome_kept() -> None:
+    office = Office(limited_task(stubborn, timeout="60s"))
+    (job,) = await office.enqueue("limited")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1)
+    (begun,) = office.heard(messages.AttemptStarted)
+    office.far.say(messages.DeadlineExceeded(job, begun.token, RescueReason.TIMED_OUT))
+    await passing(SETTINGS.grace)
+    assert office.heard(messages.AttemptStopped) == []
+    assert await office.state(job) is State.RUNNING
 
 
 # what others do
@@ -341,103 +333,85 @@ async def beaten(site: Site, seconds: float) -> None:
     await site.memory.beat([LEASE.id])
 
 
-def test_s5_others_leave_a_stalled_job_to_its_owner_until_ttl_and_grace_have_passed_too() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1, policy=LIMITED)
-        await beaten(site, LATER - 1)
-        assert await site.recovery.step() == []
-        await beaten(site, 2)
-        assert await site.recovery.step() == []
-        await beaten(site, TIMING.beat + TIMING.margin)
-        (rescued,) = await site.recovery.step()
-        assert (rescued.id, rescued.reason, rescued.worker) == (job, "stalled", LEASE.worker)
-        row = await site.row(job)
-        assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
-        assert row.attempts[0].outcome is AttemptOutcome.STALLED
-
-    run(test())
+async def test_s5_others_leave_a_stalled_job_to_its_owner_until_ttl_and_grace_have_passed_too() -> None:
+    site = Site()
+    (job,) = await site.claim(1, policy=LIMITED)
+    await beaten(site, LATER - 1)
+    assert await site.recovery.step() == []
+    await beaten(site, 2)
+    assert await site.recovery.step() == []
+    await beaten(site, TIMING.beat + TIMING.margin)
+    (rescued,) = await site.recovery.step()
+    assert (rescued.id, rescued.reason, rescued.worker) == (job, "stalled", LEASE.worker)
+    row = await site.row(job)
+    assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
+    assert row.attempts[0].outcome is AttemptOutcome.STALLED
 
 
-def test_s5_a_supervisor_does_not_judge_the_limits_of_its_own_workers_by_the_row() -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1, policy=LIMITED)
-        site.own.add(LEASE.id)
-        await beaten(site, 2 * LATER)
-        assert await site.recovery.step() == []
-
-    run(test())
+async def test_s5_a_supervisor_does_not_judge_the_limits_of_its_own_workers_by_the_row() -> None:
+    site = Site()
+    await site.claim(1, policy=LIMITED)
+    site.own.add(LEASE.id)
+    await beaten(site, 2 * LATER)
+    assert await site.recovery.step() == []
 
 
-def test_l8_nobody_judges_a_limit_right_after_an_outage() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1, policy=LIMITED)
-        site.clock.advance(2 * LATER)
-        await site.memory.beat([LEASE.id])
-        site.contact.lost()
-        assert await site.recovery.step() == []
-        await beaten(site, TIMING.beat + TIMING.margin + 1)
-        assert [each.id for each in await site.recovery.step()] == [job]
-
-    run(test())
+async def test_l8_nobody_judges_a_limit_right_after_an_outage() -> None:
+    site = Site()
+    (job,) = await site.claim(1, policy=LIMITED)
+    site.clock.advance(2 * LATER)
+    await site.memory.beat([LEASE.id])
+    site.contact.lost()
+    assert await site.recovery.step() == []
+    await beaten(site, TIMING.beat + TIMING.margin + 1)
+    assert [each.id for each in await site.recovery.step()] == [job]
 
 
-def test_l8_a_job_whose_row_was_locked_is_left_to_its_owner_until_that_had_time_to_send_its_outcome() -> None:
-    async def test() -> None:
-        site = Site()
-        book = LockedRows()
-        site.memory.book = book
-        (job,) = await site.claim(1, policy=LIMITED)
-        unlock = book.lock([job], is_exclusive=False)
-        await beaten(site, LATER + 1)
-        assert await site.recovery.step() == []
-        await beaten(site, TIMING.beat + TIMING.margin)
-        unlock()
-        assert await site.recovery.step() == []
-        await beaten(site, TIMING.beat)
-        unlock = book.lock([job], is_exclusive=False)  # again, so the owner gets the whole time again
-        assert await site.recovery.step() == []
-        unlock()
-        assert await site.recovery.step() == []
-        await beaten(site, TIMING.beat + TIMING.margin - 1)
-        assert await site.recovery.step() == []
-        await beaten(site, 1)
-        assert [each.id for each in await site.recovery.step()] == [job]
-
-    run(test())
+async def test_l8_a_job_whose_row_was_locked_is_left_to_its_owner_until_that_had_time_to_send_its_outcome() -> None:
+    site = Site()
+    book = LockedRows()
+    site.memory.book = book
+    (job,) = await site.claim(1, policy=LIMITED)
+    unlock = book.lock([job], is_exclusive=False)
+    await beaten(site, LATER + 1)
+    assert await site.recovery.step() == []
+    await beaten(site, TIMING.beat + TIMING.margin)
+    unlock()
+    assert await site.recovery.step() == []
+    await beaten(site, TIMING.beat)
+    unlock = book.lock([job], is_exclusive=False)  # again, so the owner gets the whole time again
+    assert await site.recovery.step() == []
+    unlock()
+    assert await site.recovery.step() == []
+    await beaten(site, TIMING.beat + TIMING.margin - 1)
+    assert await site.recovery.step() == []
+    await beaten(site, 1)
+    assert [each.id for each in await site.recovery.step()] == [job]
 
 
-def test_s5_a_word_that_lands_between_the_look_and_the_write_saves_the_job() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1, policy=LIMITED)
-        await beaten(site, LATER + 1)
-        assert await site.recovery.step() == []
-        await beaten(site, TIMING.beat + TIMING.margin)
-        gate = site.store.hold("exchange")
-        step = asyncio.ensure_future(site.recovery.step())
-        await gate.entered.wait()
-        row = await site.row(job)
-        await site.memory.report([ProgressUpdate(job=job, token=row.token, fraction=0.5)])
-        gate.opened.set()
-        assert await step == []
-        assert (await site.row(job)).state is State.RUNNING
-
-    run(test())
+async def test_s5_a_word_that_lands_between_the_look_and_the_write_saves_the_job() -> None:
+    site = Site()
+    (job,) = await site.claim(1, policy=LIMITED)
+    await beaten(site, LATER + 1)
+    assert await site.recovery.step() == []
+    await beaten(site, TIMING.beat + TIMING.margin)
+    gate = site.store.hold("exchange")
+    step = asyncio.ensure_future(site.recovery.step())
+    await gate.entered.wait()
+    row = await site.row(job)
+    await site.memory.report([ProgressUpdate(job=job, token=row.token, fraction=0.5)])
+    gate.opened.set()
+    assert await step == []
+    assert (await site.row(job)).state is State.RUNNING
 
 
-def test_what_nobody_started_in_time_is_failed_and_said() -> None:
-    async def test() -> None:
-        site = Site()
-        soon = NewJob(id=site.chance.uuid7(), task="t", payload=b"{}", policy=Policy())
-        late = structs.replace(soon, id=site.chance.uuid7(), expires_in=5.0)
-        await site.memory.enqueue(site.chance.uuid4(), [late, soon])
-        site.clock.advance(5.1)
-        assert await site.recovery.expire() == 1
-        row = await site.row(late.id)
-        assert (row.state, row.reason) == (State.FAILED, Reason.EXPIRED)
-        assert site.log.of("job.expired") == [{"job": late.id, "task": "t"}]
-
-    run(test())
+async def test_what_nobody_started_in_time_is_failed_and_said() -> None:
+    site = Site()
+    soon = NewJob(id=site.chance.uuid7(), task="t", payload=b"{}", policy=Policy())
+    late = structs.replace(soon, id=site.chance.uuid7(), expires_in=5.0)
+    await site.memory.enqueue(site.chance.uuid4(), [late, soon])
+    site.clock.advance(5.1)
+    assert await site.recovery.expire() == 1
+    row = await site.row(late.id)
+    assert (row.state, row.reason) == (State.FAILED, Reason.EXPIRED)
+    assert site.log.of("job.expired") == [{"job": late.id, "task": "t"}]

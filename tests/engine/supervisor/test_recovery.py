@@ -22,7 +22,7 @@ from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryHost, MemoryTransport
-from tests.engine.support import LEASE, OTHER, PROCESS, TIMING, Flaky, Log, enqueue, run
+from tests.engine.support import LEASE, OTHER, PROCESS, TIMING, Flaky, Log, enqueue
 
 AMNESTY = TIMING.beat + TIMING.margin
 PLAIN = Policy()
@@ -87,433 +87,352 @@ class Site:
 # who is judged, and when
 
 
-def test_l1_jobs_of_an_expired_lease_go_back_charged_and_their_waiting_workers_are_told() -> None:
-    async def test() -> None:
-        site = Site()
-        jobs = await site.claim(2)
-        await site.in_contact(TIMING.ttl + 1)
-        rescued = await site.recovery.step()
-        assert [(each.id, each.task, each.reason, each.worker, each.attempt, each.to) for each in rescued] == [
-            (job, "t", "expired", "worker-1", 1, State.AVAILABLE) for job in jobs
-        ]
-        row = await site.row(jobs[0])
-        assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 1, AttemptOutcome.CRASHED)
-        assert {job for hint in site.transport.published for job in hint.ids} == set(jobs)
-        assert [fields["job"] for fields in site.log.of("job.rescued")] == jobs
-        assert site.log.of("lease.ended") == [{"lease": LEASE.id, "worker": "worker-1", "reason": "expired", "signal": None}]
-
-    run(test())
+async def test_l1_jobs_of_an_expired_lease_go_back_charged_and_their_waiting_workers_are_told() -> None:
+    site = Site()
+    jobs = await site.claim(2)
+    await site.in_contact(TIMING.ttl + 1)
+    rescued = await site.recovery.step()
+    assert [(each.id, each.task, each.reason, each.worker, each.attempt, each.to) for each in rescued] == [
+        (job, "t", "expired", "worker-1", 1, State.AVAILABLE) for job in jobs
+    ]
+    row = await site.row(jobs[0])
+    assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 1, AttemptOutcome.CRASHED)
+    assert {job for hint in site.transport.published for job in hint.ids} == set(jobs)
+    assert [fields["job"] for fields in site.log.of("job.rescued")] == jobs
+    assert site.log.of("lease.ended") == [{"lease": LEASE.id, "worker": "worker-1", "reason": "expired", "signal": None}]
 
 
-def test_s5_a_living_lease_is_left_alone_however_old_its_jobs_are() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        for _ in range(1000):
-            await site.in_contact(20)
-            await site.memory.beat([LEASE.id])
-        assert await site.recovery.step() == []
-        assert (await site.row(job)).state is State.RUNNING
-
-    run(test())
+async def test_s5_a_living_lease_is_left_alone_however_old_its_jobs_are() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    for _ in range(1000):
+        await site.in_contact(20)
+        await site.memory.beat([LEASE.id])
+    assert await site.recovery.step() == []
+    assert (await site.row(job)).state is State.RUNNING
 
 
 @pytest.mark.parametrize(("contact", "is_judged"), [(AMNESTY - 0.5, False), (AMNESTY, True)])
-def test_l3_nobody_is_judged_before_the_amnesty_after_our_own_start(contact: float, is_judged: bool) -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1)
-        site.clock.advance(100)
-        site.contact = site.recovery._contact = Contact(TIMING, site.clock.monotonic)
-        await site.in_contact(contact)
-        assert bool(await site.recovery.step()) is is_judged
-
-    run(test())
+async def test_l3_nobody_is_judged_before_the_amnesty_after_our_own_start(contact: float, is_judged: bool) -> None:
+    site = Site()
+    await site.claim(1)
+    site.clock.advance(100)
+    site.contact = site.recovery._contact = Contact(TIMING, site.clock.monotonic)
+    await site.in_contact(contact)
+    assert bool(await site.recovery.step()) is is_judged
 
 
 @pytest.mark.parametrize("gap", ["silence", "broken", "slow"])
-def test_l3_a_gap_in_our_contact_starts_the_amnesty_anew(gap: str) -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1)
-        await site.in_contact(50)
-        if gap == "silence":
-            site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
-        elif gap == "broken":
-            site.contact.lost()
-        else:
-            sent = site.clock.monotonic()
-            site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
-            site.contact.answered(sent)
-        assert await site.recovery.step() == []
-        await site.in_contact(AMNESTY - 0.5)
-        assert await site.recovery.step() == []
-        await site.in_contact(1)
-        assert len(await site.recovery.step()) == 1
-
-    run(test())
-
-
-def test_the_ordinary_rhythm_of_beats_is_no_gap() -> None:
-    async def test() -> None:
-        site = Site()
-        since = site.contact.since
-        for _ in range(20):
-            site.clock.advance(TIMING.beat)
-            site.contact.answered(site.clock.monotonic())
-        assert site.contact.since == since
-        assert not site.contact.is_silent()
+async def test_l3_a_gap_in_our_contact_starts_the_amnesty_anew(gap: str) -> None:
+    site = Site()
+    await site.claim(1)
+    await site.in_contact(50)
+    if gap == "silence":
         site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
-        assert site.contact.is_silent()
+    elif gap == "broken":
+        site.contact.lost()
+    else:
+        sent = site.clock.monotonic()
+        site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
+        site.contact.answered(sent)
+    assert await site.recovery.step() == []
+    await site.in_contact(AMNESTY - 0.5)
+    assert await site.recovery.step() == []
+    await site.in_contact(1)
+    assert len(await site.recovery.step()) == 1
 
-    run(test())
 
-
-def test_the_amnesty_is_that_of_the_lease_not_ours() -> None:
-    async def test() -> None:
-        site = Site()
-        slow = structs.replace(LEASE, timing=LeaseTiming(ttl=300.0, beat=60.0, margin=50.0))
-        await site.claim(1, slow)
-        site.clock.advance(400)
+async def test_the_ordinary_rhythm_of_beats_is_no_gap() -> None:
+    site = Site()
+    since = site.contact.since
+    for _ in range(20):
+        site.clock.advance(TIMING.beat)
         site.contact.answered(site.clock.monotonic())
-        await site.in_contact(100)
-        assert await site.recovery.step() == []
-        await site.in_contact(10)
-        assert len(await site.recovery.step()) == 1
+    assert site.contact.since == since
+    assert not site.contact.is_silent()
+    site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
+    assert site.contact.is_silent()
 
-    run(test())
+
+async def test_the_amnesty_is_that_of_the_lease_not_ours() -> None:
+    site = Site()
+    slow = structs.replace(LEASE, timing=LeaseTiming(ttl=300.0, beat=60.0, margin=50.0))
+    await site.claim(1, slow)
+    site.clock.advance(400)
+    site.contact.answered(site.clock.monotonic())
+    await site.in_contact(100)
+    assert await site.recovery.step() == []
+    await site.in_contact(10)
+    assert len(await site.recovery.step()) == 1
 
 
 SHORT = LeaseTiming.of("5s")
 
 
 @pytest.mark.parametrize("silence", ["none answered", "a slow answer"])
-def test_l3_a_silence_that_let_a_shorter_lease_run_out_is_an_amnesty_for_it(silence: str) -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1, structs.replace(LEASE, timing=SHORT))
-        await site.in_contact(4)
-        await site.memory.beat([LEASE.id])
-        sent = site.clock.monotonic()
-        site.clock.advance(SHORT.ttl + 1)  # no gap for us, whose beats are 6 s apart
-        site.contact.answered(sent if silence == "a slow answer" else site.clock.monotonic())
-        assert await site.recovery.step() == []
+async def test_l3_a_silence_that_let_a_shorter_lease_run_out_is_an_amnesty_for_it(silence: str) -> None:
+    site = Site()
+    (job,) = await site.claim(1, structs.replace(LEASE, timing=SHORT))
+    await site.in_contact(4)
+    await site.memory.beat([LEASE.id])
+    sent = site.clock.monotonic()
+    site.clock.advance(SHORT.ttl + 1)  # no gap for us, whose beats are 6 s apart
+    site.contact.answered(sent if silence == "a slow answer" else site.clock.monotonic())
+    assert await site.recovery.step() == []
+    assert site.recovery.pause == SHORT.beat
+    site.clock.advance(SHORT.beat)
+    await site.memory.beat([LEASE.id])
+    assert await site.recovery.step() == []
+    assert (await site.row(job)).crashes == 0
+
+
+async def test_l1_a_judge_with_long_beats_listens_as_often_as_the_owner_of_a_shorter_lease_and_then_judges() -> None:
+    site = Site()
+    await site.claim(1, structs.replace(LEASE, timing=SHORT))
+    for _ in range(10):
+        site.clock.advance(TIMING.beat)
+        site.contact.answered(site.clock.monotonic())
+    waited = 0.0
+    while not await site.recovery.step():
         assert site.recovery.pause == SHORT.beat
-        site.clock.advance(SHORT.beat)
-        await site.memory.beat([LEASE.id])
-        assert await site.recovery.step() == []
-        assert (await site.row(job)).crashes == 0
-
-    run(test())
-
-
-def test_l1_a_judge_with_long_beats_listens_as_often_as_the_owner_of_a_shorter_lease_and_then_judges() -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1, structs.replace(LEASE, timing=SHORT))
-        for _ in range(10):
-            site.clock.advance(TIMING.beat)
-            site.contact.answered(site.clock.monotonic())
-        waited = 0.0
-        while not await site.recovery.step():
-            assert site.recovery.pause == SHORT.beat
-            site.clock.advance(site.recovery.pause)
-            waited += site.recovery.pause
-        assert SHORT.beat + SHORT.margin <= waited < 2 * (SHORT.beat + SHORT.margin)
-        assert await site.recovery.step() == []
-        assert site.recovery.pause == float("inf"), "no lease waits to be judged"
-
-    run(test())
+        site.clock.advance(site.recovery.pause)
+        waited += site.recovery.pause
+    assert SHORT.beat + SHORT.margin <= waited < 2 * (SHORT.beat + SHORT.margin)
+    assert await site.recovery.step() == []
+    assert site.recovery.pause == float("inf"), "no lease waits to be judged"
 
 
-def test_l1_a_judge_with_short_beats_does_not_wait_for_a_longer_lease_after_a_silence_that_means_nothing_to_it() -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1)
-        site.contact = site.recovery._contact = Contact(SHORT, site.clock.monotonic)
-        for _ in range(12):
-            site.clock.advance(3.0)  # a gap by our own beats
-            site.contact.answered(site.clock.monotonic())
-        assert site.contact.since == site.clock.monotonic()
-        assert len(await site.recovery.step()) == 1
-
-    run(test())
+async def test_l1_a_judge_with_short_beats_does_not_wait_for_a_longer_lease_after_a_silence_that_means_nothing_to_it() -> None:
+    site = Site()
+    await site.claim(1)
+    site.contact = site.recovery._contact = Contact(SHORT, site.clock.monotonic)
+    for _ in range(12):
+        site.clock.advance(3.0)  # a gap by our own beats
+        site.contact.answered(site.clock.monotonic())
+    assert site.contact.since == site.clock.monotonic()
+    assert len(await site.recovery.step()) == 1
 
 
 @pytest.mark.parametrize("timing", [SHORT, LeaseTiming(ttl=300.0, beat=60.0, margin=50.0)])
-def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_own_lease(timing: LeaseTiming) -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1, structs.replace(LEASE, timing=timing), policy=Policy(timeout=60.0))
-        for _ in range(240):
-            await site.in_contact(2)
-            await site.memory.beat([LEASE.id])
-        site.contact.lost()
-        site.contact.answered(site.clock.monotonic())
-        assert await site.recovery.step() == []
-        await site.in_contact(timing.beat + timing.margin - 0.5)
+async def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_own_lease(timing: LeaseTiming) -> None:
+    site = Site()
+    await site.claim(1, structs.replace(LEASE, timing=timing), policy=Policy(timeout=60.0))
+    for _ in range(240):
+        await site.in_contact(2)
         await site.memory.beat([LEASE.id])
-        assert await site.recovery.step() == []
-        await site.in_contact(1)
-        await site.memory.beat([LEASE.id])
-        assert [each.reason for each in await site.recovery.step()] == ["timed_out"]
-
-    run(test())
-
-
-def test_an_operator_may_skip_the_amnesty() -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1)
-        site.clock.advance(TIMING.ttl + 1)
-        assert await site.recovery.step() == []
-        assert len(await site.recovery.step(skip_amnesty=True)) == 1
-
-    run(test())
+    site.contact.lost()
+    site.contact.answered(site.clock.monotonic())
+    assert await site.recovery.step() == []
+    await site.in_contact(timing.beat + timing.margin - 0.5)
+    await site.memory.beat([LEASE.id])
+    assert await site.recovery.step() == []
+    await site.in_contact(1)
+    await site.memory.beat([LEASE.id])
+    assert [each.reason for each in await site.recovery.step()] == ["timed_out"]
 
 
-def test_our_own_workers_are_not_ours_to_judge() -> None:
-    async def test() -> None:
-        host = MemoryHost()
-        site = Site(host)
-        await site.claim(1)
-        await site.in_contact(100)
-        site.own.add(LEASE.id)
-        assert await site.recovery.step(skip_amnesty=True) == []
-        site.own.clear()
-        assert len(await site.recovery.step()) == 1
-
-    run(test())
+async def test_an_operator_may_skip_the_amnesty() -> None:
+    site = Site()
+    await site.claim(1)
+    site.clock.advance(TIMING.ttl + 1)
+    assert await site.recovery.step() == []
+    assert len(await site.recovery.step(skip_amnesty=True)) == 1
 
 
-def test_s5_a_lease_renewed_after_it_was_seen_is_not_ended() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.in_contact(TIMING.ttl + 1)
-        gate = site.store.hold("end_lease")
-        step = asyncio.ensure_future(site.recovery.step())
-        await gate.entered.wait()
-        await site.memory.beat([LEASE.id])
-        gate.opened.set()
-        assert await step == []
-        assert (await site.row(job)).state is State.RUNNING
-        assert site.log.all == []
-        assert (await site.memory.beat([LEASE.id])).alive == {LEASE.id}
-
-    run(test())
+async def test_our_own_workers_are_not_ours_to_judge() -> None:
+    host = MemoryHost()
+    site = Site(host)
+    await site.claim(1)
+    await site.in_contact(100)
+    site.own.add(LEASE.id)
+    assert await site.recovery.step(skip_amnesty=True) == []
+    site.own.clear()
+    assert len(await site.recovery.step()) == 1
 
 
-def test_s4_a_job_that_was_settled_after_its_lease_was_ended_stays_settled() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.in_contact(TIMING.ttl + 1)
-        (hold,) = await site.memory.held(LEASE.id)
-        gate = site.store.hold("exchange")
-        step = asyncio.ensure_future(site.recovery.step())
-        await gate.entered.wait()
-        await site.memory.exchange([finish(hold, Done(), jitter=0.0)])
-        gate.opened.set()
-        assert await step == []
-        assert (await site.row(job)).state is State.COMPLETED
-        assert "job.rescued" not in site.log.names()
+async def test_s5_a_lease_renewed_after_it_was_seen_is_not_ended() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.in_contact(TIMING.ttl + 1)
+    gate = site.store.hold("end_lease")
+    step = asyncio.ensure_future(site.recovery.step())
+    await gate.entered.wait()
+    await site.memory.beat([LEASE.id])
+    gate.opened.set()
+    assert await step == []
+    assert (await site.row(job)).state is State.RUNNING
+    assert site.log.all == []
+    assert (await site.memory.beat([LEASE.id])).alive == {LEASE.id}
 
-    run(test())
+
+async def test_s4_a_job_that_was_settled_after_its_lease_was_ended_stays_settled() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.in_contact(TIMING.ttl + 1)
+    (hold,) = await site.memory.held(LEASE.id)
+    gate = site.store.hold("exchange")
+    step = asyncio.ensure_future(site.recovery.step())
+    await gate.entered.wait()
+    await site.memory.exchange([finish(hold, Done(), jitter=0.0)])
+    gate.opened.set()
+    assert await step == []
+    assert (await site.row(job)).state is State.COMPLETED
+    assert "job.rescued" not in site.log.names()
 
 
 @pytest.mark.parametrize("is_step", [True, False])
-def test_before_anybody_is_judged_the_clocks_are_compared_and_a_step_means_amnesty(is_step: bool) -> None:
-    async def test() -> None:
-        compared = list[str]()
+async def test_before_anybody_is_judged_the_clocks_are_compared_and_a_step_means_amnesty(is_step: bool) -> None:
+    compared = list[str]()
 
-        def compare() -> None:
-            compared.append("now")
-            if is_step:
-                site.contact.lost()
+    def compare() -> None:
+        compared.append("now")
+        if is_step:
+            site.contact.lost()
 
-        site = Site(compare=compare)
-        await site.claim(1)
-        await site.in_contact(TIMING.ttl - 1)
-        await site.recovery.step()
-        assert compared == [], "nobody is to be judged"
-        await site.in_contact(2)
-        assert len(await site.recovery.step()) == (0 if is_step else 1)
-        assert compared == ["now"]
-
-    run(test())
+    site = Site(compare=compare)
+    await site.claim(1)
+    await site.in_contact(TIMING.ttl - 1)
+    await site.recovery.step()
+    assert compared == [], "nobody is to be judged"
+    await site.in_contact(2)
+    assert len(await site.recovery.step()) == (0 if is_step else 1)
+    assert compared == ["now"]
 
 
 # who pays
 
 
-def test_a_lease_that_was_draining_explains_its_own_end_and_nobody_pays() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.memory.beat([LEASE.id], draining=True)
-        await site.in_contact(TIMING.ttl + 1)
-        await site.recovery.step()
+async def test_a_lease_that_was_draining_explains_its_own_end_and_nobody_pays() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.memory.beat([LEASE.id], draining=True)
+    await site.in_contact(TIMING.ttl + 1)
+    await site.recovery.step()
+    row = await site.row(job)
+    assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
+
+
+async def test_jobs_that_were_only_claimed_go_back_free_and_without_a_trace() -> None:
+    site = Site()
+    ran, waited = await site.claim(1, prefetch=1)
+    await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+    assert [(await site.row(job)).crashes for job in (ran, waited)] == [1, 0]
+    assert (await site.row(waited)).attempts == ()
+
+
+async def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
+    site = Site()
+    culprit, sibling = await site.claim(2)
+    why = LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: RescueReason.DEAF}, stacks="its stacks")
+    await site.recovery.end(LEASE.id, LEASE.worker, why)
+    rows = [await site.row(job) for job in (culprit, sibling)]
+    assert [row.crashes for row in rows] == [1, 0]
+    record = rows[0].attempts[0]
+    assert (record.outcome, record.signal, record.stacks) == (AttemptOutcome.CRASHED, "SIGKILL", "its stacks")
+    assert rows[1].attempts[0].outcome is AttemptOutcome.RELEASED
+
+
+async def test_s9_a_repeated_crash_waits_longer_and_the_budget_ends_the_job() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    for crash in (1, 2, 3):
+        if crash > 1:
+            lease = structs.replace(LEASE, id=UUID(int=100 + crash))
+            await site.memory.open_lease(lease)
+            await site.claim_again(lease)
+        await site.recovery.end(UUID(int=100 + crash) if crash > 1 else LEASE.id, "w", CRASH)
         row = await site.row(job)
-        assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
-
-    run(test())
-
-
-def test_jobs_that_were_only_claimed_go_back_free_and_without_a_trace() -> None:
-    async def test() -> None:
-        site = Site()
-        ran, waited = await site.claim(1, prefetch=1)
-        await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-        assert [(await site.row(job)).crashes for job in (ran, waited)] == [1, 0]
-        assert (await site.row(waited)).attempts == ()
-
-    run(test())
-
-
-def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
-    async def test() -> None:
-        site = Site()
-        culprit, sibling = await site.claim(2)
-        why = LeaseEnd(
-            RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: RescueReason.DEAF}, stacks="its stacks"
-        )
-        await site.recovery.end(LEASE.id, LEASE.worker, why)
-        rows = [await site.row(job) for job in (culprit, sibling)]
-        assert [row.crashes for row in rows] == [1, 0]
-        record = rows[0].attempts[0]
-        assert (record.outcome, record.signal, record.stacks) == (AttemptOutcome.CRASHED, "SIGKILL", "its stacks")
-        assert rows[1].attempts[0].outcome is AttemptOutcome.RELEASED
-
-    run(test())
-
-
-def test_s9_a_repeated_crash_waits_longer_and_the_budget_ends_the_job() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        for crash in (1, 2, 3):
-            if crash > 1:
-                lease = structs.replace(LEASE, id=UUID(int=100 + crash))
-                await site.memory.open_lease(lease)
-                await site.claim_again(lease)
-            await site.recovery.end(UUID(int=100 + crash) if crash > 1 else LEASE.id, "w", CRASH)
-            row = await site.row(job)
-            assert row.crashes == crash
-            if crash == 1:
-                assert row.state is State.AVAILABLE, "due at once"
-            if crash == 2:
-                assert row.state is State.SCHEDULED
-                site.clock.advance(10)
-        assert (row.state, row.reason) == (State.FAILED, Reason.WORKER_CRASHED)
-
-    run(test())
+        assert row.crashes == crash
+        if crash == 1:
+            assert row.state is State.AVAILABLE, "due at once"
+        if crash == 2:
+            assert row.state is State.SCHEDULED
+            site.clock.advance(10)
+    assert (row.state, row.reason) == (State.FAILED, Reason.WORKER_CRASHED)
 
 
 @pytest.mark.parametrize(("policy", "state"), [(CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)])
 @pytest.mark.parametrize("is_free", [True, False])
-def test_a_task_that_fears_a_second_run_is_not_run_again_by_any_rescue(policy: CrashPolicy, state: State, is_free: bool) -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1, policy=Policy(on_crash=policy))
-        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
-        assert (await site.row(job)).state is state
-
-    run(test())
-
-
-def test_the_first_reason_stays_and_is_applied_by_whoever_moves() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.memory.end_lease(LEASE.id, CRASH)
-        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(RescueReason.CRASHED, "exit code 0", is_free=True))
-        row = await site.row(job)
-        assert (row.crashes, row.attempts[0].signal) == (1, "SIGKILL")
-
-    run(test())
+async def test_a_task_that_fears_a_second_run_is_not_run_again_by_any_rescue(
+    policy: CrashPolicy, state: State, is_free: bool
+) -> None:
+    site = Site()
+    (job,) = await site.claim(1, policy=Policy(on_crash=policy))
+    await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
+    assert (await site.row(job)).state is state
 
 
-def test_a_lease_somebody_else_ended_is_emptied_for_the_reason_it_ended_without_amnesty() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.CRASHED, "SIGSEGV", is_free=True))
-        site.contact.lost()
-        await site.recovery.step()
-        row = await site.row(job)
-        assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 0, "SIGSEGV")
-
-    run(test())
+async def test_the_first_reason_stays_and_is_applied_by_whoever_moves() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.memory.end_lease(LEASE.id, CRASH)
+    await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(RescueReason.CRASHED, "exit code 0", is_free=True))
+    row = await site.row(job)
+    assert (row.crashes, row.attempts[0].signal) == (1, "SIGKILL")
 
 
-def test_a_cancelled_job_of_a_dead_worker_ends_cancelled() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.memory.request_cancel([job])
-        await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-        assert (await site.row(job)).state is State.CANCELLED
+async def test_a_lease_somebody_else_ended_is_emptied_for_the_reason_it_ended_without_amnesty() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.CRASHED, "SIGSEGV", is_free=True))
+    site.contact.lost()
+    await site.recovery.step()
+    row = await site.row(job)
+    assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 0, "SIGSEGV")
 
-    run(test())
+
+async def test_a_cancelled_job_of_a_dead_worker_ends_cancelled() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.memory.request_cancel([job])
+    await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+    assert (await site.row(job)).state is State.CANCELLED
 
 
 # how they are moved
 
 
-def test_l2_many_jobs_move_in_batches_until_none_is_left() -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(2 * HOLDS_PER_MOVE + 5)
-        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-        assert len(rescued) == 2 * HOLDS_PER_MOVE + 5
-        assert site.store.calls.count("exchange") == 3
-        assert await site.memory.held(LEASE.id) == ()
-
-    run(test())
+async def test_l2_many_jobs_move_in_batches_until_none_is_left() -> None:
+    site = Site()
+    await site.claim(2 * HOLDS_PER_MOVE + 5)
+    rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+    assert len(rescued) == 2 * HOLDS_PER_MOVE + 5
+    assert site.store.calls.count("exchange") == 3
+    assert await site.memory.held(LEASE.id) == ()
 
 
-def test_l2_a_rescue_that_was_interrupted_goes_on_with_the_next_pass() -> None:
-    async def test() -> None:
-        site = Site()
-        jobs = await site.claim(2)
-        await site.in_contact(TIMING.ttl + 1)
-        site.store.fail("exchange")
-        with pytest.raises(StoreUnavailable):
-            await site.recovery.step()
-        assert len(await site.recovery.step()) == 2
-        assert [(await site.row(job)).crashes for job in jobs] == [1, 1]
-
-    run(test())
-
-
-def test_s10_a_rescue_whose_answer_was_lost_charges_once() -> None:
-    async def test() -> None:
-        site = Site()
-        (job,) = await site.claim(1)
-        await site.in_contact(TIMING.ttl + 1)
-        site.store.lose_answer("exchange")
-        with pytest.raises(StoreUnavailable):
-            await site.recovery.step()
+async def test_l2_a_rescue_that_was_interrupted_goes_on_with_the_next_pass() -> None:
+    site = Site()
+    jobs = await site.claim(2)
+    await site.in_contact(TIMING.ttl + 1)
+    site.store.fail("exchange")
+    with pytest.raises(StoreUnavailable):
         await site.recovery.step()
-        assert (await site.row(job)).crashes == 1
+    assert len(await site.recovery.step()) == 2
+    assert [(await site.row(job)).crashes for job in jobs] == [1, 1]
 
-    run(test())
+
+async def test_s10_a_rescue_whose_answer_was_lost_charges_once() -> None:
+    site = Site()
+    (job,) = await site.claim(1)
+    await site.in_contact(TIMING.ttl + 1)
+    site.store.lose_answer("exchange")
+    with pytest.raises(StoreUnavailable):
+        await site.recovery.step()
+    await site.recovery.step()
+    assert (await site.row(job)).crashes == 1
 
 
-def test_l8_outcomes_a_dead_worker_left_with_us_are_delivered_before_its_lease_ends() -> None:
-    async def test() -> None:
-        site = Site()
-        done, cut = await site.claim(2)
-        hold = next(hold for hold in await site.memory.held(LEASE.id) if hold.id == done)
-        outcome = finish(hold, Done(b"42"), jitter=0.0)
-        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])
-        assert [each.id for each in rescued] == [cut]
-        row = await site.row(done)
-        assert (row.state, row.result) == (State.COMPLETED, b"42")
-        assert site.store.calls == ["exchange", "end_lease", "held", "exchange", "held"]
-
-    run(test())
+async def test_l8_outcomes_a_dead_worker_left_with_us_are_delivered_before_its_lease_ends() -> None:
+    site = Site()
+    done, cut = await site.claim(2)
+    hold = next(hold for hold in await site.memory.held(LEASE.id) if hold.id == done)
+    outcome = finish(hold, Done(b"42"), jitter=0.0)
+    rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])
+    assert [each.id for each in rescued] == [cut]
+    row = await site.row(done)
+    assert (row.state, row.result) == (State.COMPLETED, b"42")
+    assert site.store.calls == ["exchange", "end_lease", "held", "exchange", "held"]
 
 
 class Picky(Flaky):
@@ -539,77 +458,65 @@ async def picky_site() -> tuple[Site, Picky, list[UUID], list[Transition]]:
     return site, store, jobs, [finish(holds[job], Done(b"42"), jitter=0.0) for job in jobs[:2]]
 
 
-def test_l11_an_outcome_that_the_store_refuses_keeps_neither_its_siblings_nor_its_lease() -> None:
-    async def test() -> None:
-        site, _, (refused, done, cut), outcomes = await picky_site()
-        for tries in range(1, MOST_REFUSALS):
-            with pytest.raises(StoreRefused):
-                await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
-            assert (await site.row(done)).state is State.COMPLETED
-            assert [fields["failures"] for fields in site.log.of("store.refused")] == list(range(1, tries + 1))
-        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
-        assert {each.id for each in rescued} == {refused, cut}
-        assert (await site.row(refused)).state is State.AVAILABLE
-
-    run(test())
+async def test_l11_an_outcome_that_the_store_refuses_keeps_neither_its_siblings_nor_its_lease() -> None:
+    site, _, (refused, done, cut), outcomes = await picky_site()
+    for tries in range(1, MOST_REFUSALS):
+        with pytest.raises(StoreRefused):
+            await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+        assert (await site.row(done)).state is State.COMPLETED
+        assert [fields["failures"] for fields in site.log.of("store.refused")] == list(range(1, tries + 1))
+    rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+    assert {each.id for each in rescued} == {refused, cut}
+    assert (await site.row(refused)).state is State.AVAILABLE
 
 
 @pytest.mark.parametrize("refused", [1, 50])
-def test_l11_a_job_whose_rescue_the_store_refuses_keeps_no_other_from_its_own(refused: int) -> None:
-    async def test() -> None:
-        site = Site()
-        jobs = await site.claim(50)
-        exchange, asked, theirs = site.memory.exchange, [], {*jobs[:refused]}
+async def test_l11_a_job_whose_rescue_the_store_refuses_keeps_no_other_from_its_own(refused: int) -> None:
+    site = Site()
+    jobs = await site.claim(50)
+    exchange, asked, theirs = site.memory.exchange, [], {*jobs[:refused]}
 
-        async def refuse(transitions, request=None):  # type: ignore[no-untyped-def]
-            asked.append(len(transitions))
-            if theirs & {each.job for each in transitions}:
-                raise StoreRefused("refused")
-            return await exchange(transitions, request)
+    async def refuse(transitions, request=None):  # type: ignore[no-untyped-def]
+        asked.append(len(transitions))
+        if theirs & {each.job for each in transitions}:
+            raise StoreRefused("refused")
+        return await exchange(transitions, request)
 
-        site.memory.exchange = refuse  # type: ignore[method-assign]
-        if refused == len(jobs):
-            with pytest.raises(StoreRefused):
-                await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-            assert len(asked) < 10, "what refuses all of them is not asked for each"
-            return
-        assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH)] == jobs[refused:]
-        assert [(each["operation"], each["job"]) for each in site.log.of("store.refused")] == [("rescue", jobs[0])]
-        theirs.clear()
-        assert [each.id for each in await site.recovery.step()] == jobs[:refused]
-
-    run(test())
+    site.memory.exchange = refuse  # type: ignore[method-assign]
+    if refused == len(jobs):
+        with pytest.raises(StoreRefused):
+            await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+        assert len(asked) < 10, "what refuses all of them is not asked for each"
+        return
+    assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH)] == jobs[refused:]
+    assert [(each["operation"], each["job"]) for each in site.log.of("store.refused")] == [("rescue", jobs[0])]
+    theirs.clear()
+    assert [each.id for each in await site.recovery.step()] == jobs[:refused]
 
 
-def test_l8_a_store_that_is_away_has_refused_nothing_however_often_it_is_asked() -> None:
-    async def test() -> None:
-        site, store, (job, *_), outcomes = await picky_site()
-        store.is_away = True
-        for _ in range(10 * MOST_REFUSALS):
-            with pytest.raises(StoreUnavailable):
-                await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
-        store.is_away, store.refused = False, UUID(int=0)
-        await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
-        assert (await site.row(job)).state is State.COMPLETED
-
-    run(test())
+async def test_l8_a_store_that_is_away_has_refused_nothing_however_often_it_is_asked() -> None:
+    site, store, (job, *_), outcomes = await picky_site()
+    store.is_away = True
+    for _ in range(10 * MOST_REFUSALS):
+        with pytest.raises(StoreUnavailable):
+            await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+    store.is_away, store.refused = False, UUID(int=0)
+    await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+    assert (await site.row(job)).state is State.COMPLETED
 
 
-def test_two_rescuers_at_once_move_each_job_once() -> None:
-    async def test() -> None:
-        site = Site()
-        jobs = await site.claim(3)
-        await site.in_contact(TIMING.ttl + 1)
-        gate = site.store.hold("exchange")
-        first = asyncio.ensure_future(site.recovery.step())
-        await gate.entered.wait()
-        assert len(await site.recovery.step()) == 3
-        gate.opened.set()
-        await first
-        rows = [await site.row(job) for job in jobs]
-        assert [(row.crashes, len(row.attempts)) for row in rows] == [(1, 1)] * 3
-
-    run(test())
+async def test_two_rescuers_at_once_move_each_job_once() -> None:
+    site = Site()
+    jobs = await site.claim(3)
+    await site.in_contact(TIMING.ttl + 1)
+    gate = site.store.hold("exchange")
+    first = asyncio.ensure_future(site.recovery.step())
+    await gate.entered.wait()
+    assert len(await site.recovery.step()) == 3
+    gate.opened.set()
+    await first
+    rows = [await site.row(job) for job in jobs]
+    assert [(row.crashes, len(row.attempts)) for row in rows] == [(1, 1)] * 3
 
 
 # provably dead
@@ -619,17 +526,14 @@ def lease_of(process: ProcessIdentity, number: int = 2) -> NewLease:
     return NewLease(UUID(int=number), "worker-2", process, TIMING)
 
 
-def test_a_lease_of_a_provably_dead_process_ends_at_once_after_its_session_is_killed() -> None:
-    async def test() -> None:
-        host = MemoryHost()
-        site = Site(host)
-        (job,) = await site.claim(1)
-        assert len(await site.recovery.reconcile()) == 1
-        assert host.killed == [PROCESS.pid]
-        row = await site.row(job)
-        assert (row.state, row.crashes) == (State.AVAILABLE, 1)
-
-    run(test())
+async def test_a_lease_of_a_provably_dead_process_ends_at_once_after_its_session_is_killed() -> None:
+    host = MemoryHost()
+    site = Site(host)
+    (job,) = await site.claim(1)
+    assert len(await site.recovery.reconcile()) == 1
+    assert host.killed == [PROCESS.pid]
+    row = await site.row(job)
+    assert (row.state, row.crashes) == (State.AVAILABLE, 1)
 
 
 @pytest.mark.parametrize(
@@ -643,96 +547,72 @@ def test_a_lease_of_a_provably_dead_process_ends_at_once_after_its_session_is_ki
     ],
     ids=["another host", "another boot", "another namespace", "unknown start", "unknown boot"],
 )
-def test_s5_without_proof_a_lease_waits_for_its_ttl(process: ProcessIdentity) -> None:
-    async def test() -> None:
-        host = MemoryHost()
-        site = Site(host)
-        await site.claim(1, lease_of(process))
-        assert await site.recovery.reconcile() == []
-        assert host.killed == []
-
-    run(test())
+async def test_s5_without_proof_a_lease_waits_for_its_ttl(process: ProcessIdentity) -> None:
+    host = MemoryHost()
+    site = Site(host)
+    await site.claim(1, lease_of(process))
+    assert await site.recovery.reconcile() == []
+    assert host.killed == []
 
 
 @pytest.mark.parametrize("by_host_name", [True, False])
-def test_s5_a_living_sibling_on_the_machine_is_never_disturbed(by_host_name: bool) -> None:
-    async def test() -> None:
-        host = MemoryHost()
-        host.running.add(PROCESS.pid)
-        site = Site(host)
-        (job,) = await site.claim(1)
-        assert await site.recovery.reconcile(by_host_name=by_host_name) == []
-        assert (await site.row(job)).state is State.RUNNING
-        assert host.killed == []
-
-    run(test())
+async def test_s5_a_living_sibling_on_the_machine_is_never_disturbed(by_host_name: bool) -> None:
+    host = MemoryHost()
+    host.running.add(PROCESS.pid)
+    site = Site(host)
+    (job,) = await site.claim(1)
+    assert await site.recovery.reconcile(by_host_name=by_host_name) == []
+    assert (await site.row(job)).state is State.RUNNING
+    assert host.killed == []
 
 
-def test_where_the_host_name_belongs_to_one_worker_its_older_leases_end_at_once() -> None:
-    async def test() -> None:
-        site = Site(MemoryHost())
-        await site.claim(1, lease_of(structs.replace(OTHER.process, boot="before the restart")))
-        await site.claim(1, lease_of(structs.replace(OTHER.process, host="host-2"), number=3))
-        rescued = await site.recovery.reconcile(by_host_name=True)
-        assert len(rescued) == 1
-        assert len(await site.memory.held(UUID(int=3))) == 1
-
-    run(test())
+async def test_where_the_host_name_belongs_to_one_worker_its_older_leases_end_at_once() -> None:
+    site = Site(MemoryHost())
+    await site.claim(1, lease_of(structs.replace(OTHER.process, boot="before the restart")))
+    await site.claim(1, lease_of(structs.replace(OTHER.process, host="host-2"), number=3))
+    rescued = await site.recovery.reconcile(by_host_name=True)
+    assert len(rescued) == 1
+    assert len(await site.memory.held(UUID(int=3))) == 1
 
 
-def test_reconciling_can_be_switched_off() -> None:
-    async def test() -> None:
-        site = Site(host=None)
-        await site.claim(1)
-        assert await site.recovery.reconcile() == []
-
-    run(test())
+async def test_reconciling_can_be_switched_off() -> None:
+    site = Site(host=None)
+    await site.claim(1)
+    assert await site.recovery.reconcile() == []
 
 
-def test_s9_later_the_dead_of_a_living_supervisor_are_left_to_it_for_a_while_because_it_knows_why_they_died() -> None:
-    async def test() -> None:
-        site = Site(MemoryHost())
-        await site.claim(1)
-        await site.in_contact(AMNESTY)
-        await site.memory.beat([LEASE.id])
-        await site.in_contact(AMNESTY)
-        assert await site.recovery.step() == []
-        await site.in_contact(1)
-        assert len(await site.recovery.step()) == 1
-
-    run(test())
+async def test_s9_later_the_dead_of_a_living_supervisor_are_left_to_it_for_a_while_because_it_knows_why_they_died() -> None:
+    site = Site(MemoryHost())
+    await site.claim(1)
+    await site.in_contact(AMNESTY)
+    await site.memory.beat([LEASE.id])
+    await site.in_contact(AMNESTY)
+    assert await site.recovery.step() == []
+    await site.in_contact(1)
+    assert len(await site.recovery.step()) == 1
 
 
-def test_a_draining_worker_that_is_provably_dead_costs_nobody_anything() -> None:
-    async def test() -> None:
-        site = Site(MemoryHost())
-        (job,) = await site.claim(1)
-        await site.memory.beat([LEASE.id], draining=True)
-        await site.recovery.reconcile()
-        assert (await site.row(job)).crashes == 0
-
-    run(test())
+async def test_a_draining_worker_that_is_provably_dead_costs_nobody_anything() -> None:
+    site = Site(MemoryHost())
+    (job,) = await site.claim(1)
+    await site.memory.beat([LEASE.id], draining=True)
+    await site.recovery.reconcile()
+    assert (await site.row(job)).crashes == 0
 
 
-def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_the_amnesty_is_over() -> None:
-    async def test() -> None:
-        site = Site(MemoryHost())
-        await site.claim(1)
-        await site.in_contact(TIMING.ttl - 1)
-        site.contact.lost()
-        assert await site.recovery.step() == []
-        await site.in_contact(AMNESTY)
-        assert len(await site.recovery.step()) == 1
-
-    run(test())
+async def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_the_amnesty_is_over() -> None:
+    site = Site(MemoryHost())
+    await site.claim(1)
+    await site.in_contact(TIMING.ttl - 1)
+    site.contact.lost()
+    assert await site.recovery.step() == []
+    await site.in_contact(AMNESTY)
+    assert len(await site.recovery.step()) == 1
 
 
 @pytest.mark.parametrize(("is_free", "reason"), [(True, "killed"), (False, "crashed")])
-def test_a_deliberate_end_that_costs_nobody_is_not_told_as_a_crash(is_free: bool, reason: str) -> None:
-    async def test() -> None:
-        site = Site()
-        await site.claim(1)
-        await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
-        assert [(fields["reason"], fields["signal"]) for fields in site.log.of("lease.ended")] == [(reason, "SIGKILL")]
-
-    run(test())
+async def test_a_deliberate_end_that_costs_nobody_is_not_told_as_a_crash(is_free: bool, reason: str) -> None:
+    site = Site()
+    await site.claim(1)
+    await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
+    assert [(fields["reason"], fields["signal"]) for fields in site.log.of("lease.ended")] == [(reason, "SIGKILL")]

@@ -24,7 +24,8 @@ from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
 from tests.engine.machines import MemoryChild, MemoryHost, MemoryTransport
-from tests.engine.support import OTHER, SETTINGS, TIMING, Flaky, Log, LoopClock, beside, enqueue, run_virtual, turns, until
+from tests.engine.support import OTHER, SETTINGS, TIMING, Flaky, Log, LoopClock, enqueue, turns, until
+from tests.event_loops import beside, run_virtual
 
 HELLO = messages.WorkerHello(SETTINGS, ("t",), ())
 KILLED = Exit(signal="SIGKILL")
@@ -114,69 +115,62 @@ async def obey(child: MemoryChild, is_idle: Callable[[], bool] = lambda: False) 
 # start
 
 
-def test_a_worker_gets_its_lease_after_its_hello_with_a_deadline_that_counts_from_the_sending() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child = await fleet.spawned()
-        await passing(5)
-        assert fleet.store.calls == [], "the store is not opened before a worker has said which"
-        gate = fleet.store.hold("open_lease")
-        child.far.say(HELLO)
-        await gate.entered.wait()
-        sent = fleet.clock.monotonic()
-        await passing(3)
-        gate.opened.set()
-        leased = await child.far.hear(messages.LeaseGranted)
-        assert leased.deadline == sent + TIMING.ttl - TIMING.margin
-        (lease,) = await fleet.memory.workers()
-        assert (lease.id, lease.worker, lease.process, lease.tasks) == (leased.lease, leased.worker, child.process, ("t",))
-        assert leased.worker == f"host-100-{leased.lease.hex[:8]}"
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_worker_gets_its_lease_after_its_hello_with_a_deadline_that_counts_from_the_sending() -> None:
+    fleet = Fleet()
+    child = await fleet.spawned()
+    await passing(5)
+    assert fleet.store.calls == [], "the store is not opened before a worker has said which"
+    gate = fleet.store.hold("open_lease")
+    child.far.say(HELLO)
+    await gate.entered.wait()
+    sent = fleet.clock.monotonic()
+    await passing(3)
+    gate.opened.set()
+    leased = await child.far.hear(messages.LeaseGranted)
+    assert leased.deadline == sent + TIMING.ttl - TIMING.margin
+    (lease,) = await fleet.memory.workers()
+    assert (lease.id, lease.worker, lease.process, lease.tasks) == (leased.lease, leased.worker, child.process, ("t",))
+    assert leased.worker == f"host-100-{leased.lease.hex[:8]}"
 
 
-def test_an_app_that_cannot_be_loaded_ends_it_with_exit_code_2_and_its_problems() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=2)
-        child, other = await fleet.spawned(), await fleet.spawned()
-        child.far.say(messages.StartRefused(("app:app has no tasks",)))
-        child.end(Exit(code=2))
-        assert await fleet.running == 2
-        assert fleet.supervisor.problems == ("app:app has no tasks",)
-        assert other.kills == 1
-        assert len(fleet.host.spawned) == 2
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_an_app_that_cannot_be_loaded_ends_it_with_exit_code_2_and_its_problems() -> None:
+    fleet = Fleet(processes=2)
+    child, other = await fleet.spawned(), await fleet.spawned()
+    child.far.say(messages.StartRefused(("app:app has no tasks",)))
+    child.end(Exit(code=2))
+    assert await fleet.running == 2
+    assert fleet.supervisor.problems == ("app:app has no tasks",)
+    assert other.kills == 1
+    assert len(fleet.host.spawned) == 2
 
 
-def test_a_store_out_of_reach_at_the_start_ends_it_with_exit_code_75_after_30_seconds() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=2)
-        fleet.store.is_out = True
-        started = fleet.clock.monotonic()
-        for _ in range(2):
-            (await fleet.spawned()).far.say(HELLO)
-        assert await fleet.running == 75
-        assert 30 <= fleet.clock.monotonic() - started <= 33
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_store_out_of_reach_at_the_start_ends_it_with_exit_code_75_after_30_seconds() -> None:
+    fleet = Fleet(processes=2)
+    fleet.store.is_out = True
+    started = fleet.clock.monotonic()
+    for _ in range(2):
+        (await fleet.spawned()).far.say(HELLO)
+    assert await fleet.running == 75
+    assert 30 <= fleet.clock.monotonic() - started <= 33
 
 
-def test_a_store_that_comes_back_within_30_seconds_is_waited_for() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        fleet.refusals = [StoreUnavailable("not yet")] * 3
-        fleet.store.is_out = True
-        child = await fleet.spawned()
-        child.far.say(HELLO)
-        await passing(25)
-        fleet.store.is_out = False
-        await child.far.hear(messages.LeaseGranted)
-        assert not fleet.running.done()
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_store_that_comes_back_within_30_seconds_is_waited_for() -> None:
+    fleet = Fleet()
+    fleet.refusals = [StoreUnavailable("not yet")] * 3
+    fleet.store.is_out = True
+    child = await fleet.spawned()
+    child.far.say(HELLO)
+    await passing(25)
+    fleet.store.is_out = False
+    await child.far.hear(messages.LeaseGranted)
+    assert not fleet.running.done()
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("error", "code", "problems"),
     [
@@ -185,437 +179,382 @@ def test_a_store_that_comes_back_within_30_seconds_is_waited_for() -> None:
     ],
     ids=["settings", "schema"],
 )
-def test_a_store_that_says_what_is_wrong_is_not_waited_for(error: Exception, code: int, problems: tuple[str, ...]) -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        fleet.refusals = [error]
-        started = fleet.clock.monotonic()
-        (await fleet.spawned()).far.say(HELLO)
-        assert await fleet.running == code
-        assert fleet.supervisor.problems == problems
-        assert fleet.clock.monotonic() - started < 5
-
-    run_virtual(test())
+async def test_a_store_that_says_what_is_wrong_is_not_waited_for(error: Exception, code: int, problems: tuple[str, ...]) -> None:
+    fleet = Fleet()
+    fleet.refusals = [error]
+    started = fleet.clock.monotonic()
+    (await fleet.spawned()).far.say(HELLO)
+    assert await fleet.running == code
+    assert fleet.supervisor.problems == problems
+    assert fleet.clock.monotonic() - started < 5
 
 
-def test_a_running_supervisor_never_ends_for_an_outage() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        fleet.store.is_out = True
-        beside(answer_pings(child))
-        await passing(600)
-        child.end(KILLED)
-        (await fleet.spawned()).far.say(HELLO)
-        await passing(600)
-        assert not fleet.running.done()
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_running_supervisor_never_ends_for_an_outage() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    fleet.store.is_out = True
+    beside(answer_pings(child))
+    await passing(600)
+    child.end(KILLED)
+    (await fleet.spawned()).far.say(HELLO)
+    await passing(600)
+    assert not fleet.running.done()
 
 
-def test_at_the_start_leases_of_dead_processes_of_this_machine_end_at_once() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        await fleet.memory.open_lease(OTHER)
-        (job,) = await fleet.claim(messages.LeaseGranted(OTHER.id, "worker-2", 0.0))
-        await fleet.ready()
-        assert (await fleet.row(job)).state is State.AVAILABLE
-        assert fleet.host.killed == [OTHER.process.pid]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_at_the_start_leases_of_dead_processes_of_this_machine_end_at_once() -> None:
+    fleet = Fleet()
+    await fleet.memory.open_lease(OTHER)
+    (job,) = await fleet.claim(messages.LeaseGranted(OTHER.id, "worker-2", 0.0))
+    await fleet.ready()
+    assert (await fleet.row(job)).state is State.AVAILABLE
+    assert fleet.host.killed == [OTHER.process.pid]
 
 
 # spawning
 
 
-def test_a_dead_worker_is_replaced_at_once_and_backed_off_from_only_when_it_died_before_it_was_ready() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        for _ in range(5):
-            child, _ = await fleet.ready()
-            child.end(KILLED)
-        for _ in range(10):
-            (await fleet.spawned()).end(Exit(code=1))
-        await fleet.spawned()
-        waits = [later - sooner for sooner, later in zip(fleet.host.times, fleet.host.times[1:], strict=False)]
-        assert max(waits[:5]) < 0.1
-        assert waits[5:9] == pytest.approx([0.5, 1.0, 2.0, 4.0], abs=0.1)
-        assert waits[-1] == pytest.approx(30.0, abs=0.1)
-
-    run_virtual(test())
-
-
-def test_a_machine_that_cannot_spawn_for_days_does_not_end_the_supervisor() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        fleet.host.errors.extend([OSError("no more processes")] * 1500 + [RuntimeError("can't start new thread")])
+@pytest.mark.virtual_time
+async def test_a_dead_worker_is_replaced_at_once_and_backed_off_from_only_when_it_died_before_it_was_ready() -> None:
+    fleet = Fleet()
+    for _ in range(5):
         child, _ = await fleet.ready()
-        assert child.process.pid == 100
-
-    run_virtual(test())
-
-
-def test_l2_a_worker_whose_end_cannot_be_watched_ends_no_other_worker_and_has_a_successor() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=2)
-        healthy, _ = await fleet.ready()
-        strange, _ = await fleet.ready()
-        strange.has_ended.set_exception(OSError(24, "Too many open files"))
-        successor, _ = await fleet.ready()
-        assert (strange.kills, healthy.kills) == (1, 0)
-        assert [ward.child for ward in fleet.supervisor.workers] == [healthy, successor]
-
-    run_virtual(test())
+        child.end(KILLED)
+    for _ in range(10):
+        (await fleet.spawned()).end(Exit(code=1))
+    await fleet.spawned()
+    waits = [later - sooner for sooner, later in zip(fleet.host.times, fleet.host.times[1:], strict=False)]
+    assert max(waits[:5]) < 0.1
+    assert waits[5:9] == pytest.approx([0.5, 1.0, 2.0, 4.0], abs=0.1)
+    assert waits[-1] == pytest.approx(30.0, abs=0.1)
 
 
-def test_l2_a_worker_that_says_what_no_worker_says_is_killed() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        child.far.send(b"no message of ours")
-        await turns()
-        assert child.kills == 1
-        assert [fields["reason"] for fields in fleet.log.of("worker.killed")] == ["it sent a message that no worker sends"]
+@pytest.mark.virtual_time
+async def test_a_machine_that_cannot_spawn_for_days_does_not_end_the_supervisor() -> None:
+    fleet = Fleet()
+    fleet.host.errors.extend([OSError("no more processes")] * 1500 + [RuntimeError("can't start new thread")])
+    child, _ = await fleet.ready()
+    assert child.process.pid == 100
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_l2_a_worker_whose_end_cannot_be_watched_ends_no_other_worker_and_has_a_successor() -> None:
+    fleet = Fleet(processes=2)
+    healthy, _ = await fleet.ready()
+    strange, _ = await fleet.ready()
+    strange.has_ended.set_exception(OSError(24, "Too many open files"))
+    successor, _ = await fleet.ready()
+    assert (strange.kills, healthy.kills) == (1, 0)
+    assert [ward.child for ward in fleet.supervisor.workers] == [healthy, successor]
+
+
+@pytest.mark.virtual_time
+async def test_l2_a_worker_that_says_what_no_worker_says_is_killed() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    child.far.send(b"no message of ours")
+    await turns()
+    assert child.kills == 1
+    assert [fields["reason"] for fields in fleet.log.of("worker.killed")] == ["it sent a message that no worker sends"]
 
 
 # beats
 
 
-def test_one_beat_renews_all_workers_and_comes_once_a_beat() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=3)
-        wards = [await fleet.ready() for _ in range(3)]
-        for child, _ in wards:
-            beside(answer_pings(child))
-        fleet.store.calls.clear()
-        await passing(10.5 * TIMING.beat)
-        assert fleet.store.calls.count("beat") == 10
-        assert all(lease.overdue < -TIMING.ttl + TIMING.beat + 0.1 for lease in await fleet.memory.workers())
-        assert len({tuple(child.deadlines[-9:]) for child, _ in wards}) == 1
-
-    run_virtual(test())
-
-
-def test_l3_after_a_failed_beat_the_next_ones_come_soon_and_an_expired_lease_nobody_ended_lives_on() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
+@pytest.mark.virtual_time
+async def test_one_beat_renews_all_workers_and_comes_once_a_beat() -> None:
+    fleet = Fleet(processes=3)
+    wards = [await fleet.ready() for _ in range(3)]
+    for child, _ in wards:
         beside(answer_pings(child))
-        await passing(TIMING.beat)
-        fleet.store.is_out = True
-        await passing(2 * TIMING.ttl)
-        fleet.store.calls.clear()
-        await passing(TIMING.beat)
-        assert fleet.store.calls.count("beat") >= 2, "retried at least once a beat"
-        fleet.store.is_out = False
-        told = len(child.deadlines)
-        await passing(TIMING.beat)
-        assert len(child.deadlines) > told
-        (lease,) = await fleet.memory.workers()
-        assert (lease.id, lease.overdue < 0, child.kills) == (leased.lease, True, 0)
-
-    run_virtual(test())
+    fleet.store.calls.clear()
+    await passing(10.5 * TIMING.beat)
+    assert fleet.store.calls.count("beat") == 10
+    assert all(lease.overdue < -TIMING.ttl + TIMING.beat + 0.1 for lease in await fleet.memory.workers())
+    assert len({tuple(child.deadlines[-9:]) for child, _ in wards}) == 1
 
 
-def test_l3_a_beat_that_hangs_is_given_up_in_time_for_another_one_before_the_deadline() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        await passing(TIMING.beat)
-        fleet.store.hold("beat")
-        await passing(TIMING.ttl)
-        gaps = [later - sooner for sooner, later in zip(child.deadlines, child.deadlines[1:], strict=False)]
-        assert max(gaps) < TIMING.ttl - TIMING.margin
-
-    run_virtual(test())
-
-
-def test_l5_a_worker_whose_lease_was_ended_learns_it_within_one_beat_and_is_replaced() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        beside(answer_pings(child))
-        await fleet.memory.end_lease(leased.lease, LeaseEnd(RescueReason.EXPIRED))
-        ended = fleet.clock.monotonic()
-        await until(lambda: child.kills)
-        assert fleet.clock.monotonic() - ended <= TIMING.beat + 2 * TIMING.margin + 2
-        _, again = await fleet.ready()
-        assert again.lease != leased.lease
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l3_after_a_failed_beat_the_next_ones_come_soon_and_an_expired_lease_nobody_ended_lives_on() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    beside(answer_pings(child))
+    await passing(TIMING.beat)
+    fleet.store.is_out = True
+    await passing(2 * TIMING.ttl)
+    fleet.store.calls.clear()
+    await passing(TIMING.beat)
+    assert fleet.store.calls.count("beat") >= 2, "retried at least once a beat"
+    fleet.store.is_out = False
+    told = len(child.deadlines)
+    await passing(TIMING.beat)
+    assert len(child.deadlines) > told
+    (lease,) = await fleet.memory.workers()
+    assert (lease.id, lease.overdue < 0, child.kills) == (leased.lease, True, 0)
 
 
-def test_a_cancellation_reaches_the_worker_that_holds_the_job() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=2)
-        (child, leased), (other, _) = await fleet.ready(), await fleet.ready()
-        (job,) = await fleet.claim(leased)
-        await fleet.memory.request_cancel([job])
-        assert (await child.far.hear(messages.CancelJobs)).jobs == (job,)
-        assert not any(isinstance(message, messages.CancelJobs) for message in other.far.heard())
-
-    run_virtual(test())
-
-
-def test_l3_all_leases_are_those_of_the_first_settings_by_which_all_are_beaten_for() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        child.end(KILLED)
-        changed = structs.replace(SETTINGS, timing=LeaseTiming.of("3s"))
-        (await fleet.spawned()).far.say(structs.replace(HELLO, settings=changed))
-        await passing(1)
-        (lease,) = await fleet.memory.workers()
-        assert lease.timing == TIMING
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l3_a_beat_that_hangs_is_given_up_in_time_for_another_one_before_the_deadline() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    await passing(TIMING.beat)
+    fleet.store.hold("beat")
+    await passing(TIMING.ttl)
+    gaps = [later - sooner for sooner, later in zip(child.deadlines, child.deadlines[1:], strict=False)]
+    assert max(gaps) < TIMING.ttl - TIMING.margin
 
 
-def test_the_rhythm_of_beats_counts_from_their_sending() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        beside(answer_pings(child))
-        for _ in range(9):
-            gate = fleet.store.hold("beat")
-            await gate.entered.wait()
-            await passing(3)
-            gate.opened.set()
-        gaps = {round(later - sooner, 3) for sooner, later in zip(child.deadlines[2:], child.deadlines[3:], strict=False)}
-        assert gaps == {TIMING.beat}
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l5_a_worker_whose_lease_was_ended_learns_it_within_one_beat_and_is_replaced() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    beside(answer_pings(child))
+    await fleet.memory.end_lease(leased.lease, LeaseEnd(RescueReason.EXPIRED))
+    ended = fleet.clock.monotonic()
+    await until(lambda: child.kills)
+    assert fleet.clock.monotonic() - ended <= TIMING.beat + 2 * TIMING.margin + 2
+    _, again = await fleet.ready()
+    assert again.lease != leased.lease
 
 
-def test_l3_when_the_store_can_be_read_but_not_written_nobody_is_judged_until_beats_have_been_answered_for_a_while() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        beside(answer_pings(child))
-        fleet.host.running.add(OTHER.process.pid)
-        await fleet.memory.open_lease(OTHER)
-        fleet.store.fail("beat", times=1_000_000)
-        fleet.store.fail("end_lease", times=1_000_000)
-        await passing(3 * TIMING.ttl)
-        fleet.store.mend()
-        await passing(TIMING.beat + TIMING.margin - 1)
-        assert (await fleet.memory.beat([OTHER.id])).alive == {OTHER.id}
+@pytest.mark.virtual_time
+async def test_a_cancellation_reaches_the_worker_that_holds_the_job() -> None:
+    fleet = Fleet(processes=2)
+    (child, leased), (other, _) = await fleet.ready(), await fleet.ready()
+    (job,) = await fleet.claim(leased)
+    await fleet.memory.request_cancel([job])
+    assert (await child.far.hear(messages.CancelJobs)).jobs == (job,)
+    assert not any(isinstance(message, messages.CancelJobs) for message in other.far.heard())
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_l3_all_leases_are_those_of_the_first_settings_by_which_all_are_beaten_for() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    child.end(KILLED)
+    changed = structs.replace(SETTINGS, timing=LeaseTiming.of("3s"))
+    (await fleet.spawned()).far.say(structs.replace(HELLO, settings=changed))
+    await passing(1)
+    (lease,) = await fleet.memory.workers()
+    assert lease.timing == TIMING
+
+
+@pytest.mark.virtual_time
+async def test_the_rhythm_of_beats_counts_from_their_sending() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    beside(answer_pings(child))
+    for _ in range(9):
+        gate = fleet.store.hold("beat")
+        await gate.entered.wait()
+        await passing(3)
+        gate.opened.set()
+    gaps = {round(later - sooner, 3) for sooner, later in zip(child.deadlines[2:], child.deadlines[3:], strict=False)}
+    assert gaps == {TIMING.beat}
+
+
+@pytest.mark.virtual_time
+async def test_l3_when_the_store_can_be_read_but_not_written_nobody_is_judged_until_beats_have_been_answered_for_a_while() -> (
+    None
+):
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    beside(answer_pings(child))
+    fleet.host.running.add(OTHER.process.pid)
+    await fleet.memory.open_lease(OTHER)
+    fleet.store.fail("beat", times=1_000_000)
+    fleet.store.fail("end_lease", times=1_000_000)
+    await passing(3 * TIMING.ttl)
+    fleet.store.mend()
+    await passing(TIMING.beat + TIMING.margin - 1)
+    assert (await fleet.memory.beat([OTHER.id])).alive == {OTHER.id}
 
 
 # clocks
 
 
-def test_a_step_of_the_stores_clock_is_told_and_nobody_is_judged_for_a_while() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        beside(answer_pings(child))
-        fleet.host.running.add(OTHER.process.pid)
-        await fleet.memory.open_lease(OTHER)
-        for _ in range(10):
-            await passing(TIMING.beat)
-            await fleet.memory.beat([OTHER.id])
-        fleet.store_clock.step = 10 * TIMING.ttl
-        for _ in range(3):
-            await passing(TIMING.beat / 2)
-        assert len(fleet.log.of("store.clock_stepped")) == 1
-        assert (await fleet.memory.beat([OTHER.id])).alive == {OTHER.id}
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_step_of_the_stores_clock_is_told_and_nobody_is_judged_for_a_while() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    beside(answer_pings(child))
+    fleet.host.running.add(OTHER.process.pid)
+    await fleet.memory.open_lease(OTHER)
+    for _ in range(10):
+        await passing(TIMING.beat)
+        await fleet.memory.beat([OTHER.id])
+    fleet.store_clock.step = 10 * TIMING.ttl
+    for _ in range(3):
+        await passing(TIMING.beat / 2)
+    assert len(fleet.log.of("store.clock_stepped")) == 1
+    assert (await fleet.memory.beat([OTHER.id])).alive == {OTHER.id}
 
 
-def test_answers_that_come_late_are_no_step_of_the_clock() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        beside(answer_pings(child))
-        for is_back in (True, False, True, True, False):
-            gate = fleet.store.hold("beat", is_back=is_back)
-            await gate.entered.wait()
-            await passing(TIMING.margin + 1)
-            gate.opened.set()
-        await passing(20)
-        assert fleet.log.of("store.clock_stepped") == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_answers_that_come_late_are_no_step_of_the_clock() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    beside(answer_pings(child))
+    for is_back in (True, False, True, True, False):
+        gate = fleet.store.hold("beat", is_back=is_back)
+        await gate.entered.wait()
+        await passing(TIMING.margin + 1)
+        gate.opened.set()
+    await passing(20)
+    assert fleet.log.of("store.clock_stepped") == []
 
 
-def test_a_beat_whose_answer_was_lost_is_no_step_of_the_clock() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, _ = await fleet.ready()
-        beside(answer_pings(child))
-        await passing(TIMING.beat + 1)
-        fleet.store.lose_answer("beat")
-        await passing(20)
-        assert fleet.log.of("store.clock_stepped") == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_beat_whose_answer_was_lost_is_no_step_of_the_clock() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    beside(answer_pings(child))
+    await passing(TIMING.beat + 1)
+    fleet.store.lose_answer("beat")
+    await passing(20)
+    assert fleet.log.of("store.clock_stepped") == []
 
 
 # burial
 
 
-def test_l1_jobs_of_a_killed_worker_are_back_in_line_at_once_with_the_signal_on_the_attempt() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        (job,) = await fleet.claim(leased)
-        died = fleet.clock.monotonic()
-        child.end(KILLED)
-        while (await fleet.row(job)).state is State.RUNNING:
-            await passing(0.01)
-        assert fleet.clock.monotonic() - died < 0.5
-        row = await fleet.row(job)
-        assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 1, "SIGKILL")
-        assert [job] == [each for hint in fleet.transport.published for each in hint.ids]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l1_jobs_of_a_killed_worker_are_back_in_line_at_once_with_the_signal_on_the_attempt() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    (job,) = await fleet.claim(leased)
+    died = fleet.clock.monotonic()
+    child.end(KILLED)
+    while (await fleet.row(job)).state is State.RUNNING:
+        await passing(0.01)
+    assert fleet.clock.monotonic() - died < 0.5
+    row = await fleet.row(job)
+    assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 1, "SIGKILL")
+    assert [job] == [each for hint in fleet.transport.published for each in hint.ids]
 
 
-def test_l8_a_burial_is_tried_until_the_store_answers_and_what_was_undelivered_is_delivered_first() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        done, cut = await fleet.claim(leased, 2)
-        hold = next(hold for hold in await fleet.memory.held(leased.lease) if hold.id == done)
-        fleet.store.is_out = True
-        child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(b"42"), jitter=0.0),)))
-        child.end(KILLED)
-        await passing(300)
-        assert (await fleet.row(done)).state is State.RUNNING
-        fleet.store.is_out = False
-        await passing(TIMING.beat / 2)
-        rows = [await fleet.row(job) for job in (done, cut)]
-        assert [(row.state, row.crashes) for row in rows] == [(State.COMPLETED, 0), (State.AVAILABLE, 1)]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l8_a_burial_is_tried_until_the_store_answers_and_what_was_undelivered_is_delivered_first() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    done, cut = await fleet.claim(leased, 2)
+    hold = next(hold for hold in await fleet.memory.held(leased.lease) if hold.id == done)
+    fleet.store.is_out = True
+    child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(b"42"), jitter=0.0),)))
+    child.end(KILLED)
+    await passing(300)
+    assert (await fleet.row(done)).state is State.RUNNING
+    fleet.store.is_out = False
+    await passing(TIMING.beat / 2)
+    rows = [await fleet.row(job) for job in (done, cut)]
+    assert [(row.state, row.crashes) for row in rows] == [(State.COMPLETED, 0), (State.AVAILABLE, 1)]
 
 
-def test_l2_a_cancellation_that_strays_out_of_the_store_ends_neither_a_worker_s_start_nor_a_burial() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        fleet.store.cancel("open_lease")
-        child = await fleet.spawned()
-        child.far.say(HELLO)
-        leased = await child.far.hear(messages.LeaseGranted)
-        fleet.store.cancel("end_lease")
-        child.end(KILLED)
-        await until(lambda: fleet.store.calls.count("end_lease") == 2)
-        await passing(1)
-        assert leased.lease not in {view.id for view in await fleet.memory.workers()}
-        assert not fleet.running.done()
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l2_a_cancellation_that_strays_out_of_the_store_ends_neither_a_worker_s_start_nor_a_burial() -> None:
+    fleet = Fleet()
+    fleet.store.cancel("open_lease")
+    child = await fleet.spawned()
+    child.far.say(HELLO)
+    leased = await child.far.hear(messages.LeaseGranted)
+    fleet.store.cancel("end_lease")
+    child.end(KILLED)
+    await until(lambda: fleet.store.calls.count("end_lease") == 2)
+    await passing(1)
+    assert leased.lease not in {view.id for view in await fleet.memory.workers()}
+    assert not fleet.running.done()
 
 
-def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_nobody() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        (job,) = await fleet.claim(leased)
-        fleet.store.is_out = True
-        await passing(TIMING.ttl)
-        child.end(KILLED)
-        await passing(10)
-        fleet.store.is_out = False
-        await passing(TIMING.beat / 2)
-        row = await fleet.row(job)
-        assert (row.state, row.crashes) == (State.AVAILABLE, 0)
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_nobody() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    (job,) = await fleet.claim(leased)
+    fleet.store.is_out = True
+    await passing(TIMING.ttl)
+    child.end(KILLED)
+    await passing(10)
+    fleet.store.is_out = False
+    await passing(TIMING.beat / 2)
+    row = await fleet.row(job)
+    assert (row.state, row.crashes) == (State.AVAILABLE, 0)
 
 
-def test_a_worker_that_is_being_buried_is_not_judged_by_our_own_recovery() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        (done,) = await fleet.claim(leased)
-        (hold,) = await fleet.memory.held(leased.lease)
-        child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(), jitter=0.0),)))
-        assert fleet.supervisor._own_leases() == {leased.lease}
-        fleet.store.fail("exchange", times=1_000_000)
-        child.end(KILLED)
-        await passing(5 * TIMING.ttl)
-        assert fleet.log.of("lease.ended") == []
-        fleet.store.mend()
-        await passing(TIMING.beat / 2)
-        assert [fields["reason"] for fields in fleet.log.of("lease.ended")] == ["crashed"]
-        assert (await fleet.row(done)).state is State.COMPLETED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_worker_that_is_being_buried_is_not_judged_by_our_own_recovery() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    (done,) = await fleet.claim(leased)
+    (hold,) = await fleet.memory.held(leased.lease)
+    child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(), jitter=0.0),)))
+    assert fleet.supervisor._own_leases() == {leased.lease}
+    fleet.store.fail("exchange", times=1_000_000)
+    child.end(KILLED)
+    await passing(5 * TIMING.ttl)
+    assert fleet.log.of("lease.ended") == []
+    fleet.store.mend()
+    await passing(TIMING.beat / 2)
+    assert [fields["reason"] for fields in fleet.log.of("lease.ended")] == ["crashed"]
+    assert (await fleet.row(done)).state is State.COMPLETED
 
 
-def test_a_worker_that_died_before_it_had_a_lease_is_not_buried() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        (await fleet.spawned()).end(KILLED)
-        await passing(10)
-        assert fleet.store.calls == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_worker_that_died_before_it_had_a_lease_is_not_buried() -> None:
+    fleet = Fleet()
+    (await fleet.spawned()).end(KILLED)
+    await passing(10)
+    assert fleet.store.calls == []
 
 
 # the end
 
 
-def test_l7_draining_marks_the_lease_gives_the_grace_keeps_beating_and_ends_with_exit_code_0() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        await passing(1)
-        fleet.supervisor.drain()
-        assert (await child.far.hear(messages.Drain)).grace == SETTINGS.grace
-        await passing(0.1)
-        (lease,) = await fleet.memory.workers()
-        assert lease.is_draining
-        await passing(SETTINGS.grace - 1)
-        assert (await fleet.memory.workers())[0].overdue < -TIMING.ttl + TIMING.beat + 0.1
-        child.end(Exit(code=0))
-        assert await fleet.running == 0
-        assert len(fleet.host.spawned) == 1
-        assert await fleet.memory.workers() == ()
-        assert fleet.transport.is_closed
-        assert fleet.log.of("lease.ended") == [
-            {"lease": leased.lease, "worker": leased.worker, "reason": "closed", "signal": None}
-        ]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l7_draining_marks_the_lease_gives_the_grace_keeps_beating_and_ends_with_exit_code_0() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    await passing(1)
+    fleet.supervisor.drain()
+    assert (await child.far.hear(messages.Drain)).grace == SETTINGS.grace
+    await passing(0.1)
+    (lease,) = await fleet.memory.workers()
+    assert lease.is_draining
+    await passing(SETTINGS.grace - 1)
+    assert (await fleet.memory.workers())[0].overdue < -TIMING.ttl + TIMING.beat + 0.1
+    child.end(Exit(code=0))
+    assert await fleet.running == 0
+    assert len(fleet.host.spawned) == 1
+    assert await fleet.memory.workers() == ()
+    assert fleet.transport.is_closed
+    assert fleet.log.of("lease.ended") == [{"lease": leased.lease, "worker": leased.worker, "reason": "closed", "signal": None}]
 
 
-def test_a_second_request_to_end_cuts_the_grace_short_and_code_that_does_not_stop_is_killed() -> None:
-    async def test() -> None:
-        fleet = Fleet(grace=3600.0)
-        child, leased = await fleet.ready()
-        beside(answer_pings(child))
-        (job,) = await fleet.claim(leased)
-        fleet.supervisor.drain()
-        await passing(100)
-        fleet.supervisor.drain()
-        asked = fleet.clock.monotonic()
-        assert await fleet.running == 0
-        assert fleet.clock.monotonic() - asked <= TIMING.margin + 2
-        assert child.kills == 1
-        row = await fleet.row(job)
-        assert (row.state, row.crashes) == (State.AVAILABLE, 0)
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_second_request_to_end_cuts_the_grace_short_and_code_that_does_not_stop_is_killed() -> None:
+    fleet = Fleet(grace=3600.0)
+    child, leased = await fleet.ready()
+    beside(answer_pings(child))
+    (job,) = await fleet.claim(leased)
+    fleet.supervisor.drain()
+    await passing(100)
+    fleet.supervisor.drain()
+    asked = fleet.clock.monotonic()
+    assert await fleet.running == 0
+    assert fleet.clock.monotonic() - asked <= TIMING.margin + 2
+    assert child.kills == 1
+    row = await fleet.row(job)
+    assert (row.state, row.crashes) == (State.AVAILABLE, 0)
 
 
-def test_a_second_request_tells_the_worker_that_there_is_no_grace_left() -> None:
-    async def test() -> None:
-        fleet = Fleet(grace=3600.0)
-        child, _ = await fleet.ready()
-        fleet.supervisor.drain()
-        fleet.supervisor.drain()
-        await turns()
-        assert [message.grace for message in child.far.heard() if isinstance(message, messages.Drain)] == [3600.0, 0.0]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_second_request_tells_the_worker_that_there_is_no_grace_left() -> None:
+    fleet = Fleet(grace=3600.0)
+    child, _ = await fleet.ready()
+    fleet.supervisor.drain()
+    fleet.supervisor.drain()
+    await turns()
+    assert [message.grace for message in child.far.heard() if isinstance(message, messages.Drain)] == [3600.0, 0.0]
 
 
 def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_just_being_spawned() -> None:
@@ -639,120 +578,106 @@ def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_
     run_virtual(late())
 
 
-def test_l3_a_worker_that_hangs_before_its_first_word_is_killed_and_followed_by_another_one() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        hanging = await fleet.spawned()
-        await passing(START_TIMEOUT - 1.0)
-        assert hanging.kills == 0
-        await passing(2.0)
-        assert hanging.kills == 1
-        assert fleet.log.of("worker.killed") == [{"worker": "100", "reason": "not started within 120 s"}]
-        child, _ = await fleet.ready()
-        assert child is not hanging
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l3_a_worker_that_hangs_before_its_first_word_is_killed_and_followed_by_another_one() -> None:
+    fleet = Fleet()
+    hanging = await fleet.spawned()
+    await passing(START_TIMEOUT - 1.0)
+    assert hanging.kills == 0
+    await passing(2.0)
+    assert hanging.kills == 1
+    assert fleet.log.of("worker.killed") == [{"worker": "100", "reason": "not started within 120 s"}]
+    child, _ = await fleet.ready()
+    assert child is not hanging
 
 
-def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_worker_that_hangs() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        await fleet.ready()
-        fleet.supervisor._options = structs.replace(fleet.supervisor._options, processes=2)
-        waiting = beside(fleet.supervisor._keep_slot_filled())
-        fleet.store.is_out = True
-        child = await fleet.spawned()
-        child.far.say(HELLO)
-        await passing(START_TIMEOUT * 2)
-        fleet.store.is_out = False
-        await child.far.hear(messages.LeaseGranted)
-        await passing(START_TIMEOUT * 2)
-        assert (child.kills, waiting.done()) == (0, False)
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_worker_that_hangs() -> None:
+    fleet = Fleet()
+    await fleet.ready()
+    fleet.supervisor._options = structs.replace(fleet.supervisor._options, processes=2)
+    waiting = beside(fleet.supervisor._keep_slot_filled())
+    fleet.store.is_out = True
+    child = await fleet.spawned()
+    child.far.say(HELLO)
+    await passing(START_TIMEOUT * 2)
+    fleet.store.is_out = False
+    await child.far.hear(messages.LeaseGranted)
+    await passing(START_TIMEOUT * 2)
+    assert (child.kills, waiting.done()) == (0, False)
 
 
-def test_a_question_to_the_store_that_hangs_does_not_stop_the_watch() -> None:
-    async def test() -> None:
-        fleet = Fleet(until_empty=True)
-        child, _ = await fleet.ready()
-        beside(obey(child, lambda: True))
-        gate = fleet.store.hold("next_due")
-        await gate.entered.wait()
-        async with asyncio.timeout(TIMING.ttl):
-            assert await fleet.running == 0
-        assert [said["operation"] for said in fleet.log.of("store.unavailable")] == ["watch"]
-
-    run_virtual(test())
-
-
-def test_the_end_waits_for_the_burials() -> None:
-    async def test() -> None:
-        fleet = Fleet()
-        child, leased = await fleet.ready()
-        (job,) = await fleet.claim(leased)
-        fleet.supervisor.drain()
-        fleet.store.fail("end_lease", times=5)
-        child.end(KILLED)
+@pytest.mark.virtual_time
+async def test_a_question_to_the_store_that_hangs_does_not_stop_the_watch() -> None:
+    fleet = Fleet(until_empty=True)
+    child, _ = await fleet.ready()
+    beside(obey(child, lambda: True))
+    gate = fleet.store.hold("next_due")
+    await gate.entered.wait()
+    async with asyncio.timeout(TIMING.ttl):
         assert await fleet.running == 0
-        assert (await fleet.row(job)).state is State.AVAILABLE
-
-    run_virtual(test())
+    assert [said["operation"] for said in fleet.log.of("store.unavailable")] == ["watch"]
 
 
-def test_a_drain_while_the_store_is_down_ends_all_the_same() -> None:
-    async def test() -> None:
-        fleet = Fleet()
+@pytest.mark.virtual_time
+async def test_the_end_waits_for_the_burials() -> None:
+    fleet = Fleet()
+    child, leased = await fleet.ready()
+    (job,) = await fleet.claim(leased)
+    fleet.supervisor.drain()
+    fleet.store.fail("end_lease", times=5)
+    child.end(KILLED)
+    assert await fleet.running == 0
+    assert (await fleet.row(job)).state is State.AVAILABLE
+
+
+@pytest.mark.virtual_time
+async def test_a_drain_while_the_store_is_down_ends_all_the_same() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    fleet.store.is_out = True
+    fleet.supervisor.drain()
+    await child.far.hear(messages.Drain)
+    child.end(Exit(code=0))
+    asked = fleet.clock.monotonic()
+    assert await fleet.running == 0
+    assert fleet.clock.monotonic() - asked <= 31
+
+
+@pytest.mark.virtual_time
+async def test_until_empty_ends_only_when_all_workers_have_said_twice_that_there_is_nothing_to_do() -> None:
+    fleet = Fleet(processes=2, until_empty=True)
+    idle = [False, True]
+    for number in range(2):
         child, _ = await fleet.ready()
-        fleet.store.is_out = True
-        fleet.supervisor.drain()
-        await child.far.hear(messages.Drain)
-        child.end(Exit(code=0))
-        asked = fleet.clock.monotonic()
-        assert await fleet.running == 0
-        assert fleet.clock.monotonic() - asked <= 31
-
-    run_virtual(test())
-
-
-def test_until_empty_ends_only_when_all_workers_have_said_twice_that_there_is_nothing_to_do() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=2, until_empty=True)
-        idle = [False, True]
-        for number in range(2):
-            child, _ = await fleet.ready()
-            beside(obey(child, lambda number=number: idle[number]))  # type: ignore[misc]
-        await passing(60)
-        assert not fleet.running.done()
-        idle[:] = [True, False]
-        await passing(60)
-        assert not fleet.running.done()
-        idle[:] = [True, True]
-        assert await fleet.running == 0
-
-    run_virtual(test())
+        beside(obey(child, lambda number=number: idle[number]))  # type: ignore[misc]
+    await passing(60)
+    assert not fleet.running.done()
+    idle[:] = [True, False]
+    await passing(60)
+    assert not fleet.running.done()
+    idle[:] = [True, True]
+    assert await fleet.running == 0
 
 
-def test_until_empty_has_patience_with_workers_that_answer_slowly() -> None:
-    async def test() -> None:
-        fleet = Fleet(until_empty=True)
-        child, _ = await fleet.ready()
+@pytest.mark.virtual_time
+async def test_until_empty_has_patience_with_workers_that_answer_slowly() -> None:
+    fleet = Fleet(until_empty=True)
+    child, _ = await fleet.ready()
 
-        async def slow() -> None:
-            while (data := await child.far.receive()) is not None:
-                match messages.decode(data):
-                    case messages.Ping():
-                        await passing(0.7)
-                        child.far.say(messages.Pong(LoopClock().monotonic(), True))
-                    case messages.Drain():
-                        child.end(Exit(code=0))
+    async def slow() -> None:
+        while (data := await child.far.receive()) is not None:
+            match messages.decode(data):
+                case messages.Ping():
+                    await passing(0.7)
+                    child.far.say(messages.Pong(LoopClock().monotonic(), True))
+                case messages.Drain():
+                    child.end(Exit(code=0))
 
-        beside(slow())
-        started = fleet.clock.monotonic()
-        assert await fleet.running == 0
-        assert fleet.clock.monotonic() - started < 10
-
-    run_virtual(test())
+    beside(slow())
+    started = fleet.clock.monotonic()
+    assert await fleet.running == 0
+    assert fleet.clock.monotonic() - started < 10
 
 
 def test_until_empty_does_not_end_while_a_job_goes_from_one_worker_to_the_other() -> None:
@@ -779,10 +704,8 @@ def test_until_empty_does_not_end_while_a_job_goes_from_one_worker_to_the_other(
     run_virtual(test())
 
 
-def test_stacks_of_all_workers_can_be_had() -> None:
-    async def test() -> None:
-        fleet = Fleet(processes=2)
-        leases = [(await fleet.ready())[1] for _ in range(2)]
-        assert fleet.supervisor.dump_stacks() == {leased.worker: "its stacks" for leased in leases}
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_stacks_of_all_workers_can_be_had() -> None:
+    fleet = Fleet(processes=2)
+    leases = [(await fleet.ready())[1] for _ in range(2)]
+    assert fleet.supervisor.dump_stacks() == {leased.worker: "its stacks" for leased in leases}

@@ -361,40 +361,31 @@ def test_what_it_said_of_its_idleness_counts_only_until_it_is_asked_again() -> N
     watching(test)
 
 
-def test_a_worker_ended_at_a_deadline_that_was_renewed_too_late_is_no_crash() -> None:
-    async def run() -> None:
-        watch = Watch()
-        watch.clock.advance(TIMING.ttl)  # frozen, all of it; its guard wakes first, then we beat
-        watch.ward.lease_renewed(watch.clock.monotonic())
-        assert watch.ward.lease_end(KILLED).is_free
-        watch.clock.advance(TIMING.beat)  # it lived on: what ends it now is another matter
-        watch.ward.lease_renewed(watch.clock.monotonic())
-        assert not watch.ward.lease_end(KILLED).is_free
-
-    asyncio.run(run())
+async def test_a_worker_ended_at_a_deadline_that_was_renewed_too_late_is_no_crash() -> None:
+    watch = Watch()
+    watch.clock.advance(TIMING.ttl)  # frozen, all of it; its guard wakes first, then we beat
+    watch.ward.lease_renewed(watch.clock.monotonic())
+    assert watch.ward.lease_end(KILLED).is_free
+    watch.clock.advance(TIMING.beat)  # it lived on: what ends it now is another matter
+    watch.ward.lease_renewed(watch.clock.monotonic())
+    assert not watch.ward.lease_end(KILLED).is_free
 
 
-def test_a_worker_that_lost_its_guard_is_drained_and_replaced() -> None:
-    async def run() -> None:
-        watch = Watch()
-        watch.passes(3)
-        watch.child.is_guarded = False
-        watch.passes(1)
-        assert not watch.drains, "its death may be the reason; that is seen within moments"
-        watch.passes(TIMING.beat)
-        assert watch.drains == [GRACE]
-
-    asyncio.run(run())
+async def test_a_worker_that_lost_its_guard_is_drained_and_replaced() -> None:
+    watch = Watch()
+    watch.passes(3)
+    watch.child.is_guarded = False
+    watch.passes(1)
+    assert not watch.drains, "its death may be the reason; that is seen within moments"
+    watch.passes(TIMING.beat)
+    assert watch.drains == [GRACE]
 
 
-def test_a_worker_whose_guard_went_before_it_had_a_lease_is_drained_too() -> None:
-    async def run() -> None:
-        watch = Watch()
-        watch.ward, watch.child.is_guarded = WorkerHandle(watch.child, now=watch.clock.monotonic, events=watch.log.events), False
-        watch.ward.handle(messages.WorkerHello(SETTINGS, ("t",), ()))
-        watch.ward.lease_granted(LEASE, watch.clock.monotonic())
-        assert not watch.drains
-        watch.passes(TIMING.beat)
-        assert watch.drains == [GRACE]
-
-    asyncio.run(run())
+async def test_a_worker_whose_guard_went_before_it_had_a_lease_is_drained_too() -> None:
+    watch = Watch()
+    watch.ward, watch.child.is_guarded = WorkerHandle(watch.child, now=watch.clock.monotonic, events=watch.log.events), False
+    watch.ward.handle(messages.WorkerHello(SETTINGS, ("t",), ()))
+    watch.ward.lease_granted(LEASE, watch.clock.monotonic())
+    assert not watch.drains
+    watch.passes(TIMING.beat)
+    assert watch.drains == [GRACE]

@@ -30,18 +30,8 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
 from proof.simulator.queue import FaultyQueue, FaultyTransport, Mishaps
 from tests.engine.machines import MemoryCell, MemoryChannel
-from tests.engine.support import (
-    PROCESS,
-    SETTINGS,
-    TIMING,
-    Flaky,
-    Log,
-    LoopClock,
-    beside,
-    forever,
-    registry,
-    run_virtual,
-)
+from tests.engine.support import PROCESS, SETTINGS, TIMING, Flaky, Log, LoopClock, forever, registry
+from tests.event_loops import beside, run_virtual
 
 USABLE = TIMING.ttl - TIMING.margin
 ACK_WAIT = 40.0
@@ -149,209 +139,189 @@ async def work() -> None:
 # a good day
 
 
-def test_a_delivered_job_is_claimed_by_its_id_at_once_and_acknowledged() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.hire()
-        await passing(1.0)
-        started = shop.clock.monotonic()
-        await shop.enqueue()
-        while await shop.states() != {"completed": 1}:
-            await passing(0.001)
-        assert shop.clock.monotonic() - started < 0.1
-        (claimed,) = shop.log.of("job.claimed")
-        assert (claimed["via"], "recovery" in claimed) == ("delivery", False)
-        await shop.until_empty()
-        assert shop.queue.sent == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_delivered_job_is_claimed_by_its_id_at_once_and_acknowledged() -> None:
+    shop = Shop(work)
+    await shop.hire()
+    await passing(1.0)
+    started = shop.clock.monotonic()
+    await shop.enqueue()
+    while await shop.states() != {"completed": 1}:
+        await passing(0.001)
+    assert shop.clock.monotonic() - started < 0.1
+    (claimed,) = shop.log.of("job.claimed")
+    assert (claimed["via"], "recovery" in claimed) == ("delivery", False)
+    await shop.until_empty()
+    assert shop.queue.sent == 1
 
 
-def test_each_job_is_handed_to_one_worker_and_no_worker_fetches_more_than_it_has_slots_for() -> None:
-    async def test() -> None:
-        ends = asyncio.Event()
+@pytest.mark.virtual_time
+async def test_each_job_is_handed_to_one_worker_and_no_worker_fetches_more_than_it_has_slots_for() -> None:
+    ends = asyncio.Event()
 
-        async def wait() -> None:
-            await ends.wait()
+    async def wait() -> None:
+        await ends.wait()
 
-        shop = Shop(wait)
-        workers = [await shop.hire(2) for _ in range(3)]
-        await passing(1.0)
-        await shop.enqueue("wait", 7)
-        await passing(2.0)
-        assert [len(worker.executor.running) for worker in workers] == [2, 2, 2]
-        assert len(shop.queue.waiting) == 1
-        assert shop.queue.unacknowledged == {}
-        ends.set()
-        await passing(10.0)
-        assert await shop.states() == {"completed": 7}
-        await shop.until_empty()
-
-    run_virtual(test())
+    shop = Shop(wait)
+    workers = [await shop.hire(2) for _ in range(3)]
+    await passing(1.0)
+    await shop.enqueue("wait", 7)
+    await passing(2.0)
+    assert [len(worker.executor.running) for worker in workers] == [2, 2, 2]
+    assert len(shop.queue.waiting) == 1
+    assert shop.queue.unacknowledged == {}
+    ends.set()
+    await passing(10.0)
+    assert await shop.states() == {"completed": 7}
+    await shop.until_empty()
 
 
-def test_jobs_due_later_and_those_of_other_queues_are_told_to_nobody_who_could_not_run_them() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.hire(queues=("a",))
-        await passing(1.0)
-        await shop.enqueue(delay="3s", queue="a")
-        assert shop.queue.sent == 0
-        await shop.enqueue(queue="b")
-        await passing(30.0)
-        assert await shop.states() == {"available": 1, "completed": 1}
-        assert [message.queue for message in shop.queue.waiting] == ["b"]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_jobs_due_later_and_those_of_other_queues_are_told_to_nobody_who_could_not_run_them() -> None:
+    shop = Shop(work)
+    await shop.hire(queues=("a",))
+    await passing(1.0)
+    await shop.enqueue(delay="3s", queue="a")
+    assert shop.queue.sent == 0
+    await shop.enqueue(queue="b")
+    await passing(30.0)
+    assert await shop.states() == {"available": 1, "completed": 1}
+    assert [message.queue for message in shop.queue.waiting] == ["b"]
 
 
-def test_what_cannot_be_claimed_is_acknowledged_all_the_same() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.memory.pause(["default"], is_paused=True)
-        await shop.hire()
-        await passing(1.0)
-        await shop.enqueue()
-        shop.queue.put(UUID(int=5), "default", ClaimSource.DELIVERY)
-        await passing(1.0)
-        await shop.until_empty()
-        assert await shop.states() == {"available": 1}
-        await shop.client.pause(["default"], is_paused=False)
-        await passing(1.0)
-        assert await shop.states() == {"completed": 1}
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_what_cannot_be_claimed_is_acknowledged_all_the_same() -> None:
+    shop = Shop(work)
+    await shop.memory.pause(["default"], is_paused=True)
+    await shop.hire()
+    await passing(1.0)
+    await shop.enqueue()
+    shop.queue.put(UUID(int=5), "default", ClaimSource.DELIVERY)
+    await passing(1.0)
+    await shop.until_empty()
+    assert await shop.states() == {"available": 1}
+    await shop.client.pause(["default"], is_paused=False)
+    await passing(1.0)
+    assert await shop.states() == {"completed": 1}
 
 
-def test_a_worker_for_last_tries_leaves_deliveries_to_others() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.hire(is_isolated=True)
-        await passing(1.0)
-        await shop.enqueue()
-        await passing(60.0)
-        assert len(shop.queue.waiting) == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_worker_for_last_tries_leaves_deliveries_to_others() -> None:
+    shop = Shop(work)
+    await shop.hire(is_isolated=True)
+    await passing(1.0)
+    await shop.enqueue()
+    await passing(60.0)
+    assert len(shop.queue.waiting) == 1
 
 
 # acknowledging at the end
 
 
-def test_until_the_finish_means_that_a_message_outlives_its_worker_and_comes_again() -> None:
-    async def test() -> None:
-        shop = Shop(forever, ack="finish")
-        await shop.hire()
-        await passing(1.0)
-        await shop.enqueue("forever")
-        await passing(1.0)
-        assert len(shop.queue.unacknowledged) == 1
-        await passing(ACK_WAIT)
-        # It came again, was no longer there to be claimed, and was acknowledged; the job runs on.
-        assert await shop.states() == {"running": 1}
-        assert (shop.queue.unacknowledged, shop.queue.waiting) == ({}, [])
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_until_the_finish_means_that_a_message_outlives_its_worker_and_comes_again() -> None:
+    shop = Shop(forever, ack="finish")
+    await shop.hire()
+    await passing(1.0)
+    await shop.enqueue("forever")
+    await passing(1.0)
+    assert len(shop.queue.unacknowledged) == 1
+    await passing(ACK_WAIT)
+    # It came again, was no longer there to be claimed, and was acknowledged; the job runs on.
+    assert await shop.states() == {"running": 1}
+    assert (shop.queue.unacknowledged, shop.queue.waiting) == ({}, [])
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("how", ["ended", "lost", "cancelled"])
-def test_it_is_acknowledged_as_soon_as_the_job_is_no_longer_here(how: str) -> None:
-    async def test() -> None:
-        ends = asyncio.Event()
+async def test_it_is_acknowledged_as_soon_as_the_job_is_no_longer_here(how: str) -> None:
+    ends = asyncio.Event()
 
-        async def wait() -> None:
-            await ends.wait()
+    async def wait() -> None:
+        await ends.wait()
 
-        shop = Shop(wait, ack="finish")
-        worker = await shop.hire()
-        await passing(1.0)
-        (job,) = await shop.enqueue("wait")
-        await passing(1.0)
-        assert len(shop.queue.unacknowledged) == 1
-        match how:
-            case "ended":
-                ends.set()
-            case "lost":
-                await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(RescueReason.EXPIRED))
-                shop.channels[0].say(messages.LeaseLost())
-            case _:
-                await shop.client.cancel([job])
-        await passing(2 * TIMING.beat)
-        assert worker.executor.running == {}
-        assert shop.queue.unacknowledged == {}
-
-    run_virtual(test())
+    shop = Shop(wait, ack="finish")
+    worker = await shop.hire()
+    await passing(1.0)
+    (job,) = await shop.enqueue("wait")
+    await passing(1.0)
+    assert len(shop.queue.unacknowledged) == 1
+    match how:
+        case "ended":
+            ends.set()
+        case "lost":
+            await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(RescueReason.EXPIRED))
+            shop.channels[0].say(messages.LeaseLost())
+        case _:
+            await shop.client.cancel([job])
+    await passing(2 * TIMING.beat)
+    assert worker.executor.running == {}
+    assert shop.queue.unacknowledged == {}
 
 
 # bad days
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("ack", ["claim", "finish"])
-def test_whatever_the_queue_does_each_job_runs_once_and_every_message_is_acknowledged(seed: int, ack: str) -> None:
-    async def test() -> None:
-        numbers, ran = random.Random(seed), Counter[int]()
+async def test_whatever_the_queue_does_each_job_runs_once_and_every_message_is_acknowledged(seed: int, ack: str) -> None:
+    numbers, ran = random.Random(seed), Counter[int]()
 
-        async def work() -> None:
-            ran["runs"] += 1
-            await passing(numbers.random() * 3.0)
+    async def work() -> None:
+        ran["runs"] += 1
+        await passing(numbers.random() * 3.0)
 
-        shop = Shop(work, mishaps=ROUGH, ack=ack, seed=seed)
-        for _ in range(3):
-            await shop.hire(numbers.choice([1, 3, 10]))
-        beside(shop.sweep())
-        for _ in range(20):
-            await shop.enqueue(count=numbers.choice([1, 1, 7]), delay=numbers.choice([0, 0, 4.0]))
-            if numbers.random() < 0.1:
-                shop.queue.forget()
-            await passing(numbers.random() * 4.0)
-        shop.queue.mishaps = NONE
-        while set(await shop.states()) != {"completed"}:
-            await passing(1.0)
-        assert ran["runs"] == (await shop.states())["completed"]
-        await shop.until_empty()
-        vias = Counter(shop.vias())
-        assert vias["delivery"] > 0, vias
-
-    run_virtual(test())
-
-
-def test_with_every_message_lost_work_starts_within_one_look() -> None:
-    async def test() -> None:
-        shop = Shop(work, mishaps=Mishaps(loss=1.0))
-        await shop.hire()
-        await passing(7.0)
-        await shop.enqueue()
-        await passing(RARE_LOOKS.poll_interval)
-        assert await shop.states() == {"completed": 1}
-        assert shop.vias() == ["poll"]
-
-    run_virtual(test())
-
-
-def test_jobs_that_nobody_was_told_of_are_found_although_deliveries_never_cease() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.hire()
-        transport = FaultyTransport(shop.queue, passing, lambda: True)
-        quiet = Client(Environment(shop.memory, transport, shop.clock, shop.chance, shop.log.events))
+    shop = Shop(work, mishaps=ROUGH, ack=ack, seed=seed)
+    for _ in range(3):
+        await shop.hire(numbers.choice([1, 3, 10]))
+    beside(shop.sweep())
+    for _ in range(20):
+        await shop.enqueue(count=numbers.choice([1, 1, 7]), delay=numbers.choice([0, 0, 4.0]))
+        if numbers.random() < 0.1:
+            shop.queue.forget()
+        await passing(numbers.random() * 4.0)
+    shop.queue.mishaps = NONE
+    while set(await shop.states()) != {"completed"}:
         await passing(1.0)
+    assert ran["runs"] == (await shop.states())["completed"]
+    await shop.until_empty()
+    vias = Counter(shop.vias())
+    assert vias["delivery"] > 0, vias
 
-        async def keep_enqueuing() -> None:
-            while True:
-                await shop.enqueue()
-                await passing(0.5)
 
-        beside(keep_enqueuing())
-        shop.client, loud = quiet, shop.client
-        (untold,) = await shop.enqueue()
-        shop.client = loud
-        await passing(RARE_LOOKS.poll_interval + 1.0)
-        row = await shop.memory.get(untold)
-        assert row is not None
-        assert row.state is State.COMPLETED
+@pytest.mark.virtual_time
+async def test_with_every_message_lost_work_starts_within_one_look() -> None:
+    shop = Shop(work, mishaps=Mishaps(loss=1.0))
+    await shop.hire()
+    await passing(7.0)
+    await shop.enqueue()
+    await passing(RARE_LOOKS.poll_interval)
+    assert await shop.states() == {"completed": 1}
+    assert shop.vias() == ["poll"]
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_jobs_that_nobody_was_told_of_are_found_although_deliveries_never_cease() -> None:
+    shop = Shop(work)
+    await shop.hire()
+    transport = FaultyTransport(shop.queue, passing, lambda: True)
+    quiet = Client(Environment(shop.memory, transport, shop.clock, shop.chance, shop.log.events))
+    await passing(1.0)
+
+    async def keep_enqueuing() -> None:
+        while True:
+            await shop.enqueue()
+            await passing(0.5)
+
+    beside(keep_enqueuing())
+    shop.client, loud = quiet, shop.client
+    (untold,) = await shop.enqueue()
+    shop.client = loud
+    await passing(RARE_LOOKS.poll_interval + 1.0)
+    row = await shop.memory.get(untold)
+    assert row is not None
+    assert row.state is State.COMPLETED
 
 
 @pytest.mark.parametrize("slots", [3, 1])
@@ -385,174 +355,158 @@ def test_a_delivered_job_is_not_claimed_while_jobs_before_it_are_due(slots: int)
     run_virtual(test())
 
 
-def test_a_store_that_fails_costs_no_message() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.hire()
-        await passing(1.0)
-        shop.stores[0].fail("exchange", 2)
-        shop.stores[0].lose_answer("exchange")
-        await shop.enqueue(count=3)
-        while await shop.states() != {"completed": 3}:
-            await passing(0.1)
-        await shop.until_empty()
-        assert len(shop.log.of("job.completed")) == 3
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_store_that_fails_costs_no_message() -> None:
+    shop = Shop(work)
+    await shop.hire()
+    await passing(1.0)
+    shop.stores[0].fail("exchange", 2)
+    shop.stores[0].lose_answer("exchange")
+    await shop.enqueue(count=3)
+    while await shop.states() != {"completed": 3}:
+        await passing(0.1)
+    await shop.until_empty()
+    assert len(shop.log.of("job.completed")) == 3
 
 
 # more work than can be done
 
 
-def test_while_looking_finds_more_than_fits_jobs_are_taken_in_order_and_what_was_fetched_goes_to_others() -> None:
-    async def test() -> None:
-        order: list[int] = []
+@pytest.mark.virtual_time
+async def test_while_looking_finds_more_than_fits_jobs_are_taken_in_order_and_what_was_fetched_goes_to_others() -> None:
+    order: list[int] = []
 
-        async def work() -> None:
-            await passing(1.0)
+    async def work() -> None:
+        await passing(1.0)
 
-        shop = Shop(work)
-        await shop.enqueue(count=30)
-        await shop.enqueue(count=5, priority=-1)
-        await shop.hire(2)
-        await passing(100.0)
-        assert await shop.states() == {"completed": 35}
-        claimed = [fields["job"] for fields in shop.log.of("job.claimed")]
-        rows = [await shop.memory.get(job) for job in claimed]
-        order = [row.priority for row in rows if row is not None]
-        assert order == sorted(order)
-        await shop.until_empty()
-
-    run_virtual(test())
+    shop = Shop(work)
+    await shop.enqueue(count=30)
+    await shop.enqueue(count=5, priority=-1)
+    await shop.hire(2)
+    await passing(100.0)
+    assert await shop.states() == {"completed": 35}
+    claimed = [fields["job"] for fields in shop.log.of("job.claimed")]
+    rows = [await shop.memory.get(job) for job in claimed]
+    order = [row.priority for row in rows if row is not None]
+    assert order == sorted(order)
+    await shop.until_empty()
 
 
-def test_what_comes_after_its_slot_was_taken_is_handed_on_and_acknowledged() -> None:
-    async def test() -> None:
-        shop, rooms, wake = Shop(work), [2, 2, 1, 1], Signal()
-        inbox = Inbox(
-            shop.transport(),
-            shop.transport().publish,
-            queues=None,
-            free=lambda: rooms.pop(0),
-            wake=wake,
-            pause=1.5,
-        )
-        await shop.enqueue(count=2)
-        await passing(0.1)
-        assert await inbox.step() == 0.0
-        assert (len(inbox.next(5)), shop.queue.sent, await wake.wait(0)) == (2, 2, True)
-        assert await inbox.step() == 1.5  # one slot has gone, so nothing is asked for, and one message too many is here
-        first = inbox.next(5)
-        await passing(0.1)
-        assert (len(first), shop.queue.sent, await wake.wait(0)) == (1, 3, False)
-        (other,) = shop.queue.waiting
-        assert (other.job in first, other.via) == (False, ClaimSource.DELIVERY)
-        await inbox.claimed(first, first)
-        await passing(0.1)
-        assert shop.queue.unacknowledged == {}
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_what_comes_after_its_slot_was_taken_is_handed_on_and_acknowledged() -> None:
+    shop, rooms, wake = Shop(work), [2, 2, 1, 1], Signal()
+    inbox = Inbox(
+        shop.transport(),
+        shop.transport().publish,
+        queues=None,
+        free=lambda: rooms.pop(0),
+        wake=wake,
+        pause=1.5,
+    )
+    await shop.enqueue(count=2)
+    await passing(0.1)
+    assert await inbox.step() == 0.0
+    assert (len(inbox.next(5)), shop.queue.sent, await wake.wait(0)) == (2, 2, True)
+    assert await inbox.step() == 1.5  # one slot has gone, so nothing is asked for, and one message too many is here
+    first = inbox.next(5)
+    await passing(0.1)
+    assert (len(first), shop.queue.sent, await wake.wait(0)) == (1, 3, False)
+    (other,) = shop.queue.waiting
+    assert (other.job in first, other.via) == (False, ClaimSource.DELIVERY)
+    await inbox.claimed(first, first)
+    await passing(0.1)
+    assert shop.queue.unacknowledged == {}
 
 
 # the sweep
 
 
-def test_a_sweep_tells_of_jobs_that_wait_and_several_supervisors_tell_once() -> None:
-    async def test() -> None:
-        shop = Shop(work, settings=structs.replace(RARE_LOOKS, recovery_interval=1.0))
-        await shop.hire()
-        await passing(1.0)
-        shop.queue.mishaps = Mishaps(loss=1.0)
-        await shop.enqueue(count=3)
-        shop.queue.mishaps = NONE
-        for _ in range(4):
-            beside(shop.sweep())
-        await passing(TIMING.beat - 2.0)  # with its beats a worker looks by itself
-        assert await shop.states() == {"completed": 3}
-        assert Counter(shop.vias()) == {"sweep": 3}
-        assert shop.queue.sent == 6
-        assert all(fields["jobs"] == 3 for fields in shop.log.of("transport.republished"))
-
-    run_virtual(test())
-
-
-def test_it_leaves_alone_what_has_just_come_what_is_not_due_and_all_while_something_waits_to_be_delivered() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        shop.queue.mishaps = Mishaps(loss=1.0)
-        await shop.enqueue(delay="1h")
-        await shop.enqueue()
-        shop.queue.mishaps = NONE
-        shop.queue.put(UUID(int=9), "default", ClaimSource.DELIVERY)
+@pytest.mark.virtual_time
+async def test_a_sweep_tells_of_jobs_that_wait_and_several_supervisors_tell_once() -> None:
+    shop = Shop(work, settings=structs.replace(RARE_LOOKS, recovery_interval=1.0))
+    await shop.hire()
+    await passing(1.0)
+    shop.queue.mishaps = Mishaps(loss=1.0)
+    await shop.enqueue(count=3)
+    shop.queue.mishaps = NONE
+    for _ in range(4):
         beside(shop.sweep())
-        await passing(4.0)
-        assert shop.queue.sent == 2
-        await passing(60.0)
-        assert shop.queue.sent == 2  # the one that waits to be delivered says that nobody has time anyway
-        shop.queue.forget()
-        await passing(5.0)
-        assert shop.queue.sent == 3
-
-    run_virtual(test())
+    await passing(TIMING.beat - 2.0)  # with its beats a worker looks by itself
+    assert await shop.states() == {"completed": 3}
+    assert Counter(shop.vias()) == {"sweep": 3}
+    assert shop.queue.sent == 6
+    assert all(fields["jobs"] == 3 for fields in shop.log.of("transport.republished"))
 
 
-def test_a_pass_is_bounded() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        shop.queue.mishaps = Mishaps(loss=1.0)
-        await shop.enqueue(count=1500)
-        shop.queue.mishaps = NONE
-        shop.queue.sent = 0
-        await passing(10.0)
-        beside(shop.sweep())
-        await passing(1.0)
-        assert shop.queue.sent == 1000
+@pytest.mark.virtual_time
+async def test_it_leaves_alone_what_has_just_come_what_is_not_due_and_all_while_something_waits_to_be_delivered() -> None:
+    shop = Shop(work)
+    shop.queue.mishaps = Mishaps(loss=1.0)
+    await shop.enqueue(delay="1h")
+    await shop.enqueue()
+    shop.queue.mishaps = NONE
+    shop.queue.put(UUID(int=9), "default", ClaimSource.DELIVERY)
+    beside(shop.sweep())
+    await passing(4.0)
+    assert shop.queue.sent == 2
+    await passing(60.0)
+    assert shop.queue.sent == 2  # the one that waits to be delivered says that nobody has time anyway
+    shop.queue.forget()
+    await passing(5.0)
+    assert shop.queue.sent == 3
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_a_pass_is_bounded() -> None:
+    shop = Shop(work)
+    shop.queue.mishaps = Mishaps(loss=1.0)
+    await shop.enqueue(count=1500)
+    shop.queue.mishaps = NONE
+    shop.queue.sent = 0
+    await passing(10.0)
+    beside(shop.sweep())
+    await passing(1.0)
+    assert shop.queue.sent == 1000
 
 
 # recoveries
 
 
-def test_a_rescued_job_goes_to_one_worker_with_the_reason_and_the_claim_says_that_the_store_recovered_it() -> None:
-    async def test() -> None:
-        shop = Shop(work)
-        await shop.enqueue()
-        shop.queue.forget()
-        await shop.memory.open_lease(DEAD)
-        request = ClaimRequest(lease=DEAD.id, claim=UUID(int=3), tasks=shop.registry.policies(), limit=1)
-        assert len((await shop.memory.exchange((), request)).claims) == 1
-        await shop.hire()
-        await passing(1.0)
-        recovery = Recovery(
-            Environment(shop.memory, shop.transport(), shop.clock, shop.chance, shop.log.events),
-            Contact(TIMING, shop.clock.monotonic),
-        )
-        await recovery.end(DEAD.id, DEAD.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL"))
-        assert [(message.job, message.rescued) for message in shop.queue.waiting] == []
-        while await shop.states() != {"completed": 1}:
-            await passing(0.01)
-        (claimed,) = shop.log.of("job.claimed")
-        assert (claimed["via"], claimed["rescued"], claimed["recovery"]) == ("delivery", "crashed", "store")
-        (rescued,) = shop.log.of("job.rescued")
-        assert rescued["recovery"] == "store"
-        await shop.until_empty()
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_rescued_job_goes_to_one_worker_with_the_reason_and_the_claim_says_that_the_store_recovered_it() -> None:
+    shop = Shop(work)
+    await shop.enqueue()
+    shop.queue.forget()
+    await shop.memory.open_lease(DEAD)
+    request = ClaimRequest(lease=DEAD.id, claim=UUID(int=3), tasks=shop.registry.policies(), limit=1)
+    assert len((await shop.memory.exchange((), request)).claims) == 1
+    await shop.hire()
+    await passing(1.0)
+    recovery = Recovery(
+        Environment(shop.memory, shop.transport(), shop.clock, shop.chance, shop.log.events),
+        Contact(TIMING, shop.clock.monotonic),
+    )
+    await recovery.end(DEAD.id, DEAD.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL"))
+    assert [(message.job, message.rescued) for message in shop.queue.waiting] == []
+    while await shop.states() != {"completed": 1}:
+        await passing(0.01)
+    (claimed,) = shop.log.of("job.claimed")
+    assert (claimed["via"], claimed["rescued"], claimed["recovery"]) == ("delivery", "crashed", "store")
+    (rescued,) = shop.log.of("job.rescued")
+    assert rescued["recovery"] == "store"
+    await shop.until_empty()
 
 
-def test_a_message_that_its_receiver_did_not_live_to_acknowledge_recovers_the_job() -> None:
-    async def test() -> None:
-        shop = Shop(work, settings=structs.replace(RARE_LOOKS, timing=LeaseTiming.of("5m"), poll_interval=500.0))
-        await shop.hire()
-        await passing(1.0)
-        shop.queue.mishaps = Mishaps(loss=1.0)
-        (job,) = await shop.enqueue(delay=f"{ACK_WAIT - 1.0} s")  # so that nobody finds it by looking before
-        shop.queue.mishaps = NONE
-        shop.queue.lose_receiver(job, "default")
-        await passing(ACK_WAIT + 0.5)
-        (claimed,) = shop.log.of("job.claimed")
-        assert (claimed["via"], claimed["recovery"]) == ("redelivery", "redelivery")
-        await shop.until_empty()
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_message_that_its_receiver_did_not_live_to_acknowledge_recovers_the_job() -> None:
+    shop = Shop(work, settings=structs.replace(RARE_LOOKS, timing=LeaseTiming.of("5m"), poll_interval=500.0))
+    await shop.hire()
+    await passing(1.0)
+    shop.queue.mishaps = Mishaps(loss=1.0)
+    (job,) = await shop.enqueue(delay=f"{ACK_WAIT - 1.0} s")  # so that nobody finds it by looking before
+    shop.queue.mishaps = NONE
+    shop.queue.lose_receiver(job, "default")
+    await passing(ACK_WAIT + 0.5)
+    (claimed,) = shop.log.of("job.claimed")
+    assert (claimed["via"], claimed["recovery"]) == ("redelivery", "redelivery")
+    await shop.until_empty()

@@ -13,7 +13,8 @@ from holdfast._engine.service import run_until_done
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast.errors import JobLost
-from tests.engine.support import JOB, Bench, claim, run, until
+from tests.engine.support import JOB, Bench, claim, until
+from tests.event_loops import run
 
 
 def outcome_of(task: TaskDefinition, payload: bytes = b"{}", **hold: int) -> Transition | None:
@@ -251,21 +252,18 @@ def test_a_type_of_the_users_that_exits_while_its_value_is_read_fails_its_job_on
     assert moved.error.type == "SystemExit"
 
 
-def test_s16_fields_of_a_newer_release_are_ignored_with_an_event() -> None:
-    async def test() -> None:
-        async def handler(n: int) -> int:
-            return n
+async def test_s16_fields_of_a_newer_release_are_ignored_with_an_event() -> None:
+    async def handler(n: int) -> int:
+        return n
 
-        task = define(handler)
-        bench = Bench(task)
-        bench.executor.start(claim(task, b'{"n": 1, "extra": 2}'))
-        await bench.until_ended()
-        assert bench.log.of("payload.fields_ignored") == [{"job": JOB, "task": "handler", "fields": "extra"}]
-        moved = bench.ended[0].transition
-        assert moved is not None
-        assert moved.to is State.COMPLETED
-
-    run(test())
+    task = define(handler)
+    bench = Bench(task)
+    bench.executor.start(claim(task, b'{"n": 1, "extra": 2}'))
+    await bench.until_ended()
+    assert bench.log.of("payload.fields_ignored") == [{"job": JOB, "task": "handler", "fields": "extra"}]
+    moved = bench.ended[0].transition
+    assert moved is not None
+    assert moved.to is State.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -281,16 +279,13 @@ def test_job_lost_in_a_group_ends_the_attempt_without_an_outcome() -> None:
     assert outcome_of(raising(BaseExceptionGroup("tasks", [KeyError("x"), JobLost("gone")]))) is None
 
 
-def test_a_claim_of_a_task_that_is_not_known_here_goes_back_unrun() -> None:
-    async def test() -> None:
-        bench = Bench()
-        task = returning(1)
-        bench.executor.start(claim(task))
-        moved = bench.ended[0].transition
-        assert moved is not None
-        assert (moved.to, moved.record, bench.reports.code_running) == (State.AVAILABLE, None, [])
-
-    run(test())
+async def test_a_claim_of_a_task_that_is_not_known_here_goes_back_unrun() -> None:
+    bench = Bench()
+    task = returning(1)
+    bench.executor.start(claim(task))
+    moved = bench.ended[0].transition
+    assert moved is not None
+    assert (moved.to, moved.record, bench.reports.code_running) == (State.AVAILABLE, None, [])
 
 
 # the loop survives

@@ -15,8 +15,9 @@ from holdfast.errors import ConfigurationError, StoreBusy, StoreUnavailable
 from tests.engine.locks import LockedMemory
 from tests.engine.supervisor.test_recovery import CRASH, Site
 from tests.engine.supervisor.test_supervisor import Fleet, passing
-from tests.engine.support import LEASE, OTHER, TIMING, Bench, run, run_virtual, turns, until
+from tests.engine.support import LEASE, OTHER, TIMING, Bench, turns, until
 from tests.engine.worker.test_progress_writer import A, B, Desk, hold
+from tests.event_loops import run_virtual
 
 NOTHING = b"{}"
 
@@ -52,82 +53,70 @@ class LockedFleet(Fleet):
 # outcomes
 
 
-def test_l11_an_outcome_whose_job_is_locked_is_asked_for_again_and_delays_no_sibling() -> None:
-    async def test() -> None:
-        bench = LockedBench()
-        stuck, free = await bench.open(("quick", NOTHING), ("quick", NOTHING))
-        await bench.exchange.step()
-        await bench.until_ended(2)
-        bench.memory.jobs = frozenset({stuck})
-        wait = await bench.exchange.step()
-        assert (await bench.row(free)).state is State.COMPLETED
-        assert (await bench.row(stuck)).state is State.RUNNING
-        assert [each.job for each in bench.exchange.undelivered] == [stuck]
-        assert not bench.exchange.is_delivered
-        assert 0 < wait <= locked.SHORTEST_PAUSE
-        bench.memory.jobs = frozenset()
-        bench.clock.advance(wait)
-        await bench.exchange.step()
-        assert (await bench.row(stuck)).state is State.COMPLETED
-        assert bench.exchange.is_delivered
-        assert bench.log.of("job.lost") == bench.log.of("job.missing") == []
-        assert bench.log.of("job.rescued") == []
-
-    run(test())
+async def test_l11_an_outcome_whose_job_is_locked_is_asked_for_again_and_delays_no_sibling() -> None:
+    bench = LockedBench()
+    stuck, free = await bench.open(("quick", NOTHING), ("quick", NOTHING))
+    await bench.exchange.step()
+    await bench.until_ended(2)
+    bench.memory.jobs = frozenset({stuck})
+    wait = await bench.exchange.step()
+    assert (await bench.row(free)).state is State.COMPLETED
+    assert (await bench.row(stuck)).state is State.RUNNING
+    assert [each.job for each in bench.exchange.undelivered] == [stuck]
+    assert not bench.exchange.is_delivered
+    assert 0 < wait <= locked.SHORTEST_PAUSE
+    bench.memory.jobs = frozenset()
+    bench.clock.advance(wait)
+    await bench.exchange.step()
+    assert (await bench.row(stuck)).state is State.COMPLETED
+    assert bench.exchange.is_delivered
+    assert bench.log.of("job.lost") == bench.log.of("job.missing") == []
+    assert bench.log.of("job.rescued") == []
 
 
-def test_l11_a_locked_outcome_is_asked_for_less_and_less_often_and_operators_hear_of_it() -> None:
-    async def test() -> None:
-        bench = LockedBench()
-        (stuck,) = await bench.open(("quick", NOTHING))
-        await bench.exchange.step()
-        await bench.until_ended()
-        bench.memory.jobs = frozenset({stuck})
-        waits = []
-        for _ in range(12):
-            waits.append(await bench.exchange.step())
-            bench.clock.advance(waits[-1])
-        assert waits == sorted(waits)
-        assert waits[-1] == 1.0, "the poll interval"
-        assert {each["operation"] for each in bench.log.of("store.busy")} == {"exchange"}
-        assert bench.log.of("store.unavailable") == []
-
-    run(test())
+async def test_l11_a_locked_outcome_is_asked_for_less_and_less_often_and_operators_hear_of_it() -> None:
+    bench = LockedBench()
+    (stuck,) = await bench.open(("quick", NOTHING))
+    await bench.exchange.step()
+    await bench.until_ended()
+    bench.memory.jobs = frozenset({stuck})
+    waits = []
+    for _ in range(12):
+        waits.append(await bench.exchange.step())
+        bench.clock.advance(waits[-1])
+    assert waits == sorted(waits)
+    assert waits[-1] == 1.0, "the poll interval"
+    assert {each["operation"] for each in bench.log.of("store.busy")} == {"exchange"}
+    assert bench.log.of("store.unavailable") == []
 
 
-def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits() -> None:
-    async def test() -> None:
-        bench = LockedBench()
-        first, *others = await bench.open(*[("quick", NOTHING)] * 8)
-        await bench.exchange.step()
-        await bench.until_ended(8)
-        waiting = {ended.claim.job.id: ended for ended in bench.ended}
-        clock, put_off = bench.clock, locked.LockedOutcomes(bench.clock.monotonic, 1.0, bench.log.events)
-        put_off.put_off([waiting[first]], [Answer.BUSY])
-        for other in others:
-            clock.advance(locked.SHORTEST_PAUSE / 2)
-            put_off.put_off([waiting[other]], [Answer.BUSY])
-            if first in {ended.claim.job.id for ended in put_off.due()}:
-                break
-        else:
-            raise AssertionError("the first outcome is never asked for again")
-        assert put_off.remaining() <= locked.SHORTEST_PAUSE
-
-    run(test())
+async def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits() -> None:
+    bench = LockedBench()
+    first, *others = await bench.open(*[("quick", NOTHING)] * 8)
+    await bench.exchange.step()
+    await bench.until_ended(8)
+    waiting = {ended.claim.job.id: ended for ended in bench.ended}
+    clock, put_off = bench.clock, locked.LockedOutcomes(bench.clock.monotonic, 1.0, bench.log.events)
+    put_off.put_off([waiting[first]], [Answer.BUSY])
+    for other in others:
+        clock.advance(locked.SHORTEST_PAUSE / 2)
+        put_off.put_off([waiting[other]], [Answer.BUSY])
+        if first in {ended.claim.job.id for ended in put_off.due()}:
+            break
+    else:
+        raise AssertionError("the first outcome is never asked for again")
+    assert put_off.remaining() <= locked.SHORTEST_PAUSE
 
 
-def test_s3_an_audit_finds_a_job_whose_outcome_is_locked_neither_lost_nor_abandoned() -> None:
-    async def test() -> None:
-        bench = LockedBench()
-        (stuck,) = await bench.open(("quick", NOTHING))
-        await bench.exchange.step()
-        await bench.until_ended()
-        bench.memory.jobs = frozenset({stuck})
-        await bench.exchange.step()
-        await bench.exchange.audit()
-        assert [(each.job, each.to) for each in bench.exchange.undelivered] == [(stuck, State.COMPLETED)]
-
-    run(test())
+async def test_s3_an_audit_finds_a_job_whose_outcome_is_locked_neither_lost_nor_abandoned() -> None:
+    bench = LockedBench()
+    (stuck,) = await bench.open(("quick", NOTHING))
+    await bench.exchange.step()
+    await bench.until_ended()
+    bench.memory.jobs = frozenset({stuck})
+    await bench.exchange.step()
+    await bench.exchange.audit()
+    assert [(each.job, each.to) for each in bench.exchange.undelivered] == [(stuck, State.COMPLETED)]
 
 
 # reports
@@ -140,171 +129,149 @@ class LockedReports:
         raise StoreBusy("report: 1 jobs are locked", frozenset({A}), frozenset({B}))
 
 
-def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answered() -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.writer._store = LockedReports()  # type: ignore[assignment]
-        stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
-        lost = asyncio.ensure_future(desk.writer.checkpoint(hold(2), b"2"))
-        await turns()
-        assert await desk.step() > 0
-        await asyncio.wait({lost})
-        assert [job for job, _ in desk.losses] == [B]
-        assert isinstance(lost.exception(), BaseException)
-        assert not stuck.done()
-        assert await desk.step() > 0, "who waits for a locked job is no reason to ask at once"
-        desk.writer._store = desk.store  # type: ignore[assignment]
+async def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answered() -> None:
+    desk = Desk()
+    desk.writer._store = LockedReports()  # type: ignore[assignment]
+    stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
+    lost = asyncio.ensure_future(desk.writer.checkpoint(hold(2), b"2"))
+    await turns()
+    assert await desk.step() > 0
+    await asyncio.wait({lost})
+    assert [job for job, _ in desk.losses] == [B]
+    assert isinstance(lost.exception(), BaseException)
+    assert not stuck.done()
+    assert await desk.step() > 0, "who waits for a locked job is no reason to ask at once"
+    desk.writer._store = desk.store  # type: ignore[assignment]
+    desk.clock.advance(1.0)
+    await desk.step()
+    await stuck
+    assert desk.store.told == [{A: {"checkpoint": b"1"}}]
+
+
+async def test_l11_a_handler_that_waits_for_a_locked_row_does_not_stall() -> None:
+    desk = Desk()
+    desk.writer._store = LockedReports()  # type: ignore[assignment]
+    stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
+    await turns()
+    desk.writer.progress(hold(3), stage="half", fraction=None, message=None)
+    for _ in range(3):
+        desk.moves.clear()
         desk.clock.advance(1.0)
         await desk.step()
-        await stuck
-        assert desk.store.told == [{A: {"checkpoint": b"1"}}]
+        assert desk.moves == [A], "its neighbour works, and says so itself"
+    desk.writer.interrupt(hold(1))
+    desk.clock.advance(1.0)
+    await desk.step()
+    assert desk.moves == [A], "who is to stop waits for nothing"
+    await asyncio.wait({stuck})
+    assert stuck.cancelled()
 
-    run(test())
 
+async def test_a_lock_of_a_whole_table_is_no_answer_about_any_job() -> None:
+    class Refusing:
+        async def report(self, updates):  # type: ignore[no-untyped-def]
+            raise StoreBusy("report: canceling statement due to lock timeout")
 
-def test_l11_a_handler_that_waits_for_a_locked_row_does_not_stall() -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.writer._store = LockedReports()  # type: ignore[assignment]
-        stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
-        await turns()
-        desk.writer.progress(hold(3), stage="half", fraction=None, message=None)
-        for _ in range(3):
-            desk.moves.clear()
-            desk.clock.advance(1.0)
-            await desk.step()
-            assert desk.moves == [A], "its neighbour works, and says so itself"
-        desk.writer.interrupt(hold(1))
-        desk.clock.advance(1.0)
+    desk = Desk()
+    desk.writer._store = Refusing()  # type: ignore[assignment]
+    desk.say(hold(1), stage="half")
+    with pytest.raises(StoreBusy):
         await desk.step()
-        assert desk.moves == [A], "who is to stop waits for nothing"
-        await asyncio.wait({stuck})
-        assert stuck.cancelled()
-
-    run(test())
-
-
-def test_a_lock_of_a_whole_table_is_no_answer_about_any_job() -> None:
-    async def test() -> None:
-        class Refusing:
-            async def report(self, updates):  # type: ignore[no-untyped-def]
-                raise StoreBusy("report: canceling statement due to lock timeout")
-
-        desk = Desk()
-        desk.writer._store = Refusing()  # type: ignore[assignment]
-        desk.say(hold(1), stage="half")
-        with pytest.raises(StoreBusy):
-            await desk.step()
-        desk.writer._store = desk.store  # type: ignore[assignment]
-        await desk.step()
-        assert desk.store.told == [{A: {"stage": "half"}}]
-
-    run(test())
+    desk.writer._store = desk.store  # type: ignore[assignment]
+    await desk.step()
+    assert desk.store.told == [{A: {"stage": "half"}}]
 
 
 # rescue
 
 
-def test_l11_a_locked_job_of_a_dead_worker_stays_and_all_behind_it_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        site = LockedSite()
-        jobs = await site.claim(3)
-        monkeypatch.setattr(recovery, "HOLDS_PER_MOVE", 1)
-        site.memory.jobs = frozenset(jobs[:1])
-        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-        assert [each.id for each in rescued] == jobs[1:]
-        assert (await site.row(jobs[0])).state is State.RUNNING
-        (busy,) = site.log.of("store.busy")
-        assert (busy["operation"], busy["jobs"]) == ("rescue", 1)
-        site.memory.jobs = frozenset()
-        assert [each.id for each in await site.recovery.step()] == jobs[:1]
-
-    run(test())
+async def test_l11_a_locked_job_of_a_dead_worker_stays_and_all_behind_it_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = LockedSite()
+    jobs = await site.claim(3)
+    monkeypatch.setattr(recovery, "HOLDS_PER_MOVE", 1)
+    site.memory.jobs = frozenset(jobs[:1])
+    rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+    assert [each.id for each in rescued] == jobs[1:]
+    assert (await site.row(jobs[0])).state is State.RUNNING
+    (busy,) = site.log.of("store.busy")
+    assert (busy["operation"], busy["jobs"]) == ("rescue", 1)
+    site.memory.jobs = frozenset()
+    assert [each.id for each in await site.recovery.step()] == jobs[:1]
 
 
 @pytest.mark.parametrize(
     ("error", "goes_on"),
     [(StoreBusy("a lock"), True), (ConfigurationError(["a right"]), True), (StoreUnavailable("no"), False)],
 )
-def test_l11_a_lease_that_cannot_be_ended_stops_no_other_lease_unless_the_store_is_away(error: Exception, goes_on: bool) -> None:
-    async def test() -> None:
-        site = LockedSite()
-        await site.claim(1)
-        (other,) = await site.claim(1, OTHER)
-        await site.in_contact(TIMING.ttl + 1)
-        end_lease = site.memory.end_lease
+async def test_l11_a_lease_that_cannot_be_ended_stops_no_other_lease_unless_the_store_is_away(
+    error: Exception, goes_on: bool
+) -> None:
+    site = LockedSite()
+    await site.claim(1)
+    (other,) = await site.claim(1, OTHER)
+    await site.in_contact(TIMING.ttl + 1)
+    end_lease = site.memory.end_lease
 
-        async def end(lease, why, **more):  # type: ignore[no-untyped-def]
-            if lease == LEASE.id:
-                raise error
-            return await end_lease(lease, why, **more)
+    async def end(lease, why, **more):  # type: ignore[no-untyped-def]
+        if lease == LEASE.id:
+            raise error
+        return await end_lease(lease, why, **more)
 
-        site.memory.end_lease = end  # type: ignore[method-assign]
-        if goes_on:
-            assert [each.id for each in await site.recovery.step()] == [other]
-        else:
-            with pytest.raises(StoreUnavailable):
-                await site.recovery.step()
-
-    run(test())
-
-
-def test_l11_a_locked_lease_is_passed_by_and_rescued_once_it_is_free() -> None:
-    async def test() -> None:
-        site = LockedSite()
-        (stuck,) = await site.claim(1)
-        (other,) = await site.claim(1, OTHER)
-        await site.in_contact(TIMING.ttl + 1)
-        site.memory.leases = frozenset({LEASE.id})
+    site.memory.end_lease = end  # type: ignore[method-assign]
+    if goes_on:
         assert [each.id for each in await site.recovery.step()] == [other]
-        site.memory.leases = frozenset()
-        assert [each.id for each in await site.recovery.step()] == [stuck]
+    else:
+        with pytest.raises(StoreUnavailable):
+            await site.recovery.step()
 
-    run(test())
+
+async def test_l11_a_locked_lease_is_passed_by_and_rescued_once_it_is_free() -> None:
+    site = LockedSite()
+    (stuck,) = await site.claim(1)
+    (other,) = await site.claim(1, OTHER)
+    await site.in_contact(TIMING.ttl + 1)
+    site.memory.leases = frozenset({LEASE.id})
+    assert [each.id for each in await site.recovery.step()] == [other]
+    site.memory.leases = frozenset()
+    assert [each.id for each in await site.recovery.step()] == [stuck]
 
 
-def test_l8_an_outcome_that_a_dead_worker_left_is_kept_while_its_job_is_locked() -> None:
-    async def test() -> None:
-        site = LockedSite()
-        done, cut = await site.claim(2)
-        held = next(each for each in await site.memory.held(LEASE.id) if each.id == done)
-        site.memory.jobs = frozenset({done})
+async def test_l8_an_outcome_that_a_dead_worker_left_is_kept_while_its_job_is_locked() -> None:
+    site = LockedSite()
+    done, cut = await site.claim(2)
+    held = next(each for each in await site.memory.held(LEASE.id) if each.id == done)
+    site.memory.jobs = frozenset({done})
+    outcome = finish(held, Done(b"42"), jitter=0.0)
+    assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])] == [cut]
+    assert await site.recovery.step() == []
+    site.memory.jobs = frozenset()
+    assert await site.recovery.step() == []
+    row = await site.row(done)
+    assert (row.state, row.result, row.crashes) == (State.COMPLETED, b"42", 0)
+
+
+async def test_l8_locked_outcomes_of_two_workers_that_die_at_once_are_both_kept() -> None:
+    site = LockedSite()
+    (first,), (second,) = await site.claim(1), await site.claim(1, OTHER)
+    exchange = site.memory.exchange
+
+    async def slowly(transitions, request=None):  # type: ignore[no-untyped-def]
+        answer = await exchange(transitions, request)
+        await turns()
+        return answer
+
+    site.memory.exchange = slowly  # type: ignore[method-assign]
+    site.memory.jobs = frozenset({first, second})
+    burials = []
+    for lease in (LEASE, OTHER):
+        (held,) = await site.memory.held(lease.id)
         outcome = finish(held, Done(b"42"), jitter=0.0)
-        assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])] == [cut]
-        assert await site.recovery.step() == []
-        site.memory.jobs = frozenset()
-        assert await site.recovery.step() == []
-        row = await site.row(done)
-        assert (row.state, row.result, row.crashes) == (State.COMPLETED, b"42", 0)
-
-    run(test())
-
-
-def test_l8_locked_outcomes_of_two_workers_that_die_at_once_are_both_kept() -> None:
-    async def test() -> None:
-        site = LockedSite()
-        (first,), (second,) = await site.claim(1), await site.claim(1, OTHER)
-        exchange = site.memory.exchange
-
-        async def slowly(transitions, request=None):  # type: ignore[no-untyped-def]
-            answer = await exchange(transitions, request)
-            await turns()
-            return answer
-
-        site.memory.exchange = slowly  # type: ignore[method-assign]
-        site.memory.jobs = frozenset({first, second})
-        burials = []
-        for lease in (LEASE, OTHER):
-            (held,) = await site.memory.held(lease.id)
-            outcome = finish(held, Done(b"42"), jitter=0.0)
-            burials.append(site.recovery.end(lease.id, lease.worker, CRASH, undelivered=[outcome]))
-        assert await asyncio.gather(*burials) == [[], []]
-        site.memory.jobs = frozenset()
-        assert await site.recovery.step() == []
-        rows = [await site.row(job) for job in (first, second)]
-        assert [(row.state, row.result, row.crashes) for row in rows] == [(State.COMPLETED, b"42", 0)] * 2
-
-    run(test())
+        burials.append(site.recovery.end(lease.id, lease.worker, CRASH, undelivered=[outcome]))
+    assert await asyncio.gather(*burials) == [[], []]
+    site.memory.jobs = frozenset()
+    assert await site.recovery.step() == []
+    rows = [await site.row(job) for job in (first, second)]
+    assert [(row.state, row.result, row.crashes) for row in rows] == [(State.COMPLETED, b"42", 0)] * 2
 
 
 # contact
@@ -337,37 +304,33 @@ def test_l11_a_lock_time_out_is_an_answer_and_the_amnesty_goes_on_elapsing(error
     run_virtual(test())
 
 
-def test_l11_a_locked_lease_is_neither_renewed_nor_gone_and_its_siblings_are_renewed() -> None:
-    async def test() -> None:
-        fleet = LockedFleet(processes=2)
-        (_, stuck), (_, free) = await fleet.ready(), await fleet.ready()
-        fleet.memory.leases = frozenset({stuck.lease})
-        await passing(2 * TIMING.beat)
-        wards = {ward.lease.id: ward for ward in fleet.supervisor.workers if ward.lease is not None}
-        assert not wards[stuck.lease].is_gone
-        views = {view.id: view for view in await fleet.memory.workers()}
-        assert views[free.lease].overdue < views[stuck.lease].overdue
-        fleet.memory.leases = frozenset()
-        await passing(TIMING.beat)
-        assert fleet.log.of("store.clock_stepped") == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l11_a_locked_lease_is_neither_renewed_nor_gone_and_its_siblings_are_renewed() -> None:
+    fleet = LockedFleet(processes=2)
+    (_, stuck), (_, free) = await fleet.ready(), await fleet.ready()
+    fleet.memory.leases = frozenset({stuck.lease})
+    await passing(2 * TIMING.beat)
+    wards = {ward.lease.id: ward for ward in fleet.supervisor.workers if ward.lease is not None}
+    assert not wards[stuck.lease].is_gone
+    views = {view.id: view for view in await fleet.memory.workers()}
+    assert views[free.lease].overdue < views[stuck.lease].overdue
+    fleet.memory.leases = frozenset()
+    await passing(TIMING.beat)
+    assert fleet.log.of("store.clock_stepped") == []
 
 
 # soon enough
 
 
-def test_l1_a_job_that_its_dead_worker_had_locked_is_in_line_again_within_a_second() -> None:
-    async def test() -> None:
-        fleet = LockedFleet()
-        child, leased = await fleet.ready()
-        (job,) = await fleet.claim(leased)
-        fleet.memory.jobs = frozenset({job})  # by its own last write, which the server is still carrying out
-        child.end(Exit(signal="SIGKILL"))
-        await passing(0.2)
-        assert (await fleet.row(job)).state is State.RUNNING
-        fleet.memory.jobs = frozenset()
-        await passing(0.7)
-        assert (await fleet.row(job)).state is State.AVAILABLE
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l1_a_job_that_its_dead_worker_had_locked_is_in_line_again_within_a_second() -> None:
+    fleet = LockedFleet()
+    child, leased = await fleet.ready()
+    (job,) = await fleet.claim(leased)
+    fleet.memory.jobs = frozenset({job})  # by its own last write, which the server is still carrying out
+    child.end(Exit(signal="SIGKILL"))
+    await passing(0.2)
+    assert (await fleet.row(job)).state is State.RUNNING
+    fleet.memory.jobs = frozenset()
+    await passing(0.7)
+    assert (await fleet.row(job)).state is State.AVAILABLE

@@ -9,7 +9,7 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import ClaimRequest
 from holdfast._engine.worker.exchange import PIPELINE_FROM
-from tests.engine.support import Bench, run, turns
+from tests.engine.support import Bench, turns
 
 NOTHING = b"{}"
 
@@ -42,71 +42,53 @@ async def opened(task: Any, *, slots: int, jobs: int) -> tuple[Bench, Counted]:
     return bench, Counted(bench)
 
 
-def test_many_slots_are_filled_half_by_half_without_a_turn_of_the_loop_between() -> None:
-    async def test() -> None:
-        bench, counted = await opened(forever, slots=100, jobs=150)
-        assert await bench.exchange.step() == 0.0
-        assert counted.seen == [(0, 50), (0, 50)]
-        assert (len(bench.executor.running), bench.reports.begins) == (100, [])
-        assert await bench.exchange.step() == 1.0
-
-    run(test())
+async def test_many_slots_are_filled_half_by_half_without_a_turn_of_the_loop_between() -> None:
+    bench, counted = await opened(forever, slots=100, jobs=150)
+    assert await bench.exchange.step() == 0.0
+    assert counted.seen == [(0, 50), (0, 50)]
+    assert (len(bench.executor.running), bench.reports.begins) == (100, [])
+    assert await bench.exchange.step() == 1.0
 
 
-def test_few_slots_are_filled_at_once() -> None:
-    async def test() -> None:
-        bench, counted = await opened(forever, slots=PIPELINE_FROM - 1, jobs=150)
+async def test_few_slots_are_filled_at_once() -> None:
+    bench, counted = await opened(forever, slots=PIPELINE_FROM - 1, jobs=150)
+    await bench.exchange.step()
+    assert counted.seen == [(0, PIPELINE_FROM - 1)]
+
+
+async def test_a_store_that_is_a_file_does_not_work_beside_us_and_is_asked_at_once() -> None:
+    bench = Bench(forever, slots=100)
+    await bench.open(*[("forever", NOTHING)] * 150)
+    counted = Counted(bench)
+    await bench.exchange.step()
+    assert counted.seen == [(0, 100)]
+
+
+async def test_what_has_ended_goes_with_the_claim_for_the_slots_it_left() -> None:
+    bench, counted = await opened(quick, slots=100, jobs=300)
+    while (await bench.memory.counts()).get(("", State.COMPLETED)) != 300:
         await bench.exchange.step()
-        assert counted.seen == [(0, PIPELINE_FROM - 1)]
-
-    run(test())
-
-
-def test_a_store_that_is_a_file_does_not_work_beside_us_and_is_asked_at_once() -> None:
-    async def test() -> None:
-        bench = Bench(forever, slots=100)
-        await bench.open(*[("forever", NOTHING)] * 150)
-        counted = Counted(bench)
-        await bench.exchange.step()
-        assert counted.seen == [(0, 100)]
-
-    run(test())
+        await turns(2)
+    assert len(counted.seen) <= 9
+    assert all(settled == 0 or asked > 0 for settled, asked in counted.seen)
 
 
-def test_what_has_ended_goes_with_the_claim_for_the_slots_it_left() -> None:
-    async def test() -> None:
-        bench, counted = await opened(quick, slots=100, jobs=300)
-        while (await bench.memory.counts()).get(("", State.COMPLETED)) != 300:
-            await bench.exchange.step()
-            await turns(2)
-        assert len(counted.seen) <= 9
-        assert all(settled == 0 or asked > 0 for settled, asked in counted.seen)
-
-    run(test())
+async def test_where_little_waits_the_second_half_is_not_asked_for() -> None:
+    bench, counted = await opened(forever, slots=100, jobs=20)
+    assert await bench.exchange.step() == 1.0
+    assert counted.seen == [(0, 50)]
 
 
-def test_where_little_waits_the_second_half_is_not_asked_for() -> None:
-    async def test() -> None:
-        bench, counted = await opened(forever, slots=100, jobs=20)
-        assert await bench.exchange.step() == 1.0
-        assert counted.seen == [(0, 50)]
+async def test_nothing_is_claimed_for_the_second_half_past_the_deadline() -> None:
+    bench, counted = await opened(forever, slots=100, jobs=150)
+    take = bench.exchange._take
 
-    run(test())
+    def take_and_age(*given: Any) -> None:
+        take(*given)
+        bench.clock.advance(26.0)
 
-
-def test_nothing_is_claimed_for_the_second_half_past_the_deadline() -> None:
-    async def test() -> None:
-        bench, counted = await opened(forever, slots=100, jobs=150)
-        take = bench.exchange._take
-
-        def take_and_age(*given: Any) -> None:
-            take(*given)
-            bench.clock.advance(26.0)
-
-        bench.exchange._take = take_and_age  # type: ignore[assignment]
-        await bench.exchange.step()
-        assert [asked for _, asked in counted.seen if asked] == [50]
-        await turns(3)
-        assert bench.reports.begins == []  # and the first half, which has not begun, goes back
-
-    run(test())
+    bench.exchange._take = take_and_age  # type: ignore[assignment]
+    await bench.exchange.step()
+    assert [asked for _, asked in counted.seen if asked] == [50]
+    await turns(3)
+    assert bench.reports.begins == []  # and the first half, which has not begun, goes back

@@ -15,9 +15,10 @@ from holdfast._engine.tasks.registry import define
 from holdfast._engine.worker.refused_outcomes import PAUSES
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
-from tests.engine.support import LEASE, OTHER, SETTINGS, TIMING, Bench, beside, run, run_virtual, until
+from tests.engine.support import LEASE, OTHER, SETTINGS, TIMING, Bench, until
 from tests.engine.worker.test_exchange import take
 from tests.engine.worker.test_worker import USABLE, Office, passing
+from tests.event_loops import beside
 
 NOTHING = b"{}"
 
@@ -62,186 +63,156 @@ class RefusingBench(Bench):
         return jobs
 
 
-def test_l11_an_outcome_that_the_store_refuses_delays_no_sibling_and_no_claim() -> None:
-    async def test() -> None:
-        bench = RefusingBench(slots=3)
-        first, *others = await bench.open(*[("quick", NOTHING)] * 7)
-        bench.memory.jobs = frozenset({first})
-        for _ in range(20):
-            await bench.exchange.step()
-            await until(lambda: not bench.executor.running)
-        assert [(await bench.row(job)).state for job in others] == [State.COMPLETED] * 6
-        assert (await bench.row(first)).state is State.RUNNING
-        assert [each.job for each in bench.exchange.undelivered] == [first]
-        assert not bench.exchange.is_delivered
-        assert bench.log.of("job.lost") == bench.log.of("job.missing") == []
-        (said,) = bench.log.of("store.refused")
-        assert (said["operation"], said["job"], said["failures"]) == ("exchange", first, 1)
-        assert "the trigger refuses" in said["error"]
-
-    run(test())
+async def test_l11_an_outcome_that_the_store_refuses_delays_no_sibling_and_no_claim() -> None:
+    bench = RefusingBench(slots=3)
+    first, *others = await bench.open(*[("quick", NOTHING)] * 7)
+    bench.memory.jobs = frozenset({first})
+    for _ in range(20):
+        await bench.exchange.step()
+        await until(lambda: not bench.executor.running)
+    assert [(await bench.row(job)).state for job in others] == [State.COMPLETED] * 6
+    assert (await bench.row(first)).state is State.RUNNING
+    assert [each.job for each in bench.exchange.undelivered] == [first]
+    assert not bench.exchange.is_delivered
+    assert bench.log.of("job.lost") == bench.log.of("job.missing") == []
+    (said,) = bench.log.of("store.refused")
+    assert (said["operation"], said["job"], said["failures"]) == ("exchange", first, 1)
+    assert "the trigger refuses" in said["error"]
 
 
-def test_l11_a_refused_outcome_is_asked_for_alone_and_less_and_less_often_until_it_goes_through() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        (stuck,) = await bench.refused()
-        asked, exchange = [], bench.memory.exchange
+async def test_l11_a_refused_outcome_is_asked_for_alone_and_less_and_less_often_until_it_goes_through() -> None:
+    bench = RefusingBench()
+    (stuck,) = await bench.refused()
+    asked, exchange = [], bench.memory.exchange
 
-        async def note(transitions, request=None):  # type: ignore[no-untyped-def]
-            if stuck in {each.job for each in transitions}:
-                asked.append((bench.clock.monotonic(), len(transitions), request))
-            return await exchange(transitions, request)
+    async def note(transitions, request=None):  # type: ignore[no-untyped-def]
+        if stuck in {each.job for each in transitions}:
+            asked.append((bench.clock.monotonic(), len(transitions), request))
+        return await exchange(transitions, request)
 
-        bench.memory.exchange = note  # type: ignore[method-assign]
-        for _ in range(400):
-            bench.clock.advance(await bench.exchange.step())
-            bench.beat()
-        assert {(count, request) for _, count, request in asked} == {(1, None)}
-        pauses = [later - earlier for (earlier, *_), (later, *_) in pairwise(asked)]
-        assert len(pauses) > 8
-        assert pauses[0] < 2 * PAUSES.delays[0] + 1
-        assert pauses[-1] <= PAUSES.cap * (1 + PAUSES.spread) + 1
-        assert pauses[-1] > 4 * pauses[1] > pauses[1] > 0
-        assert [each["failures"] for each in bench.log.of("store.refused")] == list(range(1, len(asked) + 2))
-        bench.memory.jobs = frozenset()
-        bench.clock.advance(PAUSES.cap * 2)
+    bench.memory.exchange = note  # type: ignore[method-assign]
+    for _ in range(400):
+        bench.clock.advance(await bench.exchange.step())
         bench.beat()
+    assert {(count, request) for _, count, request in asked} == {(1, None)}
+    pauses = [later - earlier for (earlier, *_), (later, *_) in pairwise(asked)]
+    assert len(pauses) > 8
+    assert pauses[0] < 2 * PAUSES.delays[0] + 1
+    assert pauses[-1] <= PAUSES.cap * (1 + PAUSES.spread) + 1
+    assert pauses[-1] > 4 * pauses[1] > pauses[1] > 0
+    assert [each["failures"] for each in bench.log.of("store.refused")] == list(range(1, len(asked) + 2))
+    bench.memory.jobs = frozenset()
+    bench.clock.advance(PAUSES.cap * 2)
+    bench.beat()
+    await bench.exchange.step()
+    assert (await bench.row(stuck)).state is State.COMPLETED
+    assert bench.exchange.is_delivered
+    assert bench.log.of("job.lost") == bench.log.of("job.rescued") == []
+
+
+async def test_refused_outcomes_stop_claims_once_they_are_twice_as_many_as_slots() -> None:
+    bench = RefusingBench(slots=2)
+    jobs = await bench.open(*[("quick", NOTHING)] * 7)
+    bench.memory.jobs = frozenset(jobs)
+    for _ in range(10):
         await bench.exchange.step()
-        assert (await bench.row(stuck)).state is State.COMPLETED
-        assert bench.exchange.is_delivered
-        assert bench.log.of("job.lost") == bench.log.of("job.rescued") == []
-
-    run(test())
-
-
-def test_refused_outcomes_stop_claims_once_they_are_twice_as_many_as_slots() -> None:
-    async def test() -> None:
-        bench = RefusingBench(slots=2)
-        jobs = await bench.open(*[("quick", NOTHING)] * 7)
-        bench.memory.jobs = frozenset(jobs)
-        for _ in range(10):
-            await bench.exchange.step()
-            await until(lambda: not bench.executor.running)
-        assert len(bench.ended) == len(await bench.memory.held(LEASE.id)) == 4
-        assert {each["job"] for each in bench.log.of("store.refused")} == set(jobs[:4])
-        bench.memory.jobs = frozenset()
-        for _ in range(10):
-            bench.clock.advance(TIMING.beat)
-            bench.beat()
-            await bench.memory.beat([LEASE.id])
-            await bench.exchange.step()
-            await until(lambda: not bench.executor.running)
-        assert [(await bench.row(job)).state for job in jobs] == [State.COMPLETED] * 7
-
-    run(test())
-
-
-def test_l11_a_refused_outcome_of_a_worker_with_one_slot_keeps_no_other_job_from_running() -> None:
-    async def test() -> None:
-        bench = RefusingBench(slots=1)
-        stuck, free = await bench.open(*[("quick", NOTHING)] * 2)
-        bench.memory.jobs = frozenset({stuck})
-        for _ in range(10):
-            await bench.exchange.step()
-            await until(lambda: not bench.executor.running)
-        assert (await bench.row(free)).state is State.COMPLETED
-
-    run(test())
-
-
-def test_l11_refused_outcomes_are_asked_for_one_a_step_and_keep_no_claim_waiting() -> None:
-    async def test() -> None:
-        bench = RefusingBench(slots=10)
-        stuck = await bench.open(*[("quick", NOTHING)] * 8)
-        bench.memory.jobs = frozenset(stuck)
-        for _ in range(8):
-            await bench.exchange.step()
-            await until(lambda: not bench.executor.running)
-        bench.clock.advance(60.0)
+        await until(lambda: not bench.executor.running)
+    assert len(bench.ended) == len(await bench.memory.held(LEASE.id)) == 4
+    assert {each["job"] for each in bench.log.of("store.refused")} == set(jobs[:4])
+    bench.memory.jobs = frozenset()
+    for _ in range(10):
+        bench.clock.advance(TIMING.beat)
         bench.beat()
-        before = len(bench.log.of("store.refused"))
+        await bench.memory.beat([LEASE.id])
         await bench.exchange.step()
-        assert len(bench.log.of("store.refused")) == before + 1
+        await until(lambda: not bench.executor.running)
+    assert [(await bench.row(job)).state for job in jobs] == [State.COMPLETED] * 7
 
-    run(test())
 
-
-def test_a_refused_outcome_among_many_is_found_by_halves() -> None:
-    async def test() -> None:
-        bench = RefusingBench(slots=64)
-        jobs = await bench.open(*[("quick", NOTHING)] * 64)
-        bench.memory.jobs = frozenset({jobs[37]})
+async def test_l11_a_refused_outcome_of_a_worker_with_one_slot_keeps_no_other_job_from_running() -> None:
+    bench = RefusingBench(slots=1)
+    stuck, free = await bench.open(*[("quick", NOTHING)] * 2)
+    bench.memory.jobs = frozenset({stuck})
+    for _ in range(10):
         await bench.exchange.step()
-        await bench.until_ended(64)
-        bench.store.calls.clear()
+        await until(lambda: not bench.executor.running)
+    assert (await bench.row(free)).state is State.COMPLETED
+
+
+async def test_l11_refused_outcomes_are_asked_for_one_a_step_and_keep_no_claim_waiting() -> None:
+    bench = RefusingBench(slots=10)
+    stuck = await bench.open(*[("quick", NOTHING)] * 8)
+    bench.memory.jobs = frozenset(stuck)
+    for _ in range(8):
         await bench.exchange.step()
-        assert bench.store.calls.count("exchange") == 2 + 2 * 6
-        assert sum([(await bench.row(job)).state is State.COMPLETED for job in jobs]) == 63
-        assert [each.job for each in bench.exchange.undelivered] == [jobs[37]]
+        await until(lambda: not bench.executor.running)
+    bench.clock.advance(60.0)
+    bench.beat()
+    before = len(bench.log.of("store.refused"))
+    await bench.exchange.step()
+    assert len(bench.log.of("store.refused")) == before + 1
 
-    run(test())
+
+async def test_a_refused_outcome_among_many_is_found_by_halves() -> None:
+    bench = RefusingBench(slots=64)
+    jobs = await bench.open(*[("quick", NOTHING)] * 64)
+    bench.memory.jobs = frozenset({jobs[37]})
+    await bench.exchange.step()
+    await bench.until_ended(64)
+    bench.store.calls.clear()
+    await bench.exchange.step()
+    assert bench.store.calls.count("exchange") == 2 + 2 * 6
+    assert sum([(await bench.row(job)).state is State.COMPLETED for job in jobs]) == 63
+    assert [each.job for each in bench.exchange.undelivered] == [jobs[37]]
 
 
-def test_what_refuses_the_claim_too_is_raised_and_outcomes_land_without_it() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        jobs = await bench.open(("quick", NOTHING), ("quick", NOTHING))
+async def test_what_refuses_the_claim_too_is_raised_and_outcomes_land_without_it() -> None:
+    bench = RefusingBench()
+    jobs = await bench.open(("quick", NOTHING), ("quick", NOTHING))
+    await bench.exchange.step()
+    await bench.until_ended(2)
+    bench.memory.refuses_claims, bench.memory.jobs = True, frozenset(jobs[:1])
+    assert await bench.exchange.step() == 0.0
+    assert (await bench.row(jobs[1])).state is State.COMPLETED
+    with pytest.raises(StoreRefused):
         await bench.exchange.step()
-        await bench.until_ended(2)
-        bench.memory.refuses_claims, bench.memory.jobs = True, frozenset(jobs[:1])
-        assert await bench.exchange.step() == 0.0
-        assert (await bench.row(jobs[1])).state is State.COMPLETED
-        with pytest.raises(StoreRefused):
-            await bench.exchange.step()
-        assert [each.job for each in bench.exchange.undelivered] == jobs[:1]
-
-    run(test())
+    assert [each.job for each in bench.exchange.undelivered] == jobs[:1]
 
 
-def test_s15_a_store_that_is_away_has_refused_no_outcome() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        (stuck,) = await bench.refused()
-        bench.clock.advance(PAUSES.cap)
-        bench.beat()
-        bench.store.is_out = True
-        with pytest.raises(StoreUnavailable):
-            await bench.exchange.step()
-        assert [each.job for each in bench.exchange.undelivered] == [stuck]
-        assert len(bench.log.of("store.refused")) == 1
-        bench.store.is_out, bench.memory.jobs = False, frozenset()
+async def test_s15_a_store_that_is_away_has_refused_no_outcome() -> None:
+    bench = RefusingBench()
+    (stuck,) = await bench.refused()
+    bench.clock.advance(PAUSES.cap)
+    bench.beat()
+    bench.store.is_out = True
+    with pytest.raises(StoreUnavailable):
         await bench.exchange.step()
-        assert (await bench.row(stuck)).state is State.COMPLETED
-
-    run(test())
-
-
-def test_s3_an_audit_finds_a_job_whose_outcome_is_refused_neither_lost_nor_abandoned() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        (stuck,) = await bench.refused()
-        await bench.exchange.audit()
-        assert [(each.job, each.to) for each in bench.exchange.undelivered] == [(stuck, State.COMPLETED)]
-
-    run(test())
+    assert [each.job for each in bench.exchange.undelivered] == [stuck]
+    assert len(bench.log.of("store.refused")) == 1
+    bench.store.is_out, bench.memory.jobs = False, frozenset()
+    await bench.exchange.step()
+    assert (await bench.row(stuck)).state is State.COMPLETED
 
 
-def test_s1_a_refused_outcome_overwrites_no_later_owner() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        (stuck,) = await bench.refused()
-        bench.memory.jobs = frozenset()
-        await take(bench, stuck)
-        bench.clock.advance(PAUSES.cap)
-        bench.beat()
-        await bench.exchange.step()
-        assert (await bench.row(stuck)).state is State.RUNNING
-        assert [hold.id for hold in await bench.memory.held(OTHER.id)] == [stuck]
-        assert [each["job"] for each in bench.log.of("job.lost")] == [stuck]
-        assert bench.exchange.is_delivered
+async def test_s3_an_audit_finds_a_job_whose_outcome_is_refused_neither_lost_nor_abandoned() -> None:
+    bench = RefusingBench()
+    (stuck,) = await bench.refused()
+    await bench.exchange.audit()
+    assert [(each.job, each.to) for each in bench.exchange.undelivered] == [(stuck, State.COMPLETED)]
 
-    run(test())
+
+async def test_s1_a_refused_outcome_overwrites_no_later_owner() -> None:
+    bench = RefusingBench()
+    (stuck,) = await bench.refused()
+    bench.memory.jobs = frozenset()
+    await take(bench, stuck)
+    bench.clock.advance(PAUSES.cap)
+    bench.beat()
+    await bench.exchange.step()
+    assert (await bench.row(stuck)).state is State.RUNNING
+    assert [hold.id for hold in await bench.memory.held(OTHER.id)] == [stuck]
+    assert [each["job"] for each in bench.log.of("job.lost")] == [stuck]
+    assert bench.exchange.is_delivered
 
 
 class RefusingOffice(Office):
@@ -264,58 +235,52 @@ class RefusingOffice(Office):
         return job
 
 
-def test_l11_a_worker_with_a_refused_outcome_goes_on_and_answers_that_the_store_answers() -> None:
-    async def test() -> None:
-        office = RefusingOffice()
-        await office.open()
-        stuck = await office.refuse()
-        for _ in range(5):
-            await passing(TIMING.ttl)
-            (job,) = await office.enqueue("quick")
-            await passing(2 * SETTINGS.poll_interval)
-            assert await office.state(job) is State.COMPLETED
-        pongs = office.heard(messages.Pong)
-        assert office.clock.monotonic() - pongs[-1].answered < TIMING.ttl
-        assert await office.state(stuck) is State.RUNNING
-        assert {each["job"] for each in office.log.of("store.refused")} == {stuck}
-
-    run_virtual(test())
-
-
-def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace() -> None:
-    async def test() -> None:
-        office = RefusingOffice()
-        await office.open()
-        stuck = await office.refuse()
-        office.far.heard()
-        started = office.clock.monotonic()
-        office.far.say(messages.Drain(SETTINGS.grace))
-        await office.running
-        assert office.clock.monotonic() - started <= SETTINGS.grace + 0.1
-        left = office.heard(messages.UndeliveredOutcomes)[-1].transitions
-        assert [(each.job, each.to) for each in left] == [(stuck, State.COMPLETED)]
-        assert [hold.id for hold in await office.memory.held(LEASE.id)] == [stuck]
-        assert await office.end_reason() is None, "its supervisor delivers what is left, and ends the lease then"
-
-    run_virtual(test())
-
-
-def test_s9_a_worker_for_one_last_try_keeps_a_refused_outcome_until_it_goes_through() -> None:
-    async def test() -> None:
-        office = RefusingOffice()
+@pytest.mark.virtual_time
+async def test_l11_a_worker_with_a_refused_outcome_goes_on_and_answers_that_the_store_answers() -> None:
+    office = RefusingOffice()
+    await office.open()
+    stuck = await office.refuse()
+    for _ in range(5):
+        await passing(TIMING.ttl)
         (job,) = await office.enqueue("quick")
-        await crash(office, job)
-        office.memory.jobs = frozenset({job})
-        await office.open(is_isolated=True)
-        await office.clock.sleep(10 * SETTINGS.grace)
-        assert not office.running.done()
-        assert (await office.row(job)).state is State.RUNNING
-        office.memory.jobs = frozenset()
-        await office.running
-        assert (await office.row(job)).state is State.COMPLETED
-        assert (await office.row(job)).attempt == 2
+        await passing(2 * SETTINGS.poll_interval)
+        assert await office.state(job) is State.COMPLETED
+    pongs = office.heard(messages.Pong)
+    assert office.clock.monotonic() - pongs[-1].answered < TIMING.ttl
+    assert await office.state(stuck) is State.RUNNING
+    assert {each["job"] for each in office.log.of("store.refused")} == {stuck}
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace() -> None:
+    office = RefusingOffice()
+    await office.open()
+    stuck = await office.refuse()
+    office.far.heard()
+    started = office.clock.monotonic()
+    office.far.say(messages.Drain(SETTINGS.grace))
+    await office.running
+    assert office.clock.monotonic() - started <= SETTINGS.grace + 0.1
+    left = office.heard(messages.UndeliveredOutcomes)[-1].transitions
+    assert [(each.job, each.to) for each in left] == [(stuck, State.COMPLETED)]
+    assert [hold.id for hold in await office.memory.held(LEASE.id)] == [stuck]
+    assert await office.end_reason() is None, "its supervisor delivers what is left, and ends the lease then"
+
+
+@pytest.mark.virtual_time
+async def test_s9_a_worker_for_one_last_try_keeps_a_refused_outcome_until_it_goes_through() -> None:
+    office = RefusingOffice()
+    (job,) = await office.enqueue("quick")
+    await crash(office, job)
+    office.memory.jobs = frozenset({job})
+    await office.open(is_isolated=True)
+    await office.clock.sleep(10 * SETTINGS.grace)
+    assert not office.running.done()
+    assert (await office.row(job)).state is State.RUNNING
+    office.memory.jobs = frozenset()
+    await office.running
+    assert (await office.row(job)).state is State.COMPLETED
+    assert (await office.row(job)).attempt == 2
 
 
 async def crash(office: Office, job: UUID) -> None:
@@ -328,45 +293,39 @@ async def crash(office: Office, job: UUID) -> None:
     assert (claim.job.id, (await office.row(job)).crashes) == (job, 1)
 
 
-def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_claim() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        stuck, free = await bench.open(*[("quick", NOTHING)] * 2)
-        bench.memory.notes = frozenset({stuck})
-        await bench.exchange.step()
-        for job in (stuck, free):
-            await take(bench, job)
-        await bench.until_ended(2)
-        await bench.exchange.step()
-        assert [(await bench.row(job)).attempts[0].late_result for job in (stuck, free)] == [None, b'"done"']
-        asked = []
-        for _ in range(4):
-            bench.clock.advance(60.0)
-            before = bench.store.calls.count("annotate")
-            await bench.exchange.step()
-            await bench.exchange.step()
-            asked.append(bench.store.calls.count("annotate") - before)
-        assert asked == [1, 1, 1, 1], "asked for alone, and not at once again"
-        assert [said["failures"] for said in bench.log.of("store.refused")] == [1, 2, 3, 4, 5]
-        assert not bench.exchange.is_delivered
-        bench.memory.notes = frozenset()
+async def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_claim() -> None:
+    bench = RefusingBench()
+    stuck, free = await bench.open(*[("quick", NOTHING)] * 2)
+    bench.memory.notes = frozenset({stuck})
+    await bench.exchange.step()
+    for job in (stuck, free):
+        await take(bench, job)
+    await bench.until_ended(2)
+    await bench.exchange.step()
+    assert [(await bench.row(job)).attempts[0].late_result for job in (stuck, free)] == [None, b'"done"']
+    asked = []
+    for _ in range(4):
         bench.clock.advance(60.0)
+        before = bench.store.calls.count("annotate")
         await bench.exchange.step()
-        assert (await bench.row(stuck)).attempts[0].late_result == b'"done"'
-        assert bench.exchange.is_delivered
-
-    run(test())
-
-
-def test_a_late_result_that_is_refused_alone_is_told_once() -> None:
-    async def test() -> None:
-        bench = RefusingBench()
-        (stuck,) = await bench.open(("quick", NOTHING))
-        bench.memory.notes = frozenset({stuck})
         await bench.exchange.step()
-        await take(bench, stuck)
-        await bench.until_ended(1)
-        await bench.exchange.step()
-        assert [said["failures"] for said in bench.log.of("store.refused")] == [1]
+        asked.append(bench.store.calls.count("annotate") - before)
+    assert asked == [1, 1, 1, 1], "asked for alone, and not at once again"
+    assert [said["failures"] for said in bench.log.of("store.refused")] == [1, 2, 3, 4, 5]
+    assert not bench.exchange.is_delivered
+    bench.memory.notes = frozenset()
+    bench.clock.advance(60.0)
+    await bench.exchange.step()
+    assert (await bench.row(stuck)).attempts[0].late_result == b'"done"'
+    assert bench.exchange.is_delivered
 
-    run(test())
+
+async def test_a_late_result_that_is_refused_alone_is_told_once() -> None:
+    bench = RefusingBench()
+    (stuck,) = await bench.open(("quick", NOTHING))
+    bench.memory.notes = frozenset({stuck})
+    await bench.exchange.step()
+    await take(bench, stuck)
+    await bench.until_ended(1)
+    await bench.exchange.step()
+    assert [said["failures"] for said in bench.log.of("store.refused")] == [1]

@@ -28,7 +28,8 @@ from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryTransport
-from tests.engine.support import LEASE, SETTINGS, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until
+from tests.engine.support import LEASE, SETTINGS, Bench, Doctor, Held, Log, claim, forever, registry, turns, until
+from tests.event_loops import beside, run
 
 CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 

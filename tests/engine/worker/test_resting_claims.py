@@ -12,7 +12,7 @@ from holdfast._engine.worker.executor import FinishedRun
 from holdfast._engine.worker.resting_claims import RestingClaims
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeClock
-from tests.engine.support import LEASE, Bench, define, run, turns
+from tests.engine.support import LEASE, Bench, define, turns
 from tests.engine.support import claim as claim_of
 
 NOTHING = b"{}"
@@ -53,62 +53,53 @@ def test_a_worker_that_can_begin_nothing_hoards_nothing() -> None:
     assert jobs(resting.rested(is_closed=True)) == [3, 4]
 
 
-def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_place() -> None:
-    async def test() -> None:
-        bench = Bench(quick, slots=1)
-        (job, other) = await bench.open(("quick", NOTHING), ("quick", NOTHING))
-        (claim,) = await claims_of(bench)
-        bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 2.0))
-        assert [move.job for move in bench.exchange.undelivered] == [job], "known to the supervisor, should this worker die"
-        assert not bench.exchange.is_delivered
-        for _ in range(3):
-            assert await bench.exchange.step() <= 2.0
-            bench.exchange.request_audit()
-            await turns()
-        row = await bench.row(job)
-        assert (row.token, row.state) == (claim.job.token, State.RUNNING), "an audit knows it"
-        assert (await bench.row(other)).state is State.COMPLETED, "its slot is free for others"
-        bench.clock.advance(2.0)
-        bench.beat()
-        bench.exchange.close()
-        await bench.exchange.step()
-        row = await bench.row(job)
-        assert (row.state, row.attempt, row.available_at) == (State.AVAILABLE, 0, row.created_at)
-        assert bench.exchange.is_delivered
-
-    run(test())
+async def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_place() -> None:
+    bench = Bench(quick, slots=1)
+    (job, other) = await bench.open(("quick", NOTHING), ("quick", NOTHING))
+    (claim,) = await claims_of(bench)
+    bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 2.0))
+    assert [move.job for move in bench.exchange.undelivered] == [job], "known to the supervisor, should this worker die"
+    assert not bench.exchange.is_delivered
+    for _ in range(3):
+        assert await bench.exchange.step() <= 2.0
+        bench.exchange.request_audit()
+        await turns()
+    row = await bench.row(job)
+    assert (row.token, row.state) == (claim.job.token, State.RUNNING), "an audit knows it"
+    assert (await bench.row(other)).state is State.COMPLETED, "its slot is free for others"
+    bench.clock.advance(2.0)
+    bench.beat()
+    bench.exchange.close()
+    await bench.exchange.step()
+    row = await bench.row(job)
+    assert (row.state, row.attempt, row.available_at) == (State.AVAILABLE, 0, row.created_at)
+    assert bench.exchange.is_delivered
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_l7_a_drain_does_not_wait_for_claims_that_cannot_begin(is_closed: bool) -> None:
-    async def test() -> None:
-        bench = Bench(quick)
-        (job,) = await bench.open(("quick", NOTHING))
-        (claim,) = await claims_of(bench)
-        bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 60.0))
-        if is_closed:
-            bench.exchange.close()
-        await bench.exchange.step()
-        assert (await bench.row(job)).state is (State.AVAILABLE if is_closed else State.RUNNING)
-
-    run(test())
-
-
-def test_a_claim_that_is_kept_is_given_back_although_the_store_was_away() -> None:
-    async def test() -> None:
-        bench = Bench(quick)
-        (job,) = await bench.open(("quick", NOTHING))
-        (claim,) = await claims_of(bench)
-        bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 1.0))
-        bench.clock.advance(1.0)
-        bench.store.fail("exchange")
+async def test_l7_a_drain_does_not_wait_for_claims_that_cannot_begin(is_closed: bool) -> None:
+    bench = Bench(quick)
+    (job,) = await bench.open(("quick", NOTHING))
+    (claim,) = await claims_of(bench)
+    bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 60.0))
+    if is_closed:
         bench.exchange.close()
-        with pytest.raises(StoreUnavailable):
-            await bench.exchange.step()
-        await bench.exchange.step()
-        assert (await bench.row(job)).state is State.AVAILABLE
+    await bench.exchange.step()
+    assert (await bench.row(job)).state is (State.AVAILABLE if is_closed else State.RUNNING)
 
-    run(test())
+
+async def test_a_claim_that_is_kept_is_given_back_although_the_store_was_away() -> None:
+    bench = Bench(quick)
+    (job,) = await bench.open(("quick", NOTHING))
+    (claim,) = await claims_of(bench)
+    bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 1.0))
+    bench.clock.advance(1.0)
+    bench.store.fail("exchange")
+    bench.exchange.close()
+    with pytest.raises(StoreUnavailable):
+        await bench.exchange.step()
+    await bench.exchange.step()
+    assert (await bench.row(job)).state is State.AVAILABLE
 
 
 async def claims_of(bench: Bench) -> tuple[Claim, ...]:

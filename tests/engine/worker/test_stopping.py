@@ -12,7 +12,7 @@ from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition, define
 from holdfast.errors import JobLost
-from tests.engine.support import JOB, TIMING, Bench, claim, forever, run, turns
+from tests.engine.support import JOB, TIMING, Bench, claim, forever, turns
 
 
 async def stopped(task: TaskDefinition, *reasons: Stop) -> Transition | None:
@@ -34,61 +34,49 @@ async def stopped(task: TaskDefinition, *reasons: Stop) -> Transition | None:
         (Stop.DRAINED, State.AVAILABLE, AttemptOutcome.RELEASED),
     ],
 )
-def test_a_stopped_handler_moves_as_the_reason_says_free_of_charge(why: Stop, to: State, record: AttemptOutcome) -> None:
-    async def test() -> None:
-        moved = await stopped(define(forever), why)
-        assert moved is not None
-        assert (moved.to, moved.record, moved.failures, moved.crashes, moved.delay) == (to, record, 0, 0, None)
-
-    run(test())
+async def test_a_stopped_handler_moves_as_the_reason_says_free_of_charge(why: Stop, to: State, record: AttemptOutcome) -> None:
+    moved = await stopped(define(forever), why)
+    assert moved is not None
+    assert (moved.to, moved.record, moved.failures, moved.crashes, moved.delay) == (to, record, 0, 0, None)
 
 
 @pytest.mark.parametrize(("policy", "to"), [(CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)])
-def test_code_cut_short_is_not_run_again_when_its_task_fears_that(policy: CrashPolicy, to: State) -> None:
-    async def test() -> None:
-        moved = await stopped(define(forever, on_crash=policy), Stop.DRAINED)
-        assert moved is not None
-        assert (moved.to, moved.crashes) == (to, 0)
-
-    run(test())
+async def test_code_cut_short_is_not_run_again_when_its_task_fears_that(policy: CrashPolicy, to: State) -> None:
+    moved = await stopped(define(forever, on_crash=policy), Stop.DRAINED)
+    assert moved is not None
+    assert (moved.to, moved.crashes) == (to, 0)
 
 
-def test_s3_a_handler_stopped_because_its_job_was_lost_moves_nothing() -> None:
-    async def test() -> None:
-        assert await stopped(define(forever), Stop.LOST) is None
-        assert await stopped(define(forever), Stop.CANCELLED, Stop.LOST) is None
-
-    run(test())
+async def test_s3_a_handler_stopped_because_its_job_was_lost_moves_nothing() -> None:
+    assert await stopped(define(forever), Stop.LOST) is None
+    assert await stopped(define(forever), Stop.CANCELLED, Stop.LOST) is None
 
 
 @pytest.mark.parametrize("why", list(Stop))
 @pytest.mark.parametrize("policy", list(CrashPolicy))
-def test_l2_a_handler_stopped_before_its_first_line_ends_without_having_run(why: Stop, policy: CrashPolicy) -> None:
-    async def test() -> None:
-        async def handler() -> None:
-            raise AssertionError("it ran")
+async def test_l2_a_handler_stopped_before_its_first_line_ends_without_having_run(why: Stop, policy: CrashPolicy) -> None:
+    async def handler() -> None:
+        raise AssertionError("it ran")
 
-        task = define(handler, on_crash=policy)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        bench.executor.stop(JOB, why)
-        await bench.until_ended()
-        assert bench.executor.running == {}
-        assert bench.reports.code_running == [True, False]
-        moved = bench.ended[0].transition
-        if why is Stop.LOST:
-            assert moved is None
-        elif why is Stop.CANCELLED:
-            assert moved is not None
-            assert moved.to is State.CANCELLED
-        else:
-            assert moved is not None
-            assert (moved.to, moved.record) == (State.AVAILABLE, None)
-
-    run(test())
+    task = define(handler, on_crash=policy)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    bench.executor.stop(JOB, why)
+    await bench.until_ended()
+    assert bench.executor.running == {}
+    assert bench.reports.code_running == [True, False]
+    moved = bench.ended[0].transition
+    if why is Stop.LOST:
+        assert moved is None
+    elif why is Stop.CANCELLED:
+        assert moved is not None
+        assert moved.to is State.CANCELLED
+    else:
+        assert moved is not None
+        assert (moved.to, moved.record) == (State.AVAILABLE, None)
 
 
-def test_a_handler_that_completes_in_spite_of_being_stopped_has_completed() -> None:
+async def test_a_handler_that_completes_in_spite_of_being_stopped_has_completed() -> None:
     async def handler() -> str:
         try:
             await forever()
@@ -96,16 +84,13 @@ def test_a_handler_that_completes_in_spite_of_being_stopped_has_completed() -> N
             return "done anyway"
         return ""
 
-    async def test() -> None:
-        for why in (Stop.CANCELLED, Stop.LATE, Stop.DRAINED):
-            moved = await stopped(define(handler), why)
-            assert moved is not None
-            assert (moved.to, moved.result) == (State.COMPLETED, b'"done anyway"')
-
-    run(test())
+    for why in (Stop.CANCELLED, Stop.LATE, Stop.DRAINED):
+        moved = await stopped(define(handler), why)
+        assert moved is not None
+        assert (moved.to, moved.result) == (State.COMPLETED, b'"done anyway"')
 
 
-def test_the_result_of_a_lost_job_is_sent_for_the_store_to_judge() -> None:
+async def test_the_result_of_a_lost_job_is_sent_for_the_store_to_judge() -> None:
     async def handler() -> str:
         try:
             await forever()
@@ -113,16 +98,13 @@ def test_the_result_of_a_lost_job_is_sent_for_the_store_to_judge() -> None:
             return "late"
         return ""
 
-    async def test() -> None:
-        moved = await stopped(define(handler), Stop.LOST)
-        assert moved is not None
-        assert moved.result == b'"late"'
-
-    run(test())
+    moved = await stopped(define(handler), Stop.LOST)
+    assert moved is not None
+    assert moved.result == b'"late"'
 
 
 @pytest.mark.parametrize("why", [Stop.LATE, Stop.DRAINED])
-def test_l7_an_error_made_of_our_cancellation_costs_no_attempt(why: Stop) -> None:
+async def test_l7_an_error_made_of_our_cancellation_costs_no_attempt(why: Stop) -> None:
     async def handler() -> None:
         try:
             await forever()
@@ -133,198 +115,168 @@ def test_l7_an_error_made_of_our_cancellation_costs_no_attempt(why: Stop) -> Non
         async with asyncio.TaskGroup() as group:
             group.create_task(handler())
 
-    async def test() -> None:
-        for task in (define(handler), define(in_group)):
-            moved = await stopped(task, why)
-            assert moved is not None
-            assert (moved.to, moved.failures, moved.record) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
-
-    run(test())
-
-
-def test_an_error_of_its_own_long_after_a_swallowed_cancellation_is_a_failure() -> None:
-    async def test() -> None:
-        going = asyncio.Event()
-
-        async def handler() -> None:
-            try:
-                await forever()
-            except asyncio.CancelledError:
-                pass
-            await going.wait()
-            raise KeyError("x")
-
-        task = define(handler)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        await turns()
-        bench.executor.stop(JOB, Stop.LATE)
-        await turns()
-        going.set()
-        await bench.until_ended()
-        moved = bench.ended[0].transition
+    for task in (define(handler), define(in_group)):
+        moved = await stopped(task, why)
         assert moved is not None
-        assert (moved.failures, moved.record) == (1, AttemptOutcome.FAILED)
-
-    run(test())
+        assert (moved.to, moved.failures, moved.record) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
 
 
-def test_a_handler_cleans_up_in_peace_however_often_it_is_told_to_stop() -> None:
-    async def test() -> None:
-        cleaning, cleaned = asyncio.Event(), list[str]()
+async def test_an_error_of_its_own_long_after_a_swallowed_cancellation_is_a_failure() -> None:
+    going = asyncio.Event()
 
-        async def handler() -> None:
+    async def handler() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            pass
+        await going.wait()
+        raise KeyError("x")
+
+    task = define(handler)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    await turns()
+    bench.executor.stop(JOB, Stop.LATE)
+    await turns()
+    going.set()
+    await bench.until_ended()
+    moved = bench.ended[0].transition
+    assert moved is not None
+    assert (moved.failures, moved.record) == (1, AttemptOutcome.FAILED)
+
+
+async def test_a_handler_cleans_up_in_peace_however_often_it_is_told_to_stop() -> None:
+    cleaning, cleaned = asyncio.Event(), list[str]()
+
+    async def handler() -> None:
+        try:
+            await forever()
+        finally:
+            await cleaning.wait()
+            cleaned.append("all")
+
+    task = define(handler)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    await turns()
+    for _ in range(5):
+        bench.executor.stop_all(Stop.DRAINED)
+        await turns()
+    cleaning.set()
+    await bench.until_ended()
+    assert cleaned == ["all"]
+
+
+async def test_another_reason_stops_a_handler_that_took_no_notice_of_the_first() -> None:
+    async def handler() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            await forever()
+
+    task = define(handler)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    await turns()
+    bench.executor.stop(JOB, Stop.CANCELLED)
+    await turns()
+    assert not bench.ended
+    bench.executor.stop(JOB, Stop.DRAINED)
+    await bench.until_ended()
+    moved = bench.ended[0].transition
+    assert moved is not None
+    assert moved.to is State.CANCELLED
+
+
+async def test_s3_what_is_said_of_an_earlier_attempt_does_not_stop_this_one() -> None:
+    task = define(forever)
+    bench = Bench(task)
+    bench.executor.start(claim(task, number=2))
+    await turns()
+    bench.executor.stop(JOB, Stop.LOST, token=Token(UUID(int=5), 1))
+    await turns()
+    assert not bench.ended
+    bench.executor.stop(JOB, Stop.LOST, token=Token(UUID(int=5), 2))
+    await bench.until_ended()
+
+
+async def test_stopping_a_job_that_does_not_run_here_does_nothing() -> None:
+    bench = Bench()
+    bench.executor.stop(JOB, Stop.CANCELLED)
+    assert bench.ended == []
+
+
+async def test_every_call_of_a_handler_whose_job_was_lost_raises_job_lost() -> None:
+    raised = list[str]()
+
+    async def handler(job: Job) -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            pass
+        for call in (job.progress(fraction=1.0), job.alive(), job.checkpoint(1)):
             try:
-                await forever()
-            finally:
-                await cleaning.wait()
-                cleaned.append("all")
+                await call
+            except JobLost as error:
+                raised.append(type(error).__name__)
+        assert job.is_cancelled
 
-        task = define(handler)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        await turns()
-        for _ in range(5):
-            bench.executor.stop_all(Stop.DRAINED)
-            await turns()
-        cleaning.set()
-        await bench.until_ended()
-        assert cleaned == ["all"]
-
-    run(test())
+    task = define(handler)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    await turns()
+    bench.executor.stop(JOB, Stop.LOST)
+    await bench.until_ended()
+    assert raised == ["JobLost"] * 3
+    assert "report" not in bench.store.calls
 
 
-def test_another_reason_stops_a_handler_that_took_no_notice_of_the_first() -> None:
-    async def test() -> None:
-        async def handler() -> None:
-            try:
-                await forever()
-            except asyncio.CancelledError:
-                await forever()
+async def test_s8_code_is_not_started_when_the_loop_was_blocked_past_the_deadline_since_its_claim() -> None:
+    async def blocking() -> None:
+        bench.clock.advance(TIMING.ttl)
 
-        task = define(handler)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        await turns()
-        bench.executor.stop(JOB, Stop.CANCELLED)
-        await turns()
-        assert not bench.ended
-        bench.executor.stop(JOB, Stop.DRAINED)
-        await bench.until_ended()
-        moved = bench.ended[0].transition
-        assert moved is not None
-        assert moved.to is State.CANCELLED
+    async def late() -> None:
+        raise AssertionError("it ran")
 
-    run(test())
-
-
-def test_s3_what_is_said_of_an_earlier_attempt_does_not_stop_this_one() -> None:
-    async def test() -> None:
-        task = define(forever)
-        bench = Bench(task)
-        bench.executor.start(claim(task, number=2))
-        await turns()
-        bench.executor.stop(JOB, Stop.LOST, token=Token(UUID(int=5), 1))
-        await turns()
-        assert not bench.ended
-        bench.executor.stop(JOB, Stop.LOST, token=Token(UUID(int=5), 2))
-        await bench.until_ended()
-
-    run(test())
-
-
-def test_stopping_a_job_that_does_not_run_here_does_nothing() -> None:
-    async def test() -> None:
-        bench = Bench()
-        bench.executor.stop(JOB, Stop.CANCELLED)
-        assert bench.ended == []
-
-    run(test())
-
-
-def test_every_call_of_a_handler_whose_job_was_lost_raises_job_lost() -> None:
-    async def test() -> None:
-        raised = list[str]()
-
-        async def handler(job: Job) -> None:
-            try:
-                await forever()
-            except asyncio.CancelledError:
-                pass
-            for call in (job.progress(fraction=1.0), job.alive(), job.checkpoint(1)):
-                try:
-                    await call
-                except JobLost as error:
-                    raised.append(type(error).__name__)
-            assert job.is_cancelled
-
-        task = define(handler)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        await turns()
-        bench.executor.stop(JOB, Stop.LOST)
-        await bench.until_ended()
-        assert raised == ["JobLost"] * 3
-        assert "report" not in bench.store.calls
-
-    run(test())
-
-
-def test_s8_code_is_not_started_when_the_loop_was_blocked_past_the_deadline_since_its_claim() -> None:
-    async def test() -> None:
-        async def blocking() -> None:
-            bench.clock.advance(TIMING.ttl)
-
-        async def late() -> None:
-            raise AssertionError("it ran")
-
-        bench = Bench(blocking, late)
-        await bench.open(("blocking", b"{}"), ("late", b"{}"))
-        await bench.exchange.step()
-        await bench.until_ended(2)
-        moves = {each.claim.job.task: each.transition for each in bench.ended}
-        assert moves["late"] is not None
-        assert (moves["late"].to, moves["late"].record) == (State.AVAILABLE, None)
-
-    run(test())
+    bench = Bench(blocking, late)
+    await bench.open(("blocking", b"{}"), ("late", b"{}"))
+    await bench.exchange.step()
+    await bench.until_ended(2)
+    moves = {each.claim.job.task: each.transition for each in bench.ended}
+    assert moves["late"] is not None
+    assert (moves["late"].to, moves["late"].record) == (State.AVAILABLE, None)
 
 
 @pytest.mark.parametrize("why", list(Stop))
-def test_whatever_the_reason_a_handler_can_see_that_it_should_end(why: Stop) -> None:
-    async def test() -> None:
-        seen = list[bool]()
+async def test_whatever_the_reason_a_handler_can_see_that_it_should_end(why: Stop) -> None:
+    seen = list[bool]()
 
-        async def handler(job: Job) -> None:
+    async def handler(job: Job) -> None:
+        seen.append(job.is_cancelled)
+        try:
+            await forever()
+        finally:
             seen.append(job.is_cancelled)
-            try:
-                await forever()
-            finally:
-                seen.append(job.is_cancelled)
 
-        task = define(handler)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        await turns()
-        bench.executor.stop(JOB, why)
-        await bench.until_ended()
-        assert seen == [False, True]
-
-    run(test())
+    task = define(handler)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    await turns()
+    bench.executor.stop(JOB, why)
+    await bench.until_ended()
+    assert seen == [False, True]
 
 
-def test_one_handler_among_others_ends_and_the_guard_still_knows_that_code_runs() -> None:
-    async def test() -> None:
-        task = define(forever)
-        bench = Bench(task)
-        bench.executor.start(claim(task))
-        bench.executor.start(claim(task, job=UUID(int=78)))
-        await turns()
-        bench.executor.stop(JOB, Stop.CANCELLED)
-        await bench.until_ended()
-        assert bench.reports.code_running == [True]
-        bench.executor.stop_all(Stop.CANCELLED)
-        await bench.until_ended(2)
-        assert bench.reports.code_running == [True, False]
-        assert bench.executor.count(RunnerKind.LOOP) == 0
-
-    run(test())
+async def test_one_handler_among_others_ends_and_the_guard_still_knows_that_code_runs() -> None:
+    task = define(forever)
+    bench = Bench(task)
+    bench.executor.start(claim(task))
+    bench.executor.start(claim(task, job=UUID(int=78)))
+    await turns()
+    bench.executor.stop(JOB, Stop.CANCELLED)
+    await bench.until_ended()
+    assert bench.reports.code_running == [True]
+    bench.executor.stop_all(Stop.CANCELLED)
+    await bench.until_ended(2)
+    assert bench.reports.code_running == [True, False]
+    assert bench.executor.count(RunnerKind.LOOP) == 0

@@ -30,16 +30,14 @@ from tests.engine.support import (
     Held,
     Log,
     LoopClock,
-    beside,
     enqueue,
     forever,
     registry,
-    run,
-    run_virtual,
     stubborn,
     turns,
     until,
 )
+from tests.event_loops import beside
 
 OPTIONS = WorkerOptions(concurrency=10, threads=2)
 USABLE = TIMING.ttl - TIMING.margin
@@ -116,611 +114,545 @@ async def quick() -> str:
 # start
 
 
-def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with_a_lease() -> None:
-    async def test() -> None:
-        office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
-        hello = await office.far.hear(messages.WorkerHello)
-        assert hello == messages.WorkerHello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
-        await passing(100)
-        assert office.store.calls == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with_a_lease() -> None:
+    office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
+    hello = await office.far.hear(messages.WorkerHello)
+    assert hello == messages.WorkerHello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
+    await passing(100)
+    assert office.store.calls == []
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("why", ["drained", "supervisor gone"])
-def test_it_ends_when_it_is_not_wanted_before_it_has_a_lease(why: str) -> None:
-    async def test() -> None:
-        office = Office(quick)
-        if why == "drained":
-            office.far.say(messages.Drain(10.0))
-        else:
-            office.far.close()
-        await office.running
-        assert office.store.calls == []
-
-    run_virtual(test())
+async def test_it_ends_when_it_is_not_wanted_before_it_has_a_lease(why: str) -> None:
+    office = Office(quick)
+    if why == "drained":
+        office.far.say(messages.Drain(10.0))
+    else:
+        office.far.close()
+    await office.running
+    assert office.store.calls == []
 
 
-def test_it_claims_at_once_what_is_due_and_runs_it() -> None:
-    async def test() -> None:
-        office = Office(quick)
-        (job,) = await office.enqueue("quick")
-        ready = office.clock.monotonic()
-        await office.open()
-        await passing(0.1)
-        row = await office.row(job)
-        assert (row.state, row.result, row.worker) == (State.COMPLETED, b'"done"', LEASE.worker)
-        assert office.cell.code_running == [True, False]
-        assert office.clock.monotonic() - ready < 0.2
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_it_claims_at_once_what_is_due_and_runs_it() -> None:
+    office = Office(quick)
+    (job,) = await office.enqueue("quick")
+    ready = office.clock.monotonic()
+    await office.open()
+    await passing(0.1)
+    row = await office.row(job)
+    assert (row.state, row.result, row.worker) == (State.COMPLETED, b'"done"', LEASE.worker)
+    assert office.cell.code_running == [True, False]
+    assert office.clock.monotonic() - ready < 0.2
 
 
 # how it learns of work
 
 
-def test_l6_without_any_hint_work_starts_within_one_poll() -> None:
-    async def test() -> None:
-        office = Office(quick)
-        await office.open()
-        beside(office.keep_beating())
-        await passing(33.3)
-        (job,) = await office.enqueue("quick")
-        await passing(POLL + 0.01)
-        assert await office.state(job) is State.COMPLETED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l6_without_any_hint_work_starts_within_one_poll() -> None:
+    office = Office(quick)
+    await office.open()
+    beside(office.keep_beating())
+    await passing(33.3)
+    (job,) = await office.enqueue("quick")
+    await passing(POLL + 0.01)
+    assert await office.state(job) is State.COMPLETED
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(("hint", "is_heard"), [(Hint("a"), True), (Hint(), True), (Hint("b"), False)])
-def test_a_hint_wakes_it_at_once_unless_it_is_of_a_queue_it_does_not_serve(hint: Hint, is_heard: bool) -> None:
-    async def test() -> None:
-        office = Office(define(quick, queue="a"), options=structs.replace(OPTIONS, queues=("a",)))
-        await office.open()
-        await passing(10.01 * POLL)
-        office.store.calls.clear()
-        await office.transport.publish([hint])
-        await passing(0.001)
-        assert ("exchange" in office.store.calls) is is_heard
-
-    run_virtual(test())
+async def test_a_hint_wakes_it_at_once_unless_it_is_of_a_queue_it_does_not_serve(hint: Hint, is_heard: bool) -> None:
+    office = Office(define(quick, queue="a"), options=structs.replace(OPTIONS, queues=("a",)))
+    await office.open()
+    await passing(10.01 * POLL)
+    office.store.calls.clear()
+    await office.transport.publish([hint])
+    await passing(0.001)
+    assert ("exchange" in office.store.calls) is is_heard
 
 
-def test_a_hint_that_names_a_job_it_runs_makes_it_look_for_a_cancellation_at_once() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        await passing(10.01 * POLL)
-        await office.memory.request_cancel([job])
-        await office.transport.publish([Hint(ids=(job,))])
-        await passing(0.01)
-        assert await office.state(job) is State.CANCELLED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_hint_that_names_a_job_it_runs_makes_it_look_for_a_cancellation_at_once() -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    await passing(10.01 * POLL)
+    await office.memory.request_cancel([job])
+    await office.transport.publish([Hint(ids=(job,))])
+    await passing(0.01)
+    assert await office.state(job) is State.CANCELLED
 
 
-def test_an_idle_worker_asks_the_store_little() -> None:
-    async def test() -> None:
-        office = Office(quick)
-        await office.open()
-        beside(office.keep_beating())
-        await passing(10)
-        office.store.calls.clear()
-        await passing(60)
-        assert office.store.calls.count("exchange") == pytest.approx(60 / POLL, abs=60 / TIMING.beat)  # some after a beat
-        assert office.store.calls.count("held") == pytest.approx(60 / TIMING.beat, abs=1)
-        assert "report" not in office.store.calls
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_an_idle_worker_asks_the_store_little() -> None:
+    office = Office(quick)
+    await office.open()
+    beside(office.keep_beating())
+    await passing(10)
+    office.store.calls.clear()
+    await passing(60)
+    assert office.store.calls.count("exchange") == pytest.approx(60 / POLL, abs=60 / TIMING.beat)  # some after a beat
+    assert office.store.calls.count("held") == pytest.approx(60 / TIMING.beat, abs=1)
+    assert "report" not in office.store.calls
 
 
-def test_a_ping_is_answered_with_what_the_supervisor_must_know() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        await office.open()
-        await passing(5.5)
-        office.far.say(messages.Ping())
-        pong = await office.far.hear(messages.Pong)
-        assert pong.is_idle
-        assert office.clock.monotonic() - pong.answered <= POLL
-        await office.enqueue("forever")
-        await passing(2)
-        office.store.is_out = True
-        await passing(10)
-        office.far.say(messages.Ping())
-        pong = await office.far.hear(messages.Pong)
-        assert not pong.is_idle
-        assert office.clock.monotonic() - pong.answered >= 10
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_ping_is_answered_with_what_the_supervisor_must_know() -> None:
+    office = Office(forever)
+    await office.open()
+    await passing(5.5)
+    office.far.say(messages.Ping())
+    pong = await office.far.hear(messages.Pong)
+    assert pong.is_idle
+    assert office.clock.monotonic() - pong.answered <= POLL
+    await office.enqueue("forever")
+    await passing(2)
+    office.store.is_out = True
+    await passing(10)
+    office.far.say(messages.Ping())
+    pong = await office.far.hear(messages.Pong)
+    assert not pong.is_idle
+    assert office.clock.monotonic() - pong.answered >= 10
 
 
 # slots
 
 
-def test_s12_threads_fill_their_slots_other_handlers_the_rest_and_never_more_is_claimed() -> None:
-    async def test() -> None:
-        held, taken = Held(), list[int]()
+async def test_s12_threads_fill_their_slots_other_handlers_the_rest_and_never_more_is_claimed() -> None:
+    held, taken = Held(), list[int]()
 
-        def blocking() -> None:
-            held.wait(30)
+    def blocking() -> None:
+        held.wait(30)
 
-        office = Office(blocking, forever, options=WorkerOptions(concurrency=5, threads=2))
-        exchange = office.memory.exchange
+    office = Office(blocking, forever, options=WorkerOptions(concurrency=5, threads=2))
+    exchange = office.memory.exchange
 
-        async def counted(*arguments: Any) -> Any:
-            answer = await exchange(*arguments)
-            taken.append(len(await office.memory.held(LEASE.id)))
-            return answer
+    async def counted(*arguments: Any) -> Any:
+        answer = await exchange(*arguments)
+        taken.append(len(await office.memory.held(LEASE.id)))
+        return answer
 
-        office.memory.exchange = counted  # type: ignore[method-assign]
-        await office.enqueue(*["blocking"] * 10, *["forever"] * 10)
-        await office.open()
-        await until(lambda: len(office.worker.executor.running) == 5)
-        await turns(100)
-        assert office.worker.executor.count(RunnerKind.LOOP) == 3
-        assert office.worker.executor.count(RunnerKind.THREAD) == 2
-        assert max(taken) == 5
-        held.set()
-        await until(lambda: office.worker.executor.count(RunnerKind.THREAD) == 0)
-
-    run(test())
+    office.memory.exchange = counted  # type: ignore[method-assign]
+    await office.enqueue(*["blocking"] * 10, *["forever"] * 10)
+    await office.open()
+    await until(lambda: len(office.worker.executor.running) == 5)
+    await turns(100)
+    assert office.worker.executor.count(RunnerKind.LOOP) == 3
+    assert office.worker.executor.count(RunnerKind.THREAD) == 2
+    assert max(taken) == 5
+    held.set()
+    await until(lambda: office.worker.executor.count(RunnerKind.THREAD) == 0)
 
 
 # its deadline
 
 
-def test_s8_without_beats_it_stops_its_code_at_the_deadline_and_gives_its_jobs_back_free() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        await passing(USABLE - 0.1)
-        assert await office.state(job) is State.RUNNING
-        await passing(0.2)
-        row = await office.row(job)
-        assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
-        assert row.attempts[0].outcome is AttemptOutcome.RELEASED
-        assert office.cell.code_running == [True, False]
-        assert office.log.of("lease.deadline_passed") == [{"running": 1}]
-        await passing(100)
-        assert office.worker.executor.running == {}, "nothing is started past the deadline"
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_s8_without_beats_it_stops_its_code_at_the_deadline_and_gives_its_jobs_back_free() -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    await passing(USABLE - 0.1)
+    assert await office.state(job) is State.RUNNING
+    await passing(0.2)
+    row = await office.row(job)
+    assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
+    assert row.attempts[0].outcome is AttemptOutcome.RELEASED
+    assert office.cell.code_running == [True, False]
+    assert office.log.of("lease.deadline_passed") == [{"running": 1}]
+    await passing(100)
+    assert office.worker.executor.running == {}, "nothing is started past the deadline"
 
 
-def test_a_renewed_lease_resumes_work() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        await office.enqueue("forever")
-        await office.open()
-        await passing(3 * TIMING.ttl)
-        assert office.worker.executor.running == {}
-        await office.beat()
-        await passing(POLL)
-        assert len(office.worker.executor.running) == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_renewed_lease_resumes_work() -> None:
+    office = Office(forever)
+    await office.enqueue("forever")
+    await office.open()
+    await passing(3 * TIMING.ttl)
+    assert office.worker.executor.running == {}
+    await office.beat()
+    await passing(POLL)
+    assert len(office.worker.executor.running) == 1
 
 
-def test_beats_keep_a_long_job_running_for_ever() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1000)
-        assert await office.state(job) is State.RUNNING
-        assert (await office.row(job)).attempt == 1
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_beats_keep_a_long_job_running_for_ever() -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1000)
+    assert await office.state(job) is State.RUNNING
+    assert (await office.row(job)).attempt == 1
 
 
-def test_l8_outcomes_of_an_outage_go_up_the_pipe_at_once_and_are_delivered_when_it_is_over() -> None:
-    async def test() -> None:
-        async def slow() -> str:
-            await passing(5)
-            return "done"
+@pytest.mark.virtual_time
+async def test_l8_outcomes_of_an_outage_go_up_the_pipe_at_once_and_are_delivered_when_it_is_over() -> None:
+    async def slow() -> str:
+        await passing(5)
+        return "done"
 
-        office = Office(slow)
-        (job,) = await office.enqueue("slow")
-        await office.open()
+    office = Office(slow)
+    (job,) = await office.enqueue("slow")
+    await office.open()
+    await passing(1)
+    office.store.is_out = True
+    told = await office.far.hear(messages.UndeliveredOutcomes)
+    assert 5 <= office.clock.monotonic() - 1000.0 < 5 + TIMING.beat / 2
+    assert [(each.job, each.result) for each in told.transitions] == [(job, b'"done"')]
+    await passing(2 * TIMING.ttl)
+    assert await office.state(job) is State.RUNNING
+    office.store.is_out = False
+    await passing(TIMING.beat)
+    row = await office.row(job)
+    assert (row.state, row.result) == (State.COMPLETED, b'"done"')
+
+
+@pytest.mark.virtual_time
+async def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_the_store_answers_all_else() -> None:
+    async def slow() -> None:
         await passing(1)
-        office.store.is_out = True
-        told = await office.far.hear(messages.UndeliveredOutcomes)
-        assert 5 <= office.clock.monotonic() - 1000.0 < 5 + TIMING.beat / 2
-        assert [(each.job, each.result) for each in told.transitions] == [(job, b'"done"')]
-        await passing(2 * TIMING.ttl)
-        assert await office.state(job) is State.RUNNING
-        office.store.is_out = False
-        await passing(TIMING.beat)
-        row = await office.row(job)
-        assert (row.state, row.result) == (State.COMPLETED, b'"done"')
 
-    run_virtual(test())
+    office = Office(slow)
+    (job,) = await office.enqueue("slow")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(0.5)
+    office.store.fail("exchange", times=100)
+    told = await office.far.hear(messages.UndeliveredOutcomes)
+    assert [each.job for each in told.transitions] == [job]
+    assert office.clock.monotonic() - office.worker.lease.answered < TIMING.beat + 1
 
 
-def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_the_store_answers_all_else() -> None:
-    async def test() -> None:
-        async def slow() -> None:
-            await passing(1)
+@pytest.mark.virtual_time
+async def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_ends() -> None:
+    async def slow() -> str:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            return "late"
+        return ""
 
-        office = Office(slow)
-        (job,) = await office.enqueue("slow")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(0.5)
-        office.store.fail("exchange", times=100)
-        told = await office.far.hear(messages.UndeliveredOutcomes)
-        assert [each.job for each in told.transitions] == [job]
-        assert office.clock.monotonic() - office.worker.lease.answered < TIMING.beat + 1
-
-    run_virtual(test())
-
-
-def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_ends() -> None:
-    async def test() -> None:
-        async def slow() -> str:
-            try:
-                await forever()
-            except asyncio.CancelledError:
-                return "late"
-            return ""
-
-        office = Office(slow, forever)
-        late, cut = await office.enqueue("slow", "forever")
-        await office.open()
-        await passing(1)
-        why = LeaseEnd(RescueReason.EXPIRED)
-        await office.memory.end_lease(LEASE.id, why)
-        await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
-        told = office.clock.monotonic()
-        office.far.say(messages.LeaseLost())
-        await office.running
-        assert office.clock.monotonic() - told < 0.5
-        assert [await office.state(job) for job in (late, cut)] == [State.AVAILABLE, State.AVAILABLE]
-        assert (await office.row(late)).attempts[0].late_result == b'"late"'
-        assert (await office.row(cut)).attempts[0].late_result is None
-        assert office.log.of("lease.lost") == [{"running": 2}]
-        assert "end_lease" not in office.store.calls
-        assert office.transport.is_closed
-
-    run_virtual(test())
+    office = Office(slow, forever)
+    late, cut = await office.enqueue("slow", "forever")
+    await office.open()
+    await passing(1)
+    why = LeaseEnd(RescueReason.EXPIRED)
+    await office.memory.end_lease(LEASE.id, why)
+    await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
+    told = office.clock.monotonic()
+    office.far.say(messages.LeaseLost())
+    await office.running
+    assert office.clock.monotonic() - told < 0.5
+    assert [await office.state(job) for job in (late, cut)] == [State.AVAILABLE, State.AVAILABLE]
+    assert (await office.row(late)).attempts[0].late_result == b'"late"'
+    assert (await office.row(cut)).attempts[0].late_result is None
+    assert office.log.of("lease.lost") == [{"running": 2}]
+    assert "end_lease" not in office.store.calls
+    assert office.transport.is_closed
 
 
 # its supervisor is gone
 
 
-def test_an_orphan_stops_its_code_gives_everything_back_and_ends_its_own_lease() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        await passing(1)
-        office.far.close()
-        closed = office.clock.monotonic()
-        await office.running
-        assert office.clock.monotonic() - closed < 0.5
-        row = await office.row(job)
-        assert (row.state, row.crashes) == (State.AVAILABLE, 0)
-        assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_an_orphan_stops_its_code_gives_everything_back_and_ends_its_own_lease() -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    await passing(1)
+    office.far.close()
+    closed = office.clock.monotonic()
+    await office.running
+    assert office.clock.monotonic() - closed < 0.5
+    row = await office.row(job)
+    assert (row.state, row.crashes) == (State.AVAILABLE, 0)
+    assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
 
 
-def test_an_orphan_whose_code_does_not_stop_ends_at_its_deadline_with_its_lease_left_to_run_out() -> None:
-    async def test() -> None:
-        office = Office(stubborn)
-        await office.enqueue("stubborn")
-        await office.open()
-        opened = office.clock.monotonic()
-        await passing(1)
-        office.far.close()
-        await office.running
-        assert USABLE - 1 <= office.clock.monotonic() - opened <= USABLE + 0.1
-        assert await office.end_reason() is None
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_an_orphan_whose_code_does_not_stop_ends_at_its_deadline_with_its_lease_left_to_run_out() -> None:
+    office = Office(stubborn)
+    await office.enqueue("stubborn")
+    await office.open()
+    opened = office.clock.monotonic()
+    await passing(1)
+    office.far.close()
+    await office.running
+    assert USABLE - 1 <= office.clock.monotonic() - opened <= USABLE + 0.1
+    assert await office.end_reason() is None
 
 
 # drain
 
 
-def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_ends_its_lease() -> None:
-    async def test() -> None:
-        async def slow() -> str:
-            await passing(10)
-            return "done"
-
-        office = Office(slow, options=structs.replace(OPTIONS, concurrency=1))
-        first, second = await office.enqueue("slow", "slow")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1)
-        office.far.say(messages.Drain(20.0))
-        await office.running
-        assert office.clock.monotonic() - 1000.0 < 10.5
-        assert [await office.state(job) for job in (first, second)] == [State.COMPLETED, State.AVAILABLE]
-        assert (await office.row(second)).attempt == 0
-        assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
-
-    run_virtual(test())
-
-
-def test_l7_a_job_that_could_go_on_and_on_is_told_of_a_drain() -> None:
-    async def test() -> None:
-        async def going_on(job: Job) -> str:
-            while not job._is_draining:
-                await passing(1)
-            return "ended"
-
-        office = Office(going_on)
-        (job,) = await office.enqueue("going_on")
-        await office.open()
-        beside(office.keep_beating())
+@pytest.mark.virtual_time
+async def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_ends_its_lease() -> None:
+    async def slow() -> str:
         await passing(10)
-        assert await office.state(job) is State.RUNNING
-        office.far.say(messages.Drain(20.0))
-        asked = office.clock.monotonic()
-        await office.running
-        assert office.clock.monotonic() - asked < 2
-        assert (await office.row(job)).result == b'"ended"'
+        return "done"
 
-    run_virtual(test())
+    office = Office(slow, options=structs.replace(OPTIONS, concurrency=1))
+    first, second = await office.enqueue("slow", "slow")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1)
+    office.far.say(messages.Drain(20.0))
+    await office.running
+    assert office.clock.monotonic() - 1000.0 < 10.5
+    assert [await office.state(job) for job in (first, second)] == [State.COMPLETED, State.AVAILABLE]
+    assert (await office.row(second)).attempt == 0
+    assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
 
 
+@pytest.mark.virtual_time
+async def test_l7_a_job_that_could_go_on_and_on_is_told_of_a_drain() -> None:
+    async def going_on(job: Job) -> str:
+        while not job._is_draining:
+            await passing(1)
+        return "ended"
+
+    office = Office(going_on)
+    (job,) = await office.enqueue("going_on")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(10)
+    assert await office.state(job) is State.RUNNING
+    office.far.say(messages.Drain(20.0))
+    asked = office.clock.monotonic()
+    await office.running
+    assert office.clock.monotonic() - asked < 2
+    assert (await office.row(job)).result == b'"ended"'
+
+
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("is_cut_short", [False, True])
-def test_l7_jobs_that_outlast_the_grace_are_stopped_and_given_back_free(is_cut_short: bool) -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1)
-        asked = office.clock.monotonic()
-        office.far.say(messages.Drain(20.0))
-        if is_cut_short:
-            await passing(3)
-            office.far.say(messages.Drain(0.0))
-        await office.running
-        assert office.clock.monotonic() - asked == pytest.approx(3 if is_cut_short else 20, abs=0.5)
-        row = await office.row(job)
-        assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
-
-    run_virtual(test())
-
-
-def test_l7_a_handler_cleans_up_in_peace_while_it_is_drained() -> None:
-    async def test() -> None:
-        cleaned = list[str]()
-
-        async def careful() -> None:
-            try:
-                await forever()
-            finally:
-                await passing(3)
-                cleaned.append("all")
-
-        office = Office(careful)
-        await office.enqueue("careful")
-        await office.open()
-        await passing(1)
+async def test_l7_jobs_that_outlast_the_grace_are_stopped_and_given_back_free(is_cut_short: bool) -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1)
+    asked = office.clock.monotonic()
+    office.far.say(messages.Drain(20.0))
+    if is_cut_short:
+        await passing(3)
         office.far.say(messages.Drain(0.0))
-        await office.running
-        assert cleaned == ["all"]
+    await office.running
+    assert office.clock.monotonic() - asked == pytest.approx(3 if is_cut_short else 20, abs=0.5)
+    row = await office.row(job)
+    assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
 
-    run_virtual(test())
+
+@pytest.mark.virtual_time
+async def test_l7_a_handler_cleans_up_in_peace_while_it_is_drained() -> None:
+    cleaned = list[str]()
+
+    async def careful() -> None:
+        try:
+            await forever()
+        finally:
+            await passing(3)
+            cleaned.append("all")
+
+    office = Office(careful)
+    await office.enqueue("careful")
+    await office.open()
+    await passing(1)
+    office.far.say(messages.Drain(0.0))
+    await office.running
+    assert cleaned == ["all"]
 
 
-def test_l9_a_drain_during_an_outage_does_not_hammer_the_store() -> None:
-    async def test() -> None:
-        async def slow() -> None:
-            await passing(2)
+@pytest.mark.virtual_time
+async def test_l9_a_drain_during_an_outage_does_not_hammer_the_store() -> None:
+    async def slow() -> None:
+        await passing(2)
 
-        office = Office(slow)
-        (job,) = await office.enqueue("slow")
-        await office.open()
-        await passing(1)
-        office.store.is_out = True
-        office.far.say(messages.Drain(20.0))
-        await passing(5)
-        office.store.calls.clear()
-        await passing(30)
-        assert len(office.store.calls) <= 80
-        office.store.is_out = False
-        await office.running
-        assert await office.state(job) is State.COMPLETED
-
-    run_virtual(test())
+    office = Office(slow)
+    (job,) = await office.enqueue("slow")
+    await office.open()
+    await passing(1)
+    office.store.is_out = True
+    office.far.say(messages.Drain(20.0))
+    await passing(5)
+    office.store.calls.clear()
+    await passing(30)
+    assert len(office.store.calls) <= 80
+    office.store.is_out = False
+    await office.running
+    assert await office.state(job) is State.COMPLETED
 
 
 # cancelled, and deaf to it
 
 
-def test_a_cancelled_job_is_stopped_and_ends_cancelled() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        await passing(1)
-        await office.memory.request_cancel([job])
-        office.far.say(messages.CancelJobs((job,)))
-        await passing(0.1)
-        assert await office.state(job) is State.CANCELLED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_cancelled_job_is_stopped_and_ends_cancelled() -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    await passing(1)
+    await office.memory.request_cancel([job])
+    office.far.say(messages.CancelJobs((job,)))
+    await passing(0.1)
+    assert await office.state(job) is State.CANCELLED
 
 
-def test_a_mark_nobody_told_us_of_is_found_by_the_audit_of_the_next_beat() -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1)
-        await office.memory.request_cancel([job])
-        await passing(TIMING.beat + 0.1)
-        assert await office.state(job) is State.CANCELLED
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_a_mark_nobody_told_us_of_is_found_by_the_audit_of_the_next_beat() -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1)
+    await office.memory.request_cancel([job])
+    await passing(TIMING.beat + 0.1)
+    assert await office.state(job) is State.CANCELLED
 
 
-def test_s9_code_that_is_deaf_to_its_cancellation_is_named_after_the_grace() -> None:
-    async def test() -> None:
-        office = Office(stubborn, forever)
-        deaf, _ = await office.enqueue("stubborn", "forever")
-        await office.open()
-        beside(office.keep_beating())
-        await passing(1)
-        await office.memory.request_cancel([deaf])
-        office.far.say(messages.CancelJobs((deaf,)))
-        await passing(SETTINGS.grace - 1)
-        assert office.heard(messages.CodeUnresponsive) == []
-        await passing(TIMING.beat + 2)
-        assert office.heard(messages.CodeUnresponsive)[-1].jobs == (deaf,)
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_s9_code_that_is_deaf_to_its_cancellation_is_named_after_the_grace() -> None:
+    office = Office(stubborn, forever)
+    deaf, _ = await office.enqueue("stubborn", "forever")
+    await office.open()
+    beside(office.keep_beating())
+    await passing(1)
+    await office.memory.request_cancel([deaf])
+    office.far.say(messages.CancelJobs((deaf,)))
+    await passing(SETTINGS.grace - 1)
+    assert office.heard(messages.CodeUnresponsive) == []
+    await passing(TIMING.beat + 2)
+    assert office.heard(messages.CodeUnresponsive)[-1].jobs == (deaf,)
 
 
-def test_deaf_in_a_drain_or_past_the_deadline_is_nobodys_fault() -> None:
-    async def test() -> None:
-        office = Office(stubborn)
-        await office.enqueue("stubborn")
-        await office.open()
-        await passing(3 * TIMING.ttl)
-        office.far.say(messages.Drain(0.0))
-        await passing(3 * SETTINGS.grace)
-        assert office.heard(messages.CodeUnresponsive) == []
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_deaf_in_a_drain_or_past_the_deadline_is_nobodys_fault() -> None:
+    office = Office(stubborn)
+    await office.enqueue("stubborn")
+    await office.open()
+    await passing(3 * TIMING.ttl)
+    office.far.say(messages.Drain(0.0))
+    await passing(3 * SETTINGS.grace)
+    assert office.heard(messages.CodeUnresponsive) == []
 
 
 # lost
 
 
-def test_s3_a_report_that_is_refused_cancels_the_handler_and_its_next_call_raises_job_lost() -> None:
-    async def test() -> None:
-        raised = list[str]()
+@pytest.mark.virtual_time
+async def test_s3_a_report_that_is_refused_cancels_the_handler_and_its_next_call_raises_job_lost() -> None:
+    raised = list[str]()
 
-        async def saving(job: Job) -> None:
-            for number in range(1000):
-                try:
-                    await job.checkpoint(number)
-                    await passing(1)
-                except BaseException as error:
-                    raised.append(type(error).__name__)
-                    if isinstance(error, JobLost):
-                        raise
+    async def saving(job: Job) -> None:
+        for number in range(1000):
+            try:
+                await job.checkpoint(number)
+                await passing(1)
+            except BaseException as error:
+                raised.append(type(error).__name__)
+                if isinstance(error, JobLost):
+                    raise
 
-        office = Office(saving)
-        (job,) = await office.enqueue("saving")
-        await office.open()
-        await passing(1.5)
-        assert (await office.row(job)).checkpoint == b"1"
-        why = LeaseEnd(RescueReason.EXPIRED)
-        await office.memory.end_lease(LEASE.id, why)
-        await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
-        await passing(1.5)
-        assert raised == ["CancelledError", "JobLost"]
-        assert (await office.row(job)).checkpoint == b"1"
-        assert [fields["job"] for fields in office.log.of("job.lost")] == [job]
-
-    run_virtual(test())
+    office = Office(saving)
+    (job,) = await office.enqueue("saving")
+    await office.open()
+    await passing(1.5)
+    assert (await office.row(job)).checkpoint == b"1"
+    why = LeaseEnd(RescueReason.EXPIRED)
+    await office.memory.end_lease(LEASE.id, why)
+    await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
+    await passing(1.5)
+    assert raised == ["CancelledError", "JobLost"]
+    assert (await office.row(job)).checkpoint == b"1"
+    assert [fields["job"] for fields in office.log.of("job.lost")] == [job]
 
 
-def test_l2_an_outage_of_any_length_ends_no_service_of_the_worker() -> None:
-    async def test() -> None:
-        office = Office(quick)
-        await office.open()
-        office.store.is_out = True
-        await passing(300)
-        office.store.is_out = False
-        (job,) = await office.enqueue("quick")
-        await office.beat()
-        await passing(TIMING.beat)
-        assert await office.state(job) is State.COMPLETED
-        assert not office.running.done()
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_l2_an_outage_of_any_length_ends_no_service_of_the_worker() -> None:
+    office = Office(quick)
+    await office.open()
+    office.store.is_out = True
+    await passing(300)
+    office.store.is_out = False
+    (job,) = await office.enqueue("quick")
+    await office.beat()
+    await passing(TIMING.beat)
+    assert await office.state(job) is State.COMPLETED
+    assert not office.running.done()
 
 
 # threads
 
 
-def test_s8_the_lease_of_a_draining_worker_is_not_ended_while_a_thread_still_runs() -> None:
-    async def test() -> None:
-        held, told = Held(), list[bool]()
+async def test_s8_the_lease_of_a_draining_worker_is_not_ended_while_a_thread_still_runs() -> None:
+    held, told = Held(), list[bool]()
 
-        def blocking(job: SyncJob) -> None:
-            held.wait_here()
-            told.append(job.is_cancelled)
+    def blocking(job: SyncJob) -> None:
+        held.wait_here()
+        told.append(job.is_cancelled)
 
-        office = Office(blocking)
-        (job,) = await office.enqueue("blocking")
-        await office.open()
-        await until(held.come.is_set)
-        office.far.say(messages.Drain(0.0))
-        await until(lambda: office.worker.executor.running[job].stop is not None)
-        await turns(100)
-        assert not office.running.done()
-        assert "end_lease" not in office.store.calls
-        assert await office.state(job) is State.RUNNING
-        held.set()
-        await office.running
-        assert told == [True]
-        assert await office.state(job) is State.AVAILABLE
-
-    run(test())
+    office = Office(blocking)
+    (job,) = await office.enqueue("blocking")
+    await office.open()
+    await until(held.come.is_set)
+    office.far.say(messages.Drain(0.0))
+    await until(lambda: office.worker.executor.running[job].stop is not None)
+    await turns(100)
+    assert not office.running.done()
+    assert "end_lease" not in office.store.calls
+    assert await office.state(job) is State.RUNNING
+    held.set()
+    await office.running
+    assert told == [True]
+    assert await office.state(job) is State.AVAILABLE
 
 
-def test_asked_for_its_stacks_it_says_where_coroutines_wait(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        office = Office(forever)
-        (job,) = await office.enqueue("forever")
-        await office.open()
-        await passing(1)
-        office.far.say(messages.DumpStacks())
-        await passing(1)
-        assert f"stacks of job {job} (forever)" in caplog.text
-        assert "in forever" in caplog.text
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_asked_for_its_stacks_it_says_where_coroutines_wait(caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(forever)
+    (job,) = await office.enqueue("forever")
+    await office.open()
+    await passing(1)
+    office.far.say(messages.DumpStacks())
+    await passing(1)
+    assert f"stacks of job {job} (forever)" in caplog.text
+    assert "in forever" in caplog.text
 
 
-def test_a_kind_with_few_slots_does_not_keep_claims_of_the_others_small() -> None:
-    async def test() -> None:
-        asked = list[int]()
-        office = Office(quick, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
-        exchange = office.memory.exchange
+@pytest.mark.virtual_time
+async def test_a_kind_with_few_slots_does_not_keep_claims_of_the_others_small() -> None:
+    asked = list[int]()
+    office = Office(quick, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
+    exchange = office.memory.exchange
 
-        async def counted(transitions: Any, request: Any = None) -> Any:
-            asked.append(0 if request is None else request.limit)
-            return await exchange(transitions, request)
+    async def counted(transitions: Any, request: Any = None) -> Any:
+        asked.append(0 if request is None else request.limit)
+        return await exchange(transitions, request)
 
-        office.memory.exchange = counted  # type: ignore[method-assign]
-        await office.enqueue(*["quick"] * 300)
-        await office.open()
-        await passing(5)
-        assert (await office.memory.counts())["", State.COMPLETED] == 300
-        assert max(asked) > 90
-        assert asked.count(2) < 12
-
-    run_virtual(test())
+    office.memory.exchange = counted  # type: ignore[method-assign]
+    await office.enqueue(*["quick"] * 300)
+    await office.open()
+    await passing(5)
+    assert (await office.memory.counts())["", State.COMPLETED] == 300
+    assert max(asked) > 90
+    assert asked.count(2) < 12
 
 
-def test_jobs_of_the_kind_that_was_left_out_do_not_wait_for_the_next_poll() -> None:
-    async def test() -> None:
-        office = Office(forever, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
-        started = list[UUID]()
-        office.worker.threads.run = hung(started)  # type: ignore[method-assign]
-        await office.open()
-        await passing(2.5 * POLL)  # away from its first looks and from its beats
-        first, _, late = await office.enqueue("rare", "forever", "rare")
-        await passing(POLL)
-        assert started == [first, late]
-
-    run_virtual(test())
+@pytest.mark.virtual_time
+async def test_jobs_of_the_kind_that_was_left_out_do_not_wait_for_the_next_poll() -> None:
+    office = Office(forever, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
+    started = list[UUID]()
+    office.worker.threads.run = hung(started)  # type: ignore[method-assign]
+    await office.open()
+    await passing(2.5 * POLL)  # away from its first looks and from its beats
+    first, _, late = await office.enqueue("rare", "forever", "rare")
+    await passing(POLL)
+    assert started == [first, late]
 
 
 def hung(started: list[UUID]) -> Any:
