@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, Batch, ConfigurationError, Rows, State, StoreUnavailable, SyncBatch
+from holdfast import (
+    App,
+    Batch,
+    ConfigurationError,
+    Rows,
+    State,
+    SyncBatch,
+)
 from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Findings
 from holdfast._system.clock import SystemClock
+from holdfast.errors import StoreUnavailable
 from proof.stores.memory_table import MemoryTable
 from tests.e2e import waiting
-from tests.engine.rows.rows_worker import URL, FlakyTable
+from tests.engine.rows.rows_worker import URL, FlakyTable, Garden
 from tests.engine.support import until
 from tests.event_loops import run
 
@@ -294,3 +302,40 @@ def test_a_database_that_is_away_is_said_to_whoever_asks(app: App, databases: Da
     for ask in asks:
         with pytest.raises(StoreUnavailable):
             ask()
+
+
+async def _with_sync(batch: SyncBatch) -> None: ...
+
+
+def _with_async(batch: Batch) -> None: ...
+
+
+async def _with_two(batch: Batch, more: int) -> None: ...
+
+
+def _yields(batch: SyncBatch) -> Any:
+    yield batch
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        (_with_sync, "in `async def` write `batch: Batch`"),
+        (_with_async, "in `def` write `batch: SyncBatch`"),
+        (_with_two, "takes one thing, its batch"),
+        (_yields, "not a function of a batch"),
+        ("pastes", "not a function of a batch"),
+    ],
+)
+def test_a_handler_that_cannot_work_is_refused(handler: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        Garden(handler)
+
+
+def test_a_run_is_an_ordinary_job_that_is_tried_thrice_and_kept_for_an_hour() -> None:
+    garden = Garden(finish_all, queue="cleanup")
+    task = garden.registry.get("rows.pastes")
+    assert task is not None
+    assert (task.queue, task.policy.max_attempts, task.policy.max_crashes, task.policy.retention) == ("cleanup", 3, 3, 3600.0)
+    with pytest.raises(ConfigurationError, match="registered twice"):
+        garden.rows.handler(finish_all)

@@ -1,6 +1,7 @@
 """A supervisor's care for tables: runs where rows are due, none of them twice, and rows taken back from the dead."""
 
 import asyncio
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -16,13 +17,14 @@ from holdfast._engine.rows.scheduler import PAUSE, PRUNING, TableJobs
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._ports.host import Exit
-from holdfast._ports.table import Findings, Refusal
+from holdfast._ports.table import Findings, Refusal, ResetRow
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from proof.stores.memory_table import MemoryTable
 from tests.engine.machines import MemoryHost, MemoryTransport
-from tests.engine.rows.rows_worker import FlakyTable, settings
+from tests.engine.rows.rows_worker import FlakyTable, Garden, settings
+from tests.engine.rows.support import finish_all
 from tests.engine.supervisor.test_supervisor import HELLO, obey, passing
 from tests.engine.support import Log, LoopClock, turns
 from tests.event_loops import beside
@@ -338,3 +340,53 @@ def test_what_a_worker_says_of_its_tables_survives_the_pipe() -> None:
     assert messages.decode(messages.encode(said)) == said
     assert isinstance(said.rows[0], RowsSettings)
     assert said.rows[0].watch.columns == ("a", "b", "c")
+
+
+async def test_a_reset_by_hand_ends_where_a_trigger_takes_stamps_back() -> None:
+    adopted = list[int]()
+    garden = Garden(finish_all, count=7)
+
+    async def adopt(limit: int) -> int:
+        adopted.append(limit)
+        return limit
+
+    garden.plain.stamp_unstamped = adopt  # type: ignore[method-assign]
+    assert await garden.rows.areset() == []
+    assert len(adopted) == 3
+
+
+async def test_a_reset_by_hand_ends_where_a_trigger_puts_rows_back() -> None:
+    garden = Garden(finish_all, count=7)
+
+    answers = [[ResetRow((1,), RowOutcome.RETRY, "", 9.0)]] * 3 + [[]]
+
+    async def reset(limit: int, past: int = 0) -> list[ResetRow]:
+        return answers.pop(0)
+
+    garden.plain.reset = reset  # type: ignore[method-assign]
+    assert [each.key for each in await garden.rows.areset()] == [(1,)]
+
+
+async def test_a_reset_by_hand_goes_past_rows_that_a_trigger_puts_back() -> None:
+    garden = Garden(finish_all, count=9, batch=3)
+    reset, since = garden.plain.reset, garden.clock.wall() - 7201
+    for id, row in enumerate(garden.plain.rows.values()):
+        row |= {"status": "busy", "since": since + id / 1000}
+
+    async def undone(limit: int, past: int = 0) -> list[ResetRow]:
+        before = deepcopy(garden.plain.rows)
+        found = await reset(limit, past)
+        garden.plain.rows |= {(id,): before[id,] for id in (1, 2, 3, 4)}
+        return found
+
+    garden.plain.reset = undone  # type: ignore[method-assign]
+    assert len(await garden.rows.areset()) == 9
+    assert garden.ids("new") == [5, 6, 7, 8, 9]
+
+
+async def test_a_reset_by_hand_that_the_database_refuses_says_so() -> None:
+    garden = Garden(finish_all, count=2)
+    garden.plain.refusals = [Refusal("reset", (2,), "row is frozen")]
+    with pytest.raises(HoldfastError, match="rows pastes: reset: 2: row is frozen"):
+        await garden.rows.areset()
+    assert garden.log.of("rows.refused")[0]["error"] == "row is frozen"

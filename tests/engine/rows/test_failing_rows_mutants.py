@@ -1,4 +1,4 @@
-"""Variants of a run without the guards against rows that raise: the scenarios of ``test_rows`` notice each of them."""
+"""Variants of a run without the guards against rows that raise: the scenarios of ``test_failing_rows`` notice each of them."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from holdfast._engine.rows import run as rows_run
-from tests.engine.rows import test_rows
+from tests.engine.rows import test_failing_rows
 
 
 async def test_s9_an_error_that_does_not_shrink_the_batch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_run.RowsRun, "_ends", property(lambda run: run._job._claim.job.crashes))
     with pytest.raises(AssertionError):
-        await test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
+        await test_failing_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 
 
 async def test_s9_a_row_alone_with_its_error_that_stops_the_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ async def test_s9_a_row_alone_with_its_error_that_stops_the_run_is_noticed(monke
 
     monkeypatch.setattr(rows_run.RowsRun, "sparing_others", not_sparing)
     with pytest.raises(AssertionError):
-        await test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
+        await test_failing_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 
 
 async def _give_back(run: Any, ledger: Any, error: BaseException) -> int:
@@ -37,12 +37,17 @@ def _has_always_resets_left(watch: object, row: object) -> bool:
 @pytest.mark.parametrize(
     ("place", "name", "broken", "scenario"),
     [
-        (rows_run.RowsRun, "_keep", _give_back, lambda: test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 1)),
+        (
+            rows_run.RowsRun,
+            "_keep",
+            _give_back,
+            lambda: test_failing_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 1),
+        ),
         (
             rows_run,
             "has_resets_left",
             _has_always_resets_left,
-            test_rows.test_s9_a_row_that_raises_once_too_often_fails_with_the_error_and_the_others_go_on,
+            test_failing_rows.test_s9_a_row_that_raises_once_too_often_fails_with_the_error_and_the_others_go_on,
         ),
     ],
     ids=["given back at once", "never failed for good"],
