@@ -1,4 +1,4 @@
-"""A worker inside somebody's event loop: jobs run between entry and exit, and nothing is left behind."""
+"""A worker inside the caller's event loop: jobs run between entry and exit, and nothing is left behind."""
 
 import asyncio
 import gc
@@ -111,7 +111,7 @@ async def test_the_exit_waits_for_running_jobs_and_starts_no_other(make: Make) -
     assert lease.id not in {each.id for each in await app.workers.alist()}
 
 
-async def test_an_error_of_the_body_comes_out_after_the_drain(make: Make) -> None:
+async def test_an_error_of_the_body_is_raised_after_the_drain(make: Make) -> None:
     app = make()
     ended: list[str] = []
     begun = asyncio.Event()
@@ -135,7 +135,7 @@ async def test_an_error_of_the_body_comes_out_after_the_drain(make: Make) -> Non
     assert ended == ["job"]
 
 
-async def test_a_job_that_outlasts_the_grace_goes_back_free_of_charge(make: Make) -> None:
+async def test_a_job_that_outlasts_the_grace_is_released_free_of_charge(make: Make) -> None:
     app = make(grace="20ms")
     begun = asyncio.Event()
 
@@ -151,7 +151,7 @@ async def test_a_job_that_outlasts_the_grace_goes_back_free_of_charge(make: Make
     assert (view.state, view.attempt, view.crashes, view.failures) == (State.AVAILABLE, 1, 0, 0)
 
 
-async def test_to_be_cancelled_while_draining_cuts_the_grace_short(make: Make) -> None:
+async def test_a_cancellation_while_draining_cuts_the_grace_short(make: Make) -> None:
     app = make(grace="600s")
     begun = asyncio.Event()
 
@@ -178,22 +178,22 @@ async def test_to_be_cancelled_while_draining_cuts_the_grace_short(make: Make) -
     assert await app.workers.alist() == []
 
 
-async def test_a_thread_that_does_not_end_runs_on_fenced(make: Make) -> None:
+async def test_a_thread_that_outlasts_the_worker_runs_on_fenced(make: Make) -> None:
     app = make(grace="20ms", ttl="600ms")
-    held, said = Held(), list[str]()
+    held, raised = Held(), list[str]()
     over = threading.Event()
 
     @app.task
-    def deaf(job: SyncJob) -> None:
+    def unresponsive(job: SyncJob) -> None:
         try:
             held.wait_here()
             job.progress(fraction=0.5)
         except JobLost:
-            said.append("lost")
+            raised.append("lost")
         finally:
             over.set()
 
-    handle = await deaf.aenqueue()
+    handle = await unresponsive.aenqueue()
     async with app.worker():
         await until(held.come.is_set)
     view = await handle.aget()
@@ -201,10 +201,10 @@ async def test_a_thread_that_does_not_end_runs_on_fenced(make: Make) -> None:
     assert await app.workers.alist() == []
     held.set()
     await until(over.is_set)
-    assert said == ["lost"]
+    assert raised == ["lost"]
 
 
-async def test_two_workers_and_two_apps_live_side_by_side(make: Make) -> None:
+async def test_two_workers_and_two_apps_run_side_by_side(make: Make) -> None:
     app, other = make(), App("memory://", poll_interval="20ms")
     task, its = app.task(queue="a")(add), other.task(add)
     async with app.worker(queues=["a"]), app.worker(queues=["b"]), other.worker():
@@ -255,7 +255,7 @@ def test_handlers_see_what_the_lifespan_yielded_and_it_is_left_after_the_drain(m
     run(main())
 
 
-def test_a_lifespan_that_fails_is_the_reason_why_the_worker_does_not_start(make: Make) -> None:
+def test_entry_raises_the_error_of_a_lifespan_that_fails(make: Make) -> None:
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
         raise OSError("no database")
@@ -276,7 +276,7 @@ def test_a_lifespan_that_fails_is_the_reason_why_the_worker_does_not_start(make:
     run(main())
 
 
-def test_what_cannot_work_is_refused_before_anything_starts(make: Make) -> None:
+def test_options_that_cannot_work_are_refused_before_anything_starts(make: Make) -> None:
     app = make()
     with pytest.raises(ConfigurationError, match=r"no tasks: .*imports"):
         app.worker()
@@ -288,7 +288,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(make: Make) -> None:
         app.worker(queues="mail")
 
 
-def test_a_store_that_cannot_be_opened_is_said_at_entry(tmp_path: Path) -> None:
+def test_entry_raises_when_the_store_cannot_be_opened(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/nowhere/jobs.db")
     app.task(add)
 
@@ -325,7 +325,7 @@ async def test_handlers_run_in_the_context_of_the_entry(make: Make) -> None:
         assert await (await who.aenqueue()).aresult(timeout=20) == "shop"
 
 
-async def test_a_limit_of_a_task_is_judged_by_the_thread(make: Make) -> None:
+async def test_the_supervisor_thread_enforces_the_timeout_of_a_task(make: Make) -> None:
     app = make(ttl="600ms")
 
     @app.task(timeout="50ms", max_attempts=1)
@@ -338,10 +338,10 @@ async def test_a_limit_of_a_task_is_judged_by_the_thread(make: Make) -> None:
     assert (await handle.aget()).reason == "TIMED_OUT"
 
 
-def test_last_tries_are_taken_and_rescues_are_told_in_the_users_loop(make: Make) -> None:
+def test_isolated_jobs_run_and_rescue_events_arrive_in_the_users_loop(make: Make) -> None:
     app = make()
-    heard: list[tuple[str, int]] = []
-    app.on("job.rescued")(lambda event: heard.append((event.fields["worker"], threading.get_ident())))
+    received: list[tuple[str, int]] = []
+    app.on("job.rescued")(lambda event: received.append((event.fields["worker"], threading.get_ident())))
     app.task(max_crashes=2)(add)
 
     async def main() -> None:
@@ -358,7 +358,7 @@ def test_last_tries_are_taken_and_rescues_are_told_in_the_users_loop(make: Make)
         assert (view.state, view.result, view.crashes) == (State.COMPLETED, 2, 1)
 
     run(main())
-    assert heard == [(LEASE.worker, threading.get_ident())]
+    assert received == [(LEASE.worker, threading.get_ident())]
 
 
 async def test_a_subscriber_that_fails_breaks_nothing(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""``run_due`` runs everything that is due, here and now, and nothing else."""
+"""``run_due`` runs every job that is due before it returns, and nothing else."""
 
 import asyncio
 import threading
@@ -56,7 +56,7 @@ def test_jobs_run_one_after_the_other_in_the_order_of_claims(make: Make) -> None
     assert app.workers.list() == []
 
 
-def test_jobs_due_later_wait_and_jobs_enqueued_meanwhile_run(make: Make) -> None:
+def test_jobs_due_later_wait_and_jobs_enqueued_by_a_handler_run(make: Make) -> None:
     app = make()
 
     @app.task
@@ -95,7 +95,7 @@ def test_a_retry_for_now_runs_and_a_retry_for_later_does_not(make: Make) -> None
     assert (views[0].error.type, views[0].error.message) == ("ValueError", "again")
 
 
-def test_a_job_that_enqueues_itself_for_ever_ends_at_the_limit(make: Make) -> None:
+def test_run_due_ends_at_its_limit_when_a_job_enqueues_itself(make: Make) -> None:
     app = make()
 
     @app.task
@@ -124,7 +124,7 @@ def test_progress_checkpoints_and_results_are_kept(make: Make) -> None:
     assert (view.state, view.stage, view.checkpoint) == (State.COMPLETED, "half", {"next": 1})
 
 
-def test_it_waits_for_no_timer(make: Make) -> None:
+def test_run_due_waits_for_no_timer(make: Make) -> None:
     app = make(poll_interval="1h", recovery_interval="1h")
 
     @app.task
@@ -192,7 +192,7 @@ def test_each_call_enters_and_leaves_the_lifespan(make: Make) -> None:
     assert (handle.get().result, story) == (42, ["enter", "leave"])
 
 
-def test_a_lifespan_that_fails_is_told_and_costs_no_attempt(make: Make) -> None:
+def test_run_due_raises_when_the_lifespan_fails_and_charges_no_attempt(make: Make) -> None:
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[int]:
         raise OSError("no database")
@@ -210,7 +210,7 @@ def test_a_lifespan_that_fails_is_told_and_costs_no_attempt(make: Make) -> None:
     assert app.workers.list() == []
 
 
-async def test_cancelled_it_stops_its_job_and_gives_it_back(make: Make) -> None:
+async def test_a_cancelled_arun_due_stops_its_job_and_releases_it(make: Make) -> None:
     app, begun = make(), asyncio.Event()
 
     @app.task
@@ -230,7 +230,7 @@ async def test_cancelled_it_stops_its_job_and_gives_it_back(make: Make) -> None:
     await app.aclose()
 
 
-async def test_inside_a_loop_it_names_its_twin(make: Make) -> None:
+async def test_run_due_names_arun_due_when_called_inside_an_event_loop(make: Make) -> None:
     app = make()
 
     @app.task

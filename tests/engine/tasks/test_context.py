@@ -1,4 +1,4 @@
-"""What a handler says of its job is checked where it is said: many jobs share one write."""
+"""What a handler reports about its job is checked in the handler's call: many jobs share one write."""
 
 from typing import Any
 
@@ -10,10 +10,12 @@ from holdfast._engine.tasks.registry import define
 from tests.engine.support import Bench, claim, forever, turns
 
 
-@pytest.mark.parametrize("said", [{"stage": 7}, {"fraction": "half"}, {"message": b"x"}], ids=lambda said: next(iter(said)))
-async def test_l4_progress_of_a_wrong_type_fails_its_own_handler_and_never_reaches_the_shared_write(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("wrong", [{"stage": 7}, {"fraction": "half"}, {"message": b"x"}], ids=lambda wrong: next(iter(wrong)))
+async def test_l4_progress_of_a_wrong_type_fails_its_own_handler_and_never_reaches_the_shared_write(
+    wrong: dict[str, Any],
+) -> None:
     async def handler(job: Job) -> None:
-        await job.progress(**said)
+        await job.progress(**wrong)
 
     task = define(handler)
     bench = Bench(task)
@@ -26,7 +28,7 @@ async def test_l4_progress_of_a_wrong_type_fails_its_own_handler_and_never_reach
     assert "report" not in bench.store.calls
 
 
-async def test_long_or_unwritable_words_of_progress_are_cut_and_mended() -> None:
+async def test_long_progress_is_cut_and_unwritable_characters_are_replaced() -> None:
     async def handler(job: Job) -> None:
         await job.progress(stage="\ud800" + "s" * 5000, message="m" * 5000)
         await forever()
@@ -56,7 +58,7 @@ async def test_s3_nothing_is_written_for_a_handler_that_has_ended() -> None:
     assert "report" not in bench.store.calls
 
 
-async def test_a_checkpoint_that_is_too_large_or_no_json_is_an_error_in_the_handler() -> None:
+async def test_a_checkpoint_that_is_too_large_or_not_json_raises_in_the_handler() -> None:
     raised = list[str]()
 
     async def handler(job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Task groups: tasks without an App at hand, enqueued and run under the names their group gives them."""
+"""Task groups: tasks that are defined without an App; they are enqueued and run under the names of their group."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_group_gives_its_tasks_a_prefix_and_a_queue() -> None:
     app.close()
 
 
-def test_a_task_of_a_group_that_nobody_included_says_so() -> None:
+def test_enqueue_names_the_remedy_when_the_tasks_group_is_not_included() -> None:
     task = make_group().task(send)
     with pytest.raises(ConfigurationError, match=r"call app\.include\(group\)"):
         task.enqueue(to="a")
@@ -34,7 +34,7 @@ def test_a_task_of_a_group_that_nobody_included_says_so() -> None:
         task.options(delay="1s").enqueue_many([{"to": "a"}])
 
 
-def test_a_task_that_joins_its_group_later_joins_its_app() -> None:
+def test_a_task_added_to_an_included_group_is_registered_in_the_app() -> None:
     app, group = App("memory://"), make_group()
     app.include(group)
     task = group.task(send)

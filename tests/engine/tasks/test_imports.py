@@ -1,4 +1,4 @@
-"""``App(imports=…)``: modules are imported when somebody runs the App's jobs, never when it is made."""
+"""``App(imports=…)``: a worker or `run_due` imports the modules; making the App does not."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -38,7 +38,7 @@ def test_tasks_are_registered_when_the_app_is_loaded_and_not_before(folder: Path
     assert app.registry.names() == ("pack",)
 
 
-def test_whoever_runs_jobs_loads_first(folder: Path) -> None:
+def test_worker_and_run_due_load_the_imports_first(folder: Path) -> None:
     for name in ("bob", "cid"):
         (folder / f"shop_of_{name}.py").write_text(
             f"from holdfast import App\napp = App('memory://', imports=['tasks_of_{name}'])\n"
@@ -55,18 +55,18 @@ def test_whoever_runs_jobs_loads_first(folder: Path) -> None:
 def test_imports_that_fail_are_named_together(folder: Path) -> None:
     (folder / "tasks_of_dan.py").write_text("import json\nraise RuntimeError('broken')\n")
     (folder / "tasks_of_eve.py").write_text("import nowhere_to_be_found\n")
-    app = App("memory://", imports=("tasks_of_dan", "tasks_of_eve", "tasks_of_nobody", "json"))
+    app = App("memory://", imports=("tasks_of_dan", "tasks_of_eve", "tasks_of_fay", "json"))
     with pytest.raises(ConfigurationError) as caught:
         app.load()
-    dan, eve, nobody = caught.value.problems
+    dan, eve, fay = caught.value.problems
     assert "RuntimeError: broken at " in dan
     assert "tasks_of_dan.py:2" in dan
     assert "nowhere_to_be_found" in eve
-    assert "there is no module 'tasks_of_nobody'" in nobody
+    assert "there is no module 'tasks_of_fay'" in fay
 
 
 @pytest.mark.parametrize("imports", ["tasks", [5], ["a-b"], ["a..b"], 7, [""]])
-def test_what_names_no_module_is_a_wrong_setting(imports: object) -> None:
+def test_imports_that_are_not_module_names_are_refused(imports: object) -> None:
     with pytest.raises(ConfigurationError, match="imports="):
         App("memory://", imports=imports)  # type: ignore[arg-type]
 
@@ -76,18 +76,18 @@ async def no_manager(app: App) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("lifespan", [no_manager, "lifespan", 5])
-def test_what_is_no_lifespan_is_a_wrong_setting(lifespan: object) -> None:
+def test_a_lifespan_that_is_not_a_context_manager_is_refused(lifespan: object) -> None:
     with pytest.raises(ConfigurationError, match=r"lifespan.*context ?manager"):
         App("memory://", lifespan=lifespan)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("schema", ["", "1a", "A", "a-b", "a" * 64, 'a"; --', None, "a\n"])
-def test_a_schema_that_is_no_plain_name_is_refused(schema: object) -> None:
+def test_a_schema_that_is_not_a_plain_name_is_refused(schema: object) -> None:
     with pytest.raises(ConfigurationError, match="schema="):
         App("memory://", schema=schema)  # type: ignore[arg-type]
 
 
-def test_names_of_schema_and_transport_arrive_in_the_settings() -> None:
+def test_schema_and_transport_are_kept_in_the_settings() -> None:
     settings = App("memory://", schema="_jobs2", transport=None).settings
     assert (settings.schema, settings.transport) == ("_jobs2", None)
     with pytest.raises(ConfigurationError, match="transport='bus://x': no such transport"):

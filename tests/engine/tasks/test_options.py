@@ -1,4 +1,4 @@
-"""What callers may say about one job is checked at once, all problems together."""
+"""The options of one job are checked in the call; the error names all problems together."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
@@ -23,14 +23,14 @@ def test_options_are_normalised() -> None:
     assert str(Options.of(run_at=datetime(2030, 1, 1, tzinfo=EAST)).run_at) == "2029-12-31 10:00:00+00:00"
 
 
-def test_the_task_says_what_the_options_do_not() -> None:
+def test_the_task_supplies_what_the_options_leave_out() -> None:
     def job(options: Options) -> tuple[object, ...]:
         made = options.new_job(UUID(int=1), "task", b"{}", queue="slow", priority=3, policy=Policy())
         return made.queue, made.priority, made.delay, made.run_at, made.expires_in, made.unique_key, made.tags
 
     assert job(Options()) == ("slow", 3, 0.0, None, None, None, ())
-    said = Options(queue="q", priority=0, delay=1.0, run_at=WHEN, expires_in=2.0, unique_key="k", tags=("t",))
-    assert job(said) == ("q", 0, 1.0, WHEN, 2.0, "k", ("t",))
+    given = Options(queue="q", priority=0, delay=1.0, run_at=WHEN, expires_in=2.0, unique_key="k", tags=("t",))
+    assert job(given) == ("q", 0, 1.0, WHEN, 2.0, "k", ("t",))
 
 
 def test_every_problem_is_named() -> None:
@@ -49,7 +49,7 @@ def test_every_problem_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a" * 201, "a\nb", "\x7f", "\x9b", "a\ud800", 5, b"a", None])
-def test_texts_that_could_break_a_statement_or_a_terminal_are_refused(text: object) -> None:
+def test_strings_that_could_break_a_statement_or_a_terminal_are_refused(text: object) -> None:
     with pytest.raises(ConfigurationError, match=r"tags=.* 1 to 200 characters without control"):
         Options.of(tags=["fine", text])  # type: ignore[list-item]
     if text is not None:
@@ -57,7 +57,7 @@ def test_texts_that_could_break_a_statement_or_a_terminal_are_refused(text: obje
             Options.of(unique_key=text)  # type: ignore[arg-type]
 
 
-def test_any_other_text_is_a_key_and_a_tag() -> None:
+def test_any_other_string_is_a_valid_key_and_tag() -> None:
     for text in ("a" * 200, "order 5/é/日本/🎉", "'; DROP TABLE jobs", " "):
         options = Options.of(unique_key=text, tags=[text])
         assert (options.unique_key, options.tags) == (text, (text,))
@@ -70,12 +70,12 @@ def test_a_lifetime_is_positive(expires_in: object) -> None:
 
 
 @pytest.mark.parametrize("when", [datetime.min.replace(tzinfo=EAST), datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))])
-def test_l4_a_due_time_that_leaves_the_calendar_is_its_callers_error_not_the_batchs(when: datetime) -> None:
+def test_l4_a_due_time_outside_the_calendar_fails_its_caller_and_not_the_batch(when: datetime) -> None:
     with pytest.raises(ConfigurationError, match="leaves the calendar"):
         Options.of(run_at=when)
 
 
 @pytest.mark.parametrize("tags", ["a", 5, {"a"}, [["a"]]])
-def test_tags_are_a_list_of_texts(tags: object) -> None:
+def test_tags_are_a_list_of_strings(tags: object) -> None:
     with pytest.raises(ConfigurationError, match="tags="):
         Options.of(tags=tags)  # type: ignore[arg-type]

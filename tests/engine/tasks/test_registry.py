@@ -1,4 +1,4 @@
-"""What a handler looks like is checked once, at registration, all problems together."""
+"""A handler's signature and options are checked once, at registration; the error names all problems together."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -34,7 +34,7 @@ def test_a_definition_is_read_from_the_signature(function: Callable[..., Any], i
     assert "job" not in task.payload.fields
 
 
-def test_defaults_are_those_of_the_front_door() -> None:
+def test_a_task_without_options_has_the_documented_defaults() -> None:
     task = define(analyze)
     assert (task.queue, task.priority, task.retry_for, task.fail_for) == ("default", 0, (), ())
     assert task.policy == Policy(3, 3, Backoff.exponential("1s", cap="1h"), CrashPolicy.RETRY, 7 * 86400.0)
@@ -161,13 +161,13 @@ def test_a_name_belongs_to_one_task() -> None:
     assert registry.get("nowhere") is None
 
 
-def test_progress_that_is_wanted_sooner_than_a_beat_and_the_margin_is_refused_when_work_starts() -> None:
+def test_a_progress_within_below_beat_plus_margin_is_refused_when_a_worker_starts() -> None:
     tasks = Registry()
     tasks.add(define(plain, name="hasty", progress_within="10s"), define(plain, name="calm", progress_within="12s"))
     (problem,) = tasks.problems(LeaseTiming.of("30s"))
     assert problem.startswith("task hasty: progress_within >= beat + margin is broken: 10s, 6s + 5s")
 
 
-def test_a_limit_that_could_never_be_reached_is_refused() -> None:
+def test_a_timeout_below_progress_within_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="timeout >= progress_within is broken"):
         define(plain, timeout="5s", progress_within="10s")
