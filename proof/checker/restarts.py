@@ -50,6 +50,7 @@ class Restarts:
             "lease": self._see_lease,
             "queue": self._see_queue,
             "worker.ready": self._see_ready,
+            "worker.draining": self._see_drain,
             "process.end": self._see_death,
             "handler.start": self._see_start,
             "handler.end": self._see_end,
@@ -79,6 +80,13 @@ class Restarts:
     def _see_death(self, event: Event) -> None:
         if self._workers.pop(event.process, None) is not None:
             self._judge_free()
+
+    def _see_drain(self, event: Event) -> None:
+        """A worker that its supervisor replaces takes no more jobs."""
+        draining = [name for name, each in self._workers.items() if each.lease is not None and each.lease.worker == event.process]
+        for name in draining:
+            del self._workers[name]
+        self._judge_free()
 
     def _see_end(self, event: Event) -> None:
         if event.job is not None and (worker := self._workers.get(event.process)):

@@ -29,6 +29,8 @@ class Ears(Events):
         """Complain about the engine's own errors, and say when a worker is ready."""
         if name is EventName.WORKER_READY:
             self._world.write("worker.ready", self._process.name, IN_CARE if self._process.name in self._world.core else "")
+        if name is EventName.WORKER_DRAINING and "worker" in fields:
+            self._world.write("worker.draining", str(fields["worker"]), str(fields["reason"]))
         operation, error = fields.get("operation"), str(fields.get("error", ""))
         is_expected = (
             error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES

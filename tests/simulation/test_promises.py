@@ -228,6 +228,12 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         full(released(core())).later(9.0).say("handler.end", Phase.LIFE, job=CHILD, token=SECOND).later(2.0).claim(SECOND),
         full(released(core())).later(9.0).say("handler.end", Phase.LIFE, job=CHILD, token=SECOND).later(4.0).claim(SECOND),
     ),
+    "what is back does not wait for a worker that is replaced": (
+        "L10",
+        RESTARTING,
+        released(core()).say("worker.draining", Phase.LIFE, "w").later(3.1).claim(SECOND),
+        released(core()).say("worker.draining", Phase.LIFE, "another").later(3.1).claim(SECOND),
+    ),
     "what is back is not left there": (
         "L10",
         RESTARTING,

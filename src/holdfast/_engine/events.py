@@ -45,7 +45,7 @@ class EventName(StrEnum):
     WORKER_ENDED = "worker.ended"  # worker exit
     WORKER_KILLED = "worker.killed"  # worker reason
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
-    WORKER_DRAINING = "worker.draining"  # workers is_forced
+    WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs

@@ -212,6 +212,7 @@ def test_a_worker_the_store_does_not_answer_while_it_answers_us_is_drained_after
         assert watch.drains == []
         watch.passes(TIMING.beat + 1)
         assert watch.drains == [GRACE]
+        assert watch.log.of("worker.draining") == [{"worker": "worker-1", "reason": "its own connection to the store is silent"}]
         watch.passes(GRACE + TIMING.margin)
         assert watch.child.kills == 1
         assert watch.ward.lease_end(KILLED).is_free

@@ -92,15 +92,18 @@ class WorkerHandle:
             self.send(messages.LeaseLost())
             self.drain_by = self._now() + self.lease.timing.margin
 
-    def drain(self, grace: float, *, is_free: bool = True) -> None:
+    def drain(self, grace: float, *, is_free: bool = True, reason: str | None = None) -> None:
         """Ask the worker to end; a shorter grace replaces a longer one.
 
         ``is_free``: this request explains the end of its lease, even if the process crashes before it is done.
+        ``reason``: why this worker has to end while its supervisor goes on; it is reported to operators.
         """
         by = self._now() + grace
         if self.drain_by is None or by < self.drain_by:
             self.drain_by = by
             self._is_end_free = self._is_end_free or is_free
+            if reason is not None:
+                self._events.emit(EventName.WORKER_DRAINING, worker=self.name, reason=reason)
             self.send(messages.Drain(grace))
 
     def kill(self, reason: str, *, is_free: bool = False) -> None:
@@ -218,10 +221,14 @@ class WorkerHandle:
             self.charged_jobs |= hopeless  # other supervisors may rescue them soon: none of their code may run then
             self.stacks = self.child.dump_stacks()
             self.kill("its code runs far beyond its limit", is_free=True)
-        elif self.charged_jobs or self._is_cut_off(timing, contact):
-            self.drain(grace)
+        elif self.charged_jobs:
+            self.drain(grace, reason="its code does not stop after its limit")
+        elif self._is_cut_off(timing, contact):
+            self.drain(grace, reason="its own connection to the store is silent")
         elif self._is_unguarded(timing):
-            self.drain(grace, is_free=False)  # the worker may have crashed too, with an exit that is only seen late
+            self.drain(
+                grace, is_free=False, reason="its guard has ended"
+            )  # the worker may have crashed too, with an exit that is only seen late
 
     def _judge_limits(self, grace: float) -> None:
         """Ask code past a limit to stop; code that does not stop within the grace costs the worker process."""
