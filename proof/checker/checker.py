@@ -396,4 +396,4 @@ class Checker:
         if before.state is not State.RUNNING or lease is None:  # a lease lost in a fail-over counts as expired
             return before.state is State.RUNNING and self._context.has_forgotten
         charge = lease.row.culprits.get(job)
-        return charge is RescueReason.DEAF or (charge is None and not lease.row.is_free)
+        return charge is RescueReason.UNRESPONSIVE or (charge is None and not lease.row.is_free)

@@ -92,7 +92,7 @@ class Hooks:
     def _judge(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         if event.by is not None and event.by.verb == "prune":
             self._expect("S7", not before.is_owed, job, "the payload of the job was forgotten, and its hook was owed")
-        commits = after.healed - before.healed
+        commits = after.hooks_committed - before.hooks_committed
         is_paid = before.is_owed and not after.is_owed
         if commits:
             is_own = event.by is not None and event.by.token == before.token

@@ -31,7 +31,7 @@ def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
         case TableRow():
             return f"{row.key} {row.status}"
         case JobRow():
-            spent = f"{row.attempt} {row.failures} {row.crashes} {row.is_cancel_requested} {row.is_owed} {row.healed}"
+            spent = f"{row.attempt} {row.failures} {row.crashes} {row.is_cancel_requested} {row.is_owed} {row.hooks_committed}"
             return f"{row.state} {row.token.number} {row.lease} {row.reason} {spent}"
         case LeaseRow():
             return f"{row.is_ended} {row.is_free} {row.is_draining}"

@@ -244,8 +244,8 @@ class _Simulated(PostgresStore):
     async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         return await self._send(partial(super()._search, name, *arguments))
 
-    async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> list[asyncpg.Record]:
-        return await self._send(partial(super()._claim_alone, request, name, where))
+    async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> list[asyncpg.Record]:
+        return await self._send(partial(super()._claim_for_isolated_lease, request, name, where))
 
     async def _send(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         until = self._clock.monotonic() + LOCK_LIMIT

@@ -219,7 +219,7 @@ class RecordingBook(Book):
             due_in=(row.available_at - now).total_seconds(),
             expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
             is_owed=row.hook_due_at is not None,
-            healed=len(self.rows[row.id]) if isinstance(self, HookedBook) else 0,
+            hooks_committed=len(self.rows[row.id]) if isinstance(self, HookedBook) else 0,
             task=row.task,
             priority=row.priority,
             available_at=row.available_at.timestamp(),

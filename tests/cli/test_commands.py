@@ -102,7 +102,7 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
         (["enqueue", "shop:app", "analyze", "{"], 2, "truncated"),
         (["worker", "shop", "--processes", "0"], 2, "--processes"),
         (["worker", "shop", "--queues", "a,,b"], 2, "--queues: ''"),
-        (["worker", "shop", "--grace", "soon"], 2, "is no duration"),
+        (["worker", "shop", "--grace", "soon"], 2, "is not a duration"),
         (["jobs", "explain", "x", "--app", "shop"], 1, "is not a job id"),
         (["jobs", "cancel", "x", "--app", "shop"], 1, "is not a job id"),
         (["jobs", "cancel"], 2, "no jobs chosen"),

@@ -166,7 +166,7 @@ def test_on_crash_fail_and_hold_do_not_run_it_again() -> None:
 
 
 def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
-    culprit = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.DEAF})
+    culprit = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.UNRESPONSIVE})
     assert rescue(hold(), culprit, jitter=0.0).crashes == 1
     for innocent in (structs.replace(hold(), id=UUID(int=9)), hold(S.CLAIMED)):
         assert rescue(innocent, culprit, jitter=0.0).crashes == 0
@@ -221,7 +221,7 @@ def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_e
 
 
 def test_a_deaf_job_pays_as_for_a_crash() -> None:
-    why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.DEAF})
+    why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.UNRESPONSIVE})
     move = rescue(hold(crashes=2, max_crashes=3), why, jitter=0.0)
     assert (move.to, move.reason, move.crashes, move.failures) == (S.FAILED, Reason.WORKER_CRASHED, 3, 0)
 
@@ -299,12 +299,12 @@ def test_whatever_cuts_code_short_says_so_and_owes_a_hook_if_there_is_one(on_cra
         rescue(held, CRASH, jitter=0.0): RescueReason.CRASHED,
         rescue(held, LeaseEnd(RescueReason.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
         rescue(held, FREE, jitter=0.0): RescueReason.CLOSED,
-        **{rescue(held, culprit(charge), jitter=0.0): charge for charge in (RescueReason.DEAF, *OVERRUNS)},
+        **{rescue(held, culprit(charge), jitter=0.0): charge for charge in (RescueReason.UNRESPONSIVE, *OVERRUNS)},
         **{deadline_exceeded(held, charge, jitter=0.0): charge for charge in OVERRUNS},
         **{deadline_exceeded_elsewhere(held, charge, jitter=0.0): charge for charge in OVERRUNS},
         runner_crashed(held, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
         release(held, code_ran=True): RescueReason.RELEASED,
-        cancelled(held, was_killed=True): RescueReason.DEAF,
+        cancelled(held, was_killed=True): RescueReason.UNRESPONSIVE,
     }
     assert [(move.rescued, move.owes_hook) for move in moves] == [(why, heals) for why in moves.values()]
 
@@ -314,6 +314,7 @@ def test_an_answer_of_the_handler_and_code_that_never_ran_owe_nothing() -> None:
     moves = [finish(held, outcome, jitter=0.0) for outcomes in OUTCOMES.values() for outcome in outcomes]
     moves += [release(held, code_ran=False), cancelled(held)]
     moves += [
-        rescue(claimed, end, jitter=0.0) for end in (CRASH, FREE, culprit(RescueReason.DEAF), culprit(RescueReason.STALLED))
+        rescue(claimed, end, jitter=0.0)
+        for end in (CRASH, FREE, culprit(RescueReason.UNRESPONSIVE), culprit(RescueReason.STALLED))
     ]
     assert {(move.rescued, move.owes_hook) for move in moves} == {(None, False)}

@@ -89,7 +89,7 @@ def test_arguments_bind_as_in_a_call_and_defaults_stay_with_the_code_that_runs()
         (("u", True), {}, "Expected `int`, got `bool` - at `$.limit`"),
         (("u", None), {}, "Expected `int`, got `null` - at `$.limit`"),
         (("u", math.nan), {}, "NaN"),
-        ((object(),), {}, "object is no JSON data"),
+        ((object(),), {}, "object is not JSON data"),
         (("\ud800",), {}, "surrogates"),
     ],
 )
@@ -403,10 +403,10 @@ def with_moment(moment: datetime) -> None: ...
         ({"\ud800": 1}, "surrogates"),
         ([10**5000], "digits"),
         ({"a": [{"b": math.nan}]}, "NaN and infinity"),
-        ({(1, 2): 3}, "tuple is no JSON data"),
+        ({(1, 2): 3}, "tuple is not JSON data"),
         (1j, "complex"),
-        ([object()], "object is no JSON data"),
-        (len, "builtin_function_or_method is no JSON data"),
+        ([object()], "object is not JSON data"),
+        (len, "builtin_function_or_method is not JSON data"),
         ([deep(100_000)], "nested too deeply"),
     ],
 )

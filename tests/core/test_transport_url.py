@@ -60,7 +60,7 @@ def test_what_can_be_said(text: str, expected: TransportUrl) -> None:
         ("nats://a#x", ["after a ?"]),
         ("nats://u:p@a,v:q@b", ["one user for all servers"]),
         ("nats://a?ack=never", ["ack='never': use claim", "finish"]),
-        ("nats://a?ack_wait=soon", ["ack_wait: 'soon' is no duration"]),
+        ("nats://a?ack_wait=soon", ["ack_wait: 'soon' is not a duration"]),
         ("nats://a?replicas=0", ["replicas='0': use a whole number from 1 to 5"]),
         ("nats://a?replicas=x", ["replicas='x'"]),
         ("nats://a?stream=a.b", ["stream='a.b': use 1 to 100"]),

@@ -340,7 +340,7 @@ def test_l5_how_soon_a_zombie_learns_is_a_matter_of_its_own_lease() -> None:
 
 
 def test_a_culprit_pays_for_what_it_is_blamed_for() -> None:
-    deaf = begun().end_lease(is_free=True, culprits={JOB: RescueReason.DEAF}).life("handler.end", FIRST)
+    deaf = begun().end_lease(is_free=True, culprits={JOB: RescueReason.UNRESPONSIVE}).life("handler.end", FIRST)
     assert deaf.rescue().check(OPEN).verdict("S9")
     stalled = begun().end_lease(is_free=True, culprits={JOB: RescueReason.STALLED}).life("handler.end", FIRST)
     assert not stalled.rescue().check(OPEN).verdict("S9")

@@ -162,7 +162,10 @@ async def rescue(crew: Crew) -> None:
             await crew.wait(TTL + 1.0)
             (seen,) = [view.seen for view in await crew.store.expired(100) if view.id == lease]
         culprit = LeaseEnd(
-            why.reason, why.signal, is_free=why.is_free, charged_jobs={holds[0].id: RescueReason.DEAF} if why.is_free else {}
+            why.reason,
+            why.signal,
+            is_free=why.is_free,
+            charged_jobs={holds[0].id: RescueReason.UNRESPONSIVE} if why.is_free else {},
         )
         assert await crew.store.end_lease(lease, culprit, seen=seen) == culprit
         while left := await crew.store.held(lease):

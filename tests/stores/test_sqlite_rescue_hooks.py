@@ -245,7 +245,7 @@ def _plan(database: StoreDatabase, name: str) -> str:
 
 def test_a_limit_that_a_worker_was_killed_for_is_the_reason(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
-        for charge in (RescueReason.DEAF, RescueReason.STALLED, RescueReason.TIMED_OUT):
+        for charge in (RescueReason.UNRESPONSIVE, RescueReason.STALLED, RescueReason.TIMED_OUT):
             hold = await at.running(policy=structs.replace(ENDS_AT_ONCE, max_attempts=9))
             why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={hold.id: charge})
             await at.store.end_lease(hold.lease, why)

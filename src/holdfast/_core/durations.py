@@ -22,12 +22,12 @@ def seconds(duration: Duration) -> float:
     elif isinstance(duration, str):
         found = _TEXT.fullmatch(duration)
         if found is None:
-            raise ValueError(f"{duration!r} is no duration: use a number and a unit (ms s m h d), for example '30s' or '1.5h'")
+            raise ValueError(f"{duration!r} is not a duration: use a number and a unit (ms s m h d), for example '30s' or '1.5h'")
         value = float(found[1]) * _UNITS[found[2]]
     elif type(duration) in (int, float):
         value = float(duration)
     else:
-        raise ValueError(f"{duration!r} is no duration: use a timedelta, seconds, or text such as '30s'")
+        raise ValueError(f"{duration!r} is not a duration: use a timedelta, seconds, or a string such as '30s'")
     if not 0 <= value <= LONGEST:  # NaN fails this, too
-        raise ValueError(f"{duration!r} is no duration: it must be between 0 and {LONGEST / _UNITS['d']:,.0f} days")
+        raise ValueError(f"{duration!r} is not a duration: it must be between 0 and {LONGEST / _UNITS['d']:,.0f} days")
     return value

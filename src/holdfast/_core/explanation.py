@@ -67,7 +67,7 @@ def explain(job: JobRecord, *, is_paused: bool, workers: Workers, now: datetime)
             causes = _of_active(job, workers)
         case Place.PENDING:
             causes = _of_pending(job, is_paused, workers, now)
-    summary = causes[0].message if causes else "it is due and a worker has room for it: it starts within a poll"
+    summary = causes[0].message if causes else "it is due and a worker has a free slot: it starts within a poll"
     return Explanation(job.state, summary, causes)
 
 
@@ -79,13 +79,15 @@ def _of_finished(job: JobRecord) -> tuple[Cause, ...]:
     finished = Cause(Code.FINISHED, f"{ended}{why}", f"{look}; {again}")
     match job.reason:
         case Reason.EXPIRED:
-            return Cause(Code.EXPIRED, "nobody started it before it expired", f"{again}, and a longer expires_in helps"), finished
+            return Cause(
+                Code.EXPIRED, "it expired before a worker started it", f"{again}, and a longer expires_in helps"
+            ), finished
         case Reason.WORKER_CRASHED:
-            spent = f"its crash budget is spent: {job.crashes} of {job.policy.max_crashes} crashes"
-            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once its cause is mended, {again} with fresh budgets"), finished
+            spent = f"no crash budget left: {job.crashes} of {job.policy.max_crashes} crashes"
+            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once the cause is fixed, {again} with fresh budgets"), finished
         case Reason.HANDLER_ERROR | Reason.STALLED | Reason.TIMED_OUT if job.failures >= job.policy.max_attempts:
-            spent = f"its attempts are spent: {job.failures} of {job.policy.max_attempts} failed ({job.reason.value})"
-            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once its cause is mended, {again} with fresh budgets"), finished
+            spent = f"no attempts left: {job.failures} of {job.policy.max_attempts} failed ({job.reason.value})"
+            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once the cause is fixed, {again} with fresh budgets"), finished
     return (finished,)
 
 
@@ -107,13 +109,14 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
 def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:
     if job.state is State.HELD:
         decide = f"`holdfast jobs retry {job.id}` runs it again, `holdfast jobs cancel {job.id}` ends it"
-        return (Cause(Code.HELD, "its worker ended under it, and its task says that an operator must decide", decide),)
+        held = "its worker ended while it ran, and its task leaves the decision to an operator (on_crash='hold')"
+        return (Cause(Code.HELD, held, decide),)
     if job.state is State.BLOCKED:
         return (Cause(Code.BLOCKED, "it waits for other jobs to finish", f"`holdfast jobs show {job.id}` shows what it is"),)
     causes = []
     if job.attempt == 0 and job.expires_at is not None and job.expires_at <= now:
         again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
-        causes.append(Cause(Code.EXPIRED, f"it expired at {_clock(job.expires_at)} before anybody started it", again))
+        causes.append(Cause(Code.EXPIRED, f"it expired at {_clock(job.expires_at)} before a worker started it", again))
     if is_paused:
         causes.append(Cause(Code.PAUSED, f"its queue {job.queue} is paused", f"`holdfast queues resume {job.queue}`"))
     if job.state is State.SCHEDULED:
@@ -139,9 +142,9 @@ def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
         return (Cause(Code.UNKNOWN_TASK, f"no live worker knows the task {job.task}", remedy),)
     is_last = job.policy.needs_isolation(job.crashes)
     if is_last and not any(worker.is_isolated and worker.free > 0 for worker in knowing):
-        alone = "it crashed before and its last try runs alone, in a worker that a supervisor starts for it"
+        isolated = "one more crash ends it, so it runs isolated, in a worker that a supervisor starts for it alone"
         fresh = f"wait for it, or `holdfast jobs retry {job.id}` after `holdfast jobs cancel {job.id}` gives it fresh budgets"
-        return (Cause(Code.AT_CAPACITY, alone, fresh),)
+        return (Cause(Code.AT_CAPACITY, isolated, fresh),)
     if not is_last and not any(worker.free > 0 and not worker.is_isolated for worker in knowing):
         more = "wait, or start more: `holdfast worker module:app --processes N --concurrency N`"
         return (Cause(Code.AT_CAPACITY, "all workers that know its task are busy", more),)

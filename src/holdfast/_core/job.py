@@ -67,7 +67,7 @@ class Reason(StrEnum):
 class RescueReason(StrEnum):
     """The reason why a job was taken from an owner whose code had not finished, or was released by it: a closed list.
 
-    ``DEAF`` (unresponsive), STALLED and TIMED_OUT name what this job did. CRASHED, EXPIRED and CLOSED name how its worker's lease
+    UNRESPONSIVE, STALLED and TIMED_OUT name what this job did. CRASHED, EXPIRED and CLOSED name how its worker's lease
     ended. RELEASED: a drain or a self-stop interrupted its code.
     """
 
@@ -75,7 +75,7 @@ class RescueReason(StrEnum):
     EXPIRED = "expired"
     CLOSED = "closed"
     RELEASED = "released"
-    DEAF = "deaf"
+    UNRESPONSIVE = "unresponsive"
     STALLED = "stalled"
     TIMED_OUT = "timed_out"
 

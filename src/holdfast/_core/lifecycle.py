@@ -125,8 +125,8 @@ def deadline_exceeded(hold: ActiveJob, charge: RescueReason, *, jitter: float) -
     """Return the transition of a job that stalled or timed out, once its code has stopped: a failed attempt."""
     limits = {RescueReason.STALLED: hold.policy.progress_within, RescueReason.TIMED_OUT: hold.policy.timeout}
     reason = Reason.STALLED if charge is RescueReason.STALLED else Reason.TIMED_OUT
-    said = "no progress for" if charge is RescueReason.STALLED else "still running after"
-    failure = Failure(reason.value, f"{said} {limits.get(charge) or 0:g} s")
+    passed = "no progress for" if charge is RescueReason.STALLED else "still running after"
+    failure = Failure(reason.value, f"{passed} {limits.get(charge) or 0:g} s")
     moved = _failed_attempt(hold, failure, after=None, jitter=jitter, reason=reason)
     record = AttemptOutcome.STALLED if charge is RescueReason.STALLED else AttemptOutcome.TIMED_OUT
     return _interrupted(hold, structs.replace(moved, record=record), charge)
@@ -141,7 +141,7 @@ def deadline_exceeded_elsewhere(hold: ActiveJob, charge: RescueReason, *, jitter
 def cancelled(hold: ActiveJob, *, was_killed: bool = False) -> Transition:
     """Return the transition of a cancelled job whose code has stopped; ``was_killed``: it was unresponsive and was killed."""
     moved = _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
-    return _interrupted(hold, moved, RescueReason.DEAF) if was_killed else moved
+    return _interrupted(hold, moved, RescueReason.UNRESPONSIVE) if was_killed else moved
 
 
 def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:

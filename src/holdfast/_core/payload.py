@@ -205,7 +205,7 @@ def _from_json(kind: type, value: object) -> object:
 def _to_json(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise TypeError(f"{type(value).__name__} is no JSON data: use plain types, a dataclass, a TypedDict or a msgspec.Struct")
+        raise TypeError(f"{type(value).__name__} is not JSON data: use plain types, a dataclass, a TypedDict or a msgspec.Struct")
     return dump(mode="json", by_alias=True)
 
 
@@ -217,7 +217,7 @@ def _encode(value: object, what: str, limit: int, encoder: "msgspec.json.Encoder
     except Exception as error:  # hooks and properties of the user's types run here and may raise anything
         raise PayloadInvalid(f"{what}: {_explain(error)}") from error
     if not is_finite:
-        raise PayloadInvalid(f"{what}: NaN and infinity are no JSON numbers: use None or text")
+        raise PayloadInvalid(f"{what}: NaN and infinity are not JSON numbers: use None or a string")
     if len(data) > limit:
         raise PayloadTooLarge(f"{what} has {len(data):,} bytes, at most {limit:,}: store it elsewhere and pass a reference")
     return data
@@ -239,9 +239,9 @@ def _is_finite(value: object) -> bool:
 def _explain(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply, or a reference to itself"
-    told = getattr(error.__cause__, "errors", None)
-    if callable(told):
-        return _problems_of_model(str(error), told(include_url=False, include_input=False))
+    list_problems = getattr(error.__cause__, "errors", None)
+    if callable(list_problems):
+        return _problems_of_model(str(error), list_problems(include_url=False, include_input=False))
     return str(error) or type(error).__name__
 
 
@@ -249,8 +249,8 @@ def _problems_of_model(text: str, problems: Sequence[Mapping[str, Any]]) -> str:
     """Return pydantic's findings in the form of all other messages: what is wrong and the path to it, never the value itself."""
     found = _PATH.search(text)
     start = found[1] if found else "$"
-    said = [f"{problem['msg']} - at `{start}{_steps(problem['loc'])}`" for problem in problems[:SHOWN_PROBLEMS]]
-    return "; ".join(said) + (f"; and {len(problems) - len(said)} more" if len(problems) > len(said) else "")
+    shown = [f"{problem['msg']} - at `{start}{_steps(problem['loc'])}`" for problem in problems[:SHOWN_PROBLEMS]]
+    return "; ".join(shown) + (f"; and {len(problems) - len(shown)} more" if len(problems) > len(shown) else "")
 
 
 def _steps(location: Sequence[str | int]) -> str:

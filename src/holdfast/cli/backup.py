@@ -22,4 +22,4 @@ def backup(path: str, target: str | None, url: str | None, as_json: bool) -> Non
     if as_json:
         print_json(copied)
         return
-    click.echo(f"{copied.jobs:,} jobs copied to {copied.path} ({copied.size:,} bytes), and the copy is sound")
+    click.echo(f"{copied.jobs:,} jobs copied to {copied.path} ({copied.size:,} bytes), and the copy is intact")

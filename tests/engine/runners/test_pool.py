@@ -233,7 +233,7 @@ async def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_
     assert asyncio.get_running_loop().time() - told <= within + 0.01
     moved = moved_in(bench)
     assert (moved.to, moved.record, moved.stacks, moved.crashes) == (to, record, STACKS, 0)
-    assert moved.rescued == {Stop.CANCELLED: "deaf", Stop.DRAINED: "released", Stop.LATE: "released"}.get(why, why.value)
+    assert moved.rescued == {Stop.CANCELLED: "unresponsive", Stop.DRAINED: "released", Stop.LATE: "released"}.get(why, why.value)
     assert [each["reason"] for each in bench.log.of("runner.killed")] == [why]
     assert bench.log.of("runner.crashed") == []
 

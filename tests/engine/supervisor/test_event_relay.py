@@ -77,6 +77,8 @@ async def test_a_workers_subscribers_hear_what_its_supervisor_tells() -> None:
     heard = list[Event]()
     office.log.events.on("job.rescued", heard.append)
     await office.open()
-    office.far.say(messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": RescueReason.DEAF.value}))
+    office.far.say(
+        messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": RescueReason.UNRESPONSIVE.value})
+    )
     await passing(0.1)
     assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in heard] == [("job.rescued", JOB, 1)]

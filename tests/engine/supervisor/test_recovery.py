@@ -323,7 +323,9 @@ async def test_jobs_that_were_only_claimed_go_back_free_and_without_a_trace() ->
 async def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
     site = Site()
     culprit, sibling = await site.claim(2)
-    why = LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: RescueReason.DEAF}, stacks="its stacks")
+    why = LeaseEnd(
+        RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: RescueReason.UNRESPONSIVE}, stacks="its stacks"
+    )
     await site.recovery.end(LEASE.id, LEASE.worker, why)
     rows = [await site.row(job) for job in (culprit, sibling)]
     assert [row.crashes for row in rows] == [1, 0]

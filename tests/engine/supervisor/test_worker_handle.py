@@ -288,7 +288,7 @@ def test_s9_a_worker_with_deaf_code_is_drained_then_killed_and_only_the_deaf_pay
             RescueReason.CRASHED,
             "SIGKILL",
             is_free=True,
-            charged_jobs={culprit: RescueReason.DEAF},
+            charged_jobs={culprit: RescueReason.UNRESPONSIVE},
             stacks=watch.child.dump_stacks(),
         )
 

@@ -141,7 +141,7 @@ class WorkerHandle:
             case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
             case messages.CodeUnresponsive(jobs=jobs):
-                self.charged_jobs = dict.fromkeys(jobs, RescueReason.DEAF) | self.charged_jobs
+                self.charged_jobs = dict.fromkeys(jobs, RescueReason.UNRESPONSIVE) | self.charged_jobs
             case messages.AttemptWaiting(job=job, token=token, progress_within=within):
                 self.limits.wait(job, token, within)
             case messages.AttemptStarted(job=job, token=token, at=at):

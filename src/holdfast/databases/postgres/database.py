@@ -117,7 +117,7 @@ class Database(Forked):
             waited, pause = waited + seconds, min(pause * 2, _LONGEST_PAUSE)
 
     @asynccontextmanager
-    async def _alone(self, *, is_checked: bool = True, **settings: str) -> AsyncIterator[Connection]:
+    async def _own_connection(self, *, is_checked: bool = True, **settings: str) -> AsyncIterator[Connection]:
         """Open a separate connection, with more settings (a pooler takes none) and without a time limit on this side.
 
         An unchecked one may lack the schema, or lead to a standby.

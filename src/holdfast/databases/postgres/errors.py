@@ -57,20 +57,20 @@ _HOPELESS: Final = {
 
 def statement_error(name: str, public: str, error: BaseException) -> HoldfastError:
     """Return the error to raise for a verb whose statement failed, with its remedy."""
-    said = first_line(error)
+    cause = first_line(error)
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
-            return SchemaMissing(f"{name}: {public}: {said}: {MIGRATE}")
+            return SchemaMissing(f"{name}: {public}: {cause}: {MIGRATE}")
         case asyncpg.InsufficientPrivilegeError():
-            return ConfigurationError([f"{name}: {public}: {said}: use a role that may, see `holdfast migrate --roles`"])
+            return ConfigurationError([f"{name}: {public}: {cause}: use a role that may, see `holdfast migrate --roles`"])
         case asyncpg.LockNotAvailableError():
-            return StoreBusy(f"{name}: {public}: {said}: {UNLOCK}")
+            return StoreBusy(f"{name}: {public}: {cause}: {UNLOCK}")
         case asyncpg.ReadOnlySQLTransactionError():
-            return StoreUnavailable(f"{name}: {public} is read-only: {said}")
+            return StoreUnavailable(f"{name}: {public} is read-only: {cause}")
         case asyncpg.PostgresError() if is_refusal(error):
-            return StoreRefused(f"{name}: {public}: {said}: {_IDENTITY if 'replica identity' in said else _TRY}")
+            return StoreRefused(f"{name}: {public}: {cause}: {_IDENTITY if 'replica identity' in cause else _TRY}")
         case _:
-            return StoreUnavailable(f"{name}: {public}: {said}")
+            return StoreUnavailable(f"{name}: {public}: {cause}")
 
 
 def is_refusal(error: asyncpg.PostgresError) -> bool:
@@ -80,13 +80,13 @@ def is_refusal(error: asyncpg.PostgresError) -> bool:
 
 def connect_error(public: str, error: BaseException) -> HoldfastError:
     """Return the error to raise for a failed connect; one that waiting does not end is a ``ConfigurationError``."""
-    said = first_line(error)
+    cause = first_line(error)
     for kind, remedy in _HOPELESS.items():
         if isinstance(error, kind):
-            return ConfigurationError([f"{public}: {said}: {remedy}"])
-    if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in said:
-        return ConfigurationError([f"{public}: {said}: this is a pooler, add ?pooler=transaction to the URL"])
-    return StoreUnavailable(f"{public} cannot be reached: {said}")
+            return ConfigurationError([f"{public}: {cause}: {remedy}"])
+    if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in cause:
+        return ConfigurationError([f"{public}: {cause}: this is a pooler, add ?pooler=transaction to the URL"])
+    return StoreUnavailable(f"{public} cannot be reached: {cause}")
 
 
 def first_line(error: BaseException) -> str:

@@ -72,7 +72,7 @@ def blocking(
             connection.close()
 
 
-def make_afresh(connection: TrackedConnection, statements: LiteralString) -> None:
+def reset_session(connection: TrackedConnection, statements: LiteralString) -> None:
     """Reset the session and this object after a transaction, for the next one; close the connection if that fails."""
     connection.spoke, connection.row_factory, connection.cursor_factory = TrackedConnection.spoke, tuple_row, psycopg.Cursor
     try:

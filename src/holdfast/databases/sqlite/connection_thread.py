@@ -40,7 +40,7 @@ class ConnectionThread(Generic[Kept], Forked):
 
     def __init__(self, connect: Callable[[], Kept]) -> None:
         self._connect = connect
-        self._start_afresh()
+        self._forget_connection()
         register(self)
 
     async def run(self, action: Callable[[Kept], Result]) -> Result:
@@ -72,9 +72,9 @@ class ConnectionThread(Generic[Kept], Forked):
 
     def after_fork_in_child(self) -> None:
         INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
-        self._start_afresh()
+        self._forget_connection()
 
-    def _start_afresh(self) -> None:
+    def _forget_connection(self) -> None:
         self._database, self._thread = None, None
         self._starting, self._using = threading.Lock(), threading.Lock()
 

@@ -104,8 +104,10 @@ class Database(ABC):
                 return action()
             except sqlite3.IntegrityError as error:
                 if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
-                    raise StoreRefused(f"{name}: {self.path}: {error}: a trigger of the file refuses: drop or mend it") from error
-                raise HoldfastError(f"{name}: {error}; each job needs an id of its own") from error
+                    raise StoreRefused(
+                        f"{name}: {self.path}: {error}: a trigger of the file refuses: drop or correct it"
+                    ) from error
+                raise HoldfastError(f"{name}: {error}; each job needs its own id") from error
             except sqlite3.Error as error:
                 if _code_of(error) == sqlite3.SQLITE_FULL and not has_made_room:
                     has_made_room = True

@@ -37,8 +37,8 @@ class Files:
         """Raise ``StoreUnavailable`` if a file was deleted or replaced: what the connection has just written may be lost."""
         if (name := self.lost(all_of_them=all_of_them)) is not None:
             raise StoreUnavailable(
-                f"{what}: {name} was deleted or replaced while it was open. What was written to it is gone with it; from "
-                "now on whatever is at this path is used. To move or restore it, stop all processes that use it first; "
+                f"{what}: {name} was deleted or replaced while it was open. What was written to it is lost; from "
+                "now on the file at this path is used. To move or restore it, stop all processes that use it first; "
                 "to copy it, use `holdfast backup`"
             )
 

@@ -121,7 +121,7 @@ class RowsDatabase(Database):
 
     def dedicated(self) -> AbstractAsyncContextManager[Connection]:
         """Open a dedicated connection, outside of transactions, for what takes long."""
-        return self._alone(is_checked=False, statement_timeout="0", lock_timeout="0")
+        return self._own_connection(is_checked=False, statement_timeout="0", lock_timeout="0")
 
     @asynccontextmanager
     async def transaction(self, block: UserTransaction) -> AsyncIterator[Connection]:

@@ -72,7 +72,7 @@ class Sessions(Database):
         with transactions_psycopg.blocking(block, connection, is_kept=is_kept):
             yield connection
         if is_kept:
-            transactions_psycopg.make_afresh(connection, _RESET)
+            transactions_psycopg.reset_session(connection, _RESET)
             self._spare.append((connection, born))
 
     async def close(self) -> None:

@@ -65,12 +65,12 @@ def _of_server(server: Row) -> Iterator[Check]:
             yield Check("warning", "durability", f"{name} is off", _BREAKS)
     if server["synchronous_commit"] == "off":
         message = "synchronous_commit is off by default; holdfast raises it for its own commits"
-        yield Check("warning", "durability", message, "turn it on where rows of your own belong to a job")
+        yield Check("warning", "durability", message, "turn it on where your own rows belong to a job")
     elif server["has_fsync"] and server["has_full_pages"]:
         yield Check("ok", "durability", f"synchronous_commit {server['synchronous_commit']}: a commit survives a power failure")
     if server["is_standby_missing"]:
         message = "synchronous_standby_names is set, and no such standby is connected: commits wait for one"
-        yield Check("warning", "replication", message, "start the standby, or take it out of synchronous_standby_names")
+        yield Check("warning", "replication", message, "start the standby, or remove it from synchronous_standby_names")
     if (server["lag"] or 0.0) > BEHIND:
         message = f"a standby is {server['lag']:.0f} s behind: a fail-over to it would forget as much"
         yield Check("warning", "replication", message, "see what keeps it: its disk, the network, a long query on it")
@@ -84,7 +84,9 @@ def _of_load(server: Row) -> Iterator[Check]:
         message = f"a prepared transaction is {server['oldest_prepared'] / 60:.0f} min old: dead rows pile up behind it"
         yield Check("warning", "transactions", message, "COMMIT PREPARED or ROLLBACK PREPARED it: see pg_prepared_xacts")
     if not server["has_autovacuum"]:
-        yield Check("error", "autovacuum", "autovacuum is off: the tables grow for ever", "turn autovacuum and track_counts on")
+        yield Check(
+            "error", "autovacuum", "autovacuum is off: the tables grow without limit", "turn autovacuum and track_counts on"
+        )
     if server["unvacuumed"]:
         yield Check(
             "error", "autovacuum", f"autovacuum is off for {server['unvacuumed']}", "ALTER TABLE … RESET (autovacuum_enabled)"

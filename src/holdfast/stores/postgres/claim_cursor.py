@@ -60,7 +60,7 @@ class ClaimCursor(Struct, frozen=True):
         """Return whether the next claim may continue here without searching the ranges again."""
         return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH
 
-    def anew(self, found: Sequence[Row], most: int, now: float) -> "ClaimCursor":
+    def after_search(self, found: Sequence[Row], most: int, now: float) -> "ClaimCursor":
         """Return the cursor after a search for at most ``most`` ranges; ``found``: the rows of ``ranges.sql``."""
         ranges = tuple((row["task"], row["queue"], row["priority"]) for row in found)
         slack = self.slack if ranges else 0

@@ -97,6 +97,6 @@ class StoreDatabase(Database):
         """Return whether an id may exist already. Ids grow within a process: only one that does not can have been enqueued before."""
         ids = {job.id.int for job in jobs}
         if len(ids) < len(jobs):
-            raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")
+            raise HoldfastError("enqueue: two jobs of one id; each job needs its own id")
         newest, self._newest = self._newest, max([self._newest, *ids])
         return bool(ids) and min(ids) <= newest

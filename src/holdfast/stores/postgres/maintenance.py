@@ -25,7 +25,7 @@ class Maintenance(Partitions, Roles):
         return structs.replace(pruned, jobs=pruned.jobs + jobs, attempts=pruned.attempts + attempts)
 
     async def migrate(self) -> tuple[int, int]:
-        async with self._alone(is_checked=False, **schema.PATIENT) as connection:
+        async with self._own_connection(is_checked=False, **schema.PATIENT) as connection:
             answer = await schema.migrate(connection, self._schema, self._location.public, self._placed)
             await connection.execute(
                 self._placed("SELECT holdfast.make_partitions((clock_timestamp() AT TIME ZONE 'UTC')::date)")

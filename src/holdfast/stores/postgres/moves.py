@@ -171,7 +171,7 @@ class Moves(StoreDatabase):
             rows = await self._fetch(f"{verb} {name}", *packing.settling(plain), *packing.claiming(request), *where)
             settled = rows[0]["settled"] if rows else _UNKNOWN if plain else 0
         if is_isolated or (not rows and request.ids is not None):
-            rows = await self._retrying(partial(self._claim_alone, request, name, where), name)
+            rows = await self._retrying(partial(self._claim_for_isolated_lease, request, name, where), name)
         claims = answers.claims_of(rows, request)
         if request.ids is None and not is_isolated:
             self._remember(kind_of(request), cursor.after(rows, room))
@@ -204,7 +204,7 @@ class Moves(StoreDatabase):
             return cursor, False
         most = room + SPARE_RANGES + cursor.slack
         found = await self._fetch("ranges", *packing.ranges(request, most))
-        cursor = cursor.anew(found, most, now)
+        cursor = cursor.after_search(found, most, now)
         if not found:
             self._remember(kind, cursor)
             return None, False
@@ -215,7 +215,7 @@ class Moves(StoreDatabase):
             self._cursors.clear()
         self._cursors[kind] = cursor
 
-    async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
+    async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
         """Claim for an isolated lease: a second claim of it waits here, and then sees the job that the first one took."""
         async with self._transaction() as connection:
             is_isolated = await connection.fetch(self._sql("isolated_lease"), request.lease)

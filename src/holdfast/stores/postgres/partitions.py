@@ -18,7 +18,7 @@ from holdfast.stores.postgres.records import Row
 AHEAD: Final = 9
 """The number of days for which partitions are made; ``make_partitions`` has the same number."""
 
-_PATIENCE = "60s"
+_TIMEOUT = "60s"
 _MOST_COUNTED: Final = 1_000_000  # counting more would take longer than dropping them
 
 _IN_THE_WAY: Final = (
@@ -51,7 +51,7 @@ class Partitions(StoreDatabase):
         """Drop past partitions and return how many jobs they had; stop for now if another pruner or a long transaction blocks it."""
         dropped, newest = 0, max(row["day"] for row in found)
         # DETACH CONCURRENTLY runs two transactions, and waits between them for the sessions that still see the partition.
-        async with self._alone(is_checked=True, statement_timeout=_PATIENCE, lock_timeout=_PATIENCE) as connection:
+        async with self._own_connection(is_checked=True, statement_timeout=_TIMEOUT, lock_timeout=_TIMEOUT) as connection:
             await connection.execute(
                 self._placed("UPDATE holdfast.partition_days SET first = greatest(first, $1::date + 1)"), newest
             )

@@ -37,7 +37,7 @@ def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
     keyed = [job for job in jobs if job.unique_key is not None]
     ((answer, is_known, _),) = found
     if is_known:
-        raise HoldfastError("enqueue: a job of that id exists already; each job needs an id of its own")
+        raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
     if answer is None and not keyed:
         return ALL
     receipt = Receipt(False, []) if answer is None else msgspec.json.decode(answer, type=Receipt)

@@ -27,7 +27,7 @@ class Roles(StoreDatabase):
         names = {kind: f"{self._schema}_{kind}" for kind in KINDS}
         if any(len(name) > LONGEST for name in names.values()):
             raise ConfigurationError([f"schema={self._schema!r}: too long for names of roles; use at most {LONGEST - 8} letters"])
-        async with self._alone(is_checked=True, **schemas.PATIENT) as connection, connection.transaction():
+        async with self._own_connection(is_checked=True, **schemas.PATIENT) as connection, connection.transaction():
             await schemas.lock(connection, self._schema)
             missing = await self._missing(connection, list(names.values()))
             if missing and not await connection.fetchval(

@@ -19,7 +19,7 @@ class PostgresStore(Moves, SharedTransactions, Leases, Reading, Maintenance):
     async def check(self) -> tuple[Check, ...]:
         schema, public = self._schema, self._location.public
         try:
-            async with self._alone(is_checked=False) as link:
+            async with self._own_connection(is_checked=False) as link:
                 async with link.transaction(readonly=True, isolation="read_committed"):
                     found = await checks.check(link, schema, public, self._sql, self._clock.wall)
                 if checks.may_be_written(found):

@@ -15,7 +15,7 @@ from holdfast.databases.sqlite.file_location import create_private, require_loca
 from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.sqlite import schema
 
-_PATIENCE = "PRAGMA busy_timeout = 5000"
+_BUSY_TIMEOUT = "PRAGMA busy_timeout = 5000"
 _COUNT = "SELECT count(*) FROM holdfast_jobs"
 
 
@@ -52,7 +52,7 @@ def _unused(target: Path) -> Path:
 
 def _fill(source: Path, partial: Path, *, use_apsw: bool) -> int:
     with closing(driver.connect(source, use_apsw=use_apsw)) as connection:
-        connection.execute(_PATIENCE)
+        connection.execute(_BUSY_TIMEOUT)
         if schema.version_of(connection) == 0:
             raise ConfigurationError([f"{source}: it has no jobs; name the store by --app or --url"])
         connection.execute("BEGIN")
@@ -65,7 +65,7 @@ def _fill(source: Path, partial: Path, *, use_apsw: bool) -> int:
         ((jobs,),) = copied.execute(_COUNT).fetchall() if health == "ok" else ((None,),)
     if health != "ok" or jobs != expected:
         raise StoreUnavailable(
-            f"backup: the copy of {source} is not sound ({health}; {jobs} of {expected} jobs) and was removed: run `holdfast check`"
+            f"backup: the copy of {source} is damaged ({health}; {jobs} of {expected} jobs) and was removed: run `holdfast check`"
         )
     return int(expected)
 

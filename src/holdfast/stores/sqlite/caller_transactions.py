@@ -71,7 +71,7 @@ def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> E
                 cursor.execute("ROLLBACK TO holdfast_enqueue")
                 cursor.execute("RELEASE holdfast_enqueue")
             if driver.is_constraint(error):
-                raise HoldfastError(f"enqueue: {error}; each job needs an id of its own") from error
+                raise HoldfastError(f"enqueue: {error}; each job needs its own id") from error
             raise
         cursor.execute("RELEASE holdfast_enqueue")
         return answer

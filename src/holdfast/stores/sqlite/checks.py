@@ -39,7 +39,7 @@ def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check
         if found < VERSION:
             return library, _schema(found), *_disk(database.path)
         ((mode,),) = database.pragma("journal_mode")
-        facts = _schema(found), _journal(mode), _soundness(database), *_disk(database.path), *_objects(database)
+        facts = _schema(found), _journal(mode), _integrity(database), *_disk(database.path), *_objects(database)
         if any(fact.level == "error" and fact.name == "schema" for fact in facts):
             return library, *facts
         return library, *facts, *_contents(database), rehearse()
@@ -75,12 +75,12 @@ def _journal(mode: str) -> Check:
     return Check("error", "journal", f"journal mode {mode}", "the file system must support shared memory")
 
 
-def _soundness(database: StoreDatabase) -> Check:
+def _integrity(database: StoreDatabase) -> Check:
     path, is_small = database.path, database.path.stat().st_size <= READ_IN_FULL
     ((health,), *_) = database.pragma("quick_check(1)" if is_small else "quick_check('holdfast_leases')")
     if health != "ok":
         return Check("error", "file", f"{path} is damaged: {health}", "restore a backup")
-    return Check("ok", "file", f"{path} is sound" if is_small else f"{path} is too large to be read in full here")
+    return Check("ok", "file", f"{path} is intact" if is_small else f"{path} is too large to be read in full here")
 
 
 def _disk(path: Path) -> Iterator[Check]:

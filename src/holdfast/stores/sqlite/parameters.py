@@ -20,7 +20,7 @@ from holdfast._core.text import json_text, storable_text
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
 _RECORD = b"%b%b%019d%011d%010d"
-_NOBODY = bytes(16)
+_UNOWNED = bytes(16)
 _NO_TOKEN = Token(None, 0)
 _NO_CLAIM: Values = {"lease": None, "claim_id": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
 _NO_CLAIM |= {"normal": True, "isolated": False}
@@ -67,7 +67,7 @@ def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
     """Return ``:items``, one record for each entry, and ``:data``, the bytes they point to."""
     items, data, start = [], [b"\0"], 2  # in SQLite a piece of an empty blob is NULL, of any other an empty blob
     for job, token, value in entries:
-        claim = _NOBODY if token.claim is None else token.claim.bytes
+        claim = _UNOWNED if token.claim is None else token.claim.bytes
         if value is None:
             items.append(_RECORD % (job.bytes, claim, token.number, 0, 0))
         else:

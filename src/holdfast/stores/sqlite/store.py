@@ -62,7 +62,7 @@ from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
-_NOBODY = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
+_UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 
 Rows = list[rows.Row]
 
@@ -210,7 +210,7 @@ class SqliteStore:
         return await self._thread.run(beat)
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
-        values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "end_reason": json_text(why), "seen": seen}
+        values = {**packing.lease(structs.replace(_UNKNOWN_LEASE, id=lease)), "end_reason": json_text(why), "seen": seen}
 
         def end(database: StoreDatabase) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())

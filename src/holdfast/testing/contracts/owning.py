@@ -13,7 +13,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, rescued, story
 
 CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="…")
-CLOSED = LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={UUID(int=7): RescueReason.DEAF})
+CLOSED = LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={UUID(int=7): RescueReason.UNRESPONSIVE})
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:

@@ -39,7 +39,7 @@ CREATE TABLE holdfast.pending (
     progress_at timestamptz,
     error text,
     rescue text, -- the last one
-    hook_due_at timestamptz, -- a hook is owed, and from when on; the mark of that debt
+    hook_due_at timestamptz, -- the earliest time of the rescue hook; NULL: no hook is due
     checkpoint bytea,
     payload bytea -- NULL: in payloads
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);

@@ -107,7 +107,7 @@ ended AS MATERIALIZED (
         END AS delete_day
     FROM (
         SELECT
-            settled.*, CASE -- what still owes a hook is kept for HOOK_RETENTION at least
+            settled.*, CASE -- a job whose hook is due stays for HOOK_RETENTION at least
                 WHEN owed_from IS NULL THEN (:retentions::double precision[])[least(place, cardinality(:retentions::double precision[]))]
                 ELSE greatest((:retentions::double precision[])[least(place, cardinality(:retentions::double precision[]))], 604800)
             END AS life

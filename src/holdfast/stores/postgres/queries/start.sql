@@ -17,5 +17,5 @@ UPDATE holdfast.active AS job SET
     started_at = CASE WHEN job.state = 'claimed' THEN (SELECT clock_timestamp()) ELSE job.started_at END,
     last_moved_at = CASE WHEN job.state = 'claimed' THEN NULL ELSE job.last_moved_at END
 WHERE -- include token(job, id, width_bucket(job.claim_number, :numbers::bigint[]))
-    AND (job.lease = ANY(ARRAY(SELECT alive.id FROM alive))) IS TRUE -- said so that no index of leases is used for it
+    AND (job.lease = ANY(ARRAY(SELECT alive.id FROM alive))) IS TRUE -- IS TRUE keeps the planner off the index of leases
 RETURNING job.id, job.claim_id, job.claim_number;

@@ -13,7 +13,7 @@ CREATE TABLE main.holdfast_jobs (
     queue TEXT NOT NULL,
     priority INTEGER NOT NULL,
     state TEXT NOT NULL, -- pending: available, held; active: claimed, running; finished: completed, failed, cancelled
-    claim_id BLOB, -- with claim_number: the token; NULL while nobody owns the job
+    claim_id BLOB, -- with claim_number: the token; NULL while no worker owns the job
     claim_number INTEGER NOT NULL DEFAULT 0,
     lease BLOB, -- only while active
     worker TEXT,
@@ -35,7 +35,7 @@ CREATE TABLE main.holdfast_jobs (
     -- Else the instant at which it expires, because no attempt was ever started.
     claimable_until INTEGER,
     delete_after INTEGER, -- only once finished
-    hook_due_at INTEGER, -- a hook is owed, and from when on; the mark of that debt
+    hook_due_at INTEGER, -- the earliest time of the rescue hook; NULL: no hook is due
     is_stub INTEGER NOT NULL DEFAULT 0,
     unique_key TEXT,
     stage TEXT,
