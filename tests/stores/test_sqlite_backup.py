@@ -141,7 +141,7 @@ def test_a_copy_that_is_not_sound_is_removed(tmp_path: Path, spoil: Any, monkeyp
 
     async def act(store: SqliteStore) -> None:
         await fill(store, 3)
-        with pytest.raises(StoreUnavailable, match=r"backup: .*(is not sound|malformed)"):
+        with pytest.raises(StoreUnavailable, match=r"backup: .*(is damaged|malformed)"):
             await store.backup(tmp_path / "backup.db")
 
     using(store_at(tmp_path / "jobs.db", use_apsw=False), act)
