@@ -1,4 +1,4 @@
-"""A worker's engine with a table in memory, whose rows a handler of the test works off; time stands still until told."""
+"""A worker's engine with a table in memory, whose rows a handler of the test works off; a test moves the time."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -48,7 +48,7 @@ def settings(**options: Any) -> RowsSettings:
 
 
 class FlakyTable(Flaky):
-    """A table whose calls can fail, lose their answer or be held up."""
+    """A table whose calls a test makes fail, lose their answer or wait."""
 
     store: Any
 
@@ -59,38 +59,38 @@ class FlakyTable(Flaky):
     def refused(self) -> Any:
         return self.store.refused()
 
-    def transaction(self, mark: Any) -> Any:
-        return self.store.transaction(mark)
+    def transaction(self, fence: Any) -> Any:
+        return self.store.transaction(fence)
 
-    def blocking_transaction(self, mark: Any) -> Any:
-        return self.store.blocking_transaction(mark)
+    def blocking_transaction(self, fence: Any) -> Any:
+        return self.store.blocking_transaction(fence)
 
 
-class Garden(Bench):
-    """``count`` rows that are due, with ids from 1."""
+class RowsWorker(Bench):
+    """A worker and a table with ``count`` rows that are due, whose ids begin with 1."""
 
     def __init__(self, handler: Callable[..., Any], count: int = 3, *, tells_stamps: bool = False, **options: Any) -> None:
         super().__init__()
         self.settings = settings(**options)
-        watch = self.settings.watch
-        rows = [dict.fromkeys(watch.key, number) for number in range(1, count + 1)]
-        self.plain = MemoryTable(watch, self.clock, rows, tells_stamps=tells_stamps)
+        spec = self.settings.watch
+        rows = [dict.fromkeys(spec.key, number) for number in range(1, count + 1)]
+        self.plain = MemoryTable(spec, self.clock, rows, tells_stamps=tells_stamps)
         self.table = FlakyTable(self.plain)  # type: ignore[arg-type]
-        around: Any = SimpleNamespace(clock=self.clock, chance=self.chance)
-        tables = Tables(lambda url, watch: self.table)  # type: ignore[arg-type,return-value]
-        self.rows = Rows(self.settings, RowsContext(self.registry, tables, around, self.log.events))
+        environment: Any = SimpleNamespace(clock=self.clock, chance=self.chance)
+        tables = Tables(lambda url, spec: self.table)  # type: ignore[arg-type,return-value]
+        self.rows = Rows(self.settings, RowsContext(self.registry, tables, environment, self.log.events))
         self.rows.handler(handler)
-        self.exchange = self.open_exchange(LEASE)  # whose slots know the task of the rows
+        self.exchange = self.open_exchange(LEASE)  # opened again: its slots now know the task of the rows
 
     async def start(self, runs: int = 1) -> list[UUID]:
-        """Runs of the handler have begun."""
+        """Enqueue runs of the handler and claim them."""
         jobs = await self.open(*[(self.settings.task, b"{}")] * runs)
         beside(self._report())
         await self.exchange.step()
         return jobs
 
     async def finish(self, jobs: list[UUID]) -> JobRecord:
-        """All of these have ended; the first one's row."""
+        """Wait until all of these runs have ended; return the record of the first one."""
         await self.until_ended(len(jobs))
         await self.settle()
         return await self.row(jobs[0])
@@ -105,7 +105,7 @@ class Garden(Bench):
                 self._lose(job, token)
 
     def ids(self, status: str) -> list[Any]:
-        """Keys of rows in that status."""
-        watch = self.settings.watch
-        found = [key for key, row in self.plain.rows.items() if row[watch.status] == status]
+        """Return the keys of rows in that status."""
+        spec = self.settings.watch
+        found = [key for key, row in self.plain.rows.items() if row[spec.status] == status]
         return [key[0] if len(key) == 1 else key for key in found]

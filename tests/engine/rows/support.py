@@ -10,16 +10,16 @@ from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import IsolatedJobs, NewLease
-from tests.engine.rows.rows_worker import Garden
+from tests.engine.rows.rows_worker import RowsWorker
 from tests.engine.support import LEASE, OTHER
 
 Handler = Callable[[Batch], Awaitable[None]]
 
 
 def result(row: JobRecord) -> dict[str, int]:
-    """What the run has counted; one that rests counts on when it is tried again."""
-    said = json.loads(row.result or row.checkpoint or b"{}")
-    found: dict[str, int] = said.get("so_far", said)
+    """Return what the run has counted; a run that snoozes keeps its counts for the next attempt."""
+    counts = json.loads(row.result or row.checkpoint or b"{}")
+    found: dict[str, int] = counts.get("so_far", counts)
     return found
 
 
@@ -27,37 +27,37 @@ async def finish_all(batch: Batch) -> None:
     await batch.done(batch.keys)
 
 
-async def again(garden: Garden, job: UUID, ended: int = 2) -> JobRecord:
-    """The run once its next try has ended, an interval later and not before."""
-    garden.clock.advance(4.9)
-    garden.beat()
-    await garden.memory.beat([LEASE.id])
-    await garden.exchange.step()
-    assert not garden.executor.running
-    garden.clock.advance(0.2)
-    garden.beat()
-    await garden.exchange.step()
-    await garden.until_ended(ended)
-    await garden.settle()
-    return await garden.row(job)
+async def next_attempt(worker: RowsWorker, job: UUID, ended: int = 2) -> JobRecord:
+    """Return the run once its next attempt has ended, which begins an interval later and not before."""
+    worker.clock.advance(4.9)
+    worker.beat()
+    await worker.memory.beat([LEASE.id])
+    await worker.exchange.step()
+    assert not worker.executor.running
+    worker.clock.advance(0.2)
+    worker.beat()
+    await worker.exchange.step()
+    await worker.until_ended(ended)
+    await worker.settle()
+    return await worker.row(job)
 
 
-async def tried(garden: Garden, runs: int = 1) -> list[JobRecord]:
-    """So many runs, each through all of its attempts."""
+async def run_to_end(worker: RowsWorker, runs: int = 1) -> list[JobRecord]:
+    """Return N runs, each after all of its attempts."""
     ended, found = 0, list[JobRecord]()
     for _ in range(runs):
-        (job,) = await garden.start()
-        await garden.until_ended(ended := ended + 1)
-        await garden.settle()
-        row = await garden.row(job)
+        (job,) = await worker.start()
+        await worker.until_ended(ended := ended + 1)
+        await worker.settle()
+        row = await worker.row(job)
         while row.state is State.SCHEDULED:
-            row = await again(garden, job, ended := ended + 1)
+            row = await next_attempt(worker, job, ended := ended + 1)
         found.append(row)
     return found
 
 
-def picky(calls: list[int], *poison: int) -> Handler:
-    """A handler that raises when one of these rows is in its batch."""
+def raises_on(calls: list[int], *poison: int) -> Handler:
+    """Return a handler that raises when one of these rows is in its batch."""
 
     async def handler(batch: Batch) -> None:
         calls.append(len(batch))
@@ -68,27 +68,27 @@ def picky(calls: list[int], *poison: int) -> Handler:
     return handler
 
 
-AS_IT_IS_KNOWN: list[dict[str, Any]] = [{}, {"tells_stamps": True}, {"owner": "holder"}]
-"""When a claim's mark is known: with its answer, or before."""
+FENCE_KNOWN: list[dict[str, Any]] = [{}, {"tells_stamps": True}, {"owner": "holder"}]
+"""When the worker knows the fence of a claim: with its answer, or before it."""
 
 
 ENDING: dict[str, Any] = {"resets": "resets", "max_resets": 2, "failed": "bad", "reason": "why"}
 
 
 async def completes(handler: Handler, **options: Any) -> None:
-    row = await Garden(handler, **options).run_once()
+    row = await RowsWorker(handler, **options).run_once()
     assert row.state is State.COMPLETED, row.error
 
 
 async def die(
-    garden: Garden, handler: Handler = finish_all, *, lease: NewLease = LEASE, heir: NewLease = OTHER, **options: Any
-) -> Garden:
-    """The worker is killed, and another one has its jobs; the table and the store are the same."""
-    why = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
-    await garden.memory.end_lease(lease.id, why)
-    await garden.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await garden.memory.held(lease.id)])
-    other = Garden(handler, **options)
-    other.table, other.plain, other.memory, other.store.store = garden.table, garden.plain, garden.memory, garden.memory
-    await other.memory.open_lease(heir)
-    other.exchange = other.open_exchange(heir, IsolatedJobs.INCLUDE)
+    worker: RowsWorker, handler: Handler = finish_all, *, lease: NewLease = LEASE, next_lease: NewLease = OTHER, **options: Any
+) -> RowsWorker:
+    """Kill the worker and return another one, which has its jobs, its table and its store."""
+    reason = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
+    await worker.memory.end_lease(lease.id, reason)
+    await worker.memory.exchange([rescue(active, reason, jitter=0.0) for active in await worker.memory.held(lease.id)])
+    other = RowsWorker(handler, **options)
+    other.table, other.plain, other.memory, other.store.store = worker.table, worker.plain, worker.memory, worker.memory
+    await other.memory.open_lease(next_lease)
+    other.exchange = other.open_exchange(next_lease, IsolatedJobs.INCLUDE)
     return other

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Batch, ConfigurationError, JobLost, State, SyncBatch, Unsupported
 from holdfast._engine.runners.running import Stop
-from tests.engine.rows.rows_worker import Garden
+from tests.engine.rows.rows_worker import RowsWorker
 from tests.engine.rows.support import completes, result
 from tests.engine.support import Held, turns, until
 from tests.event_loops import run
@@ -20,12 +20,12 @@ async def test_rows_fail_for_good_with_a_reason() -> None:
         assert await batch.fail([2], "no such object") == [2]
         await batch.done([1, 3])
 
-    garden = Garden(handler, failed="bad", reason="why")
-    row = await garden.run_once()
-    assert (garden.ids("bad"), garden.plain.rows[2,]["why"], result(row)["failed"]) == ([2], "no such object", 1)
+    worker = RowsWorker(handler, failed="bad", reason="why")
+    row = await worker.run_once()
+    assert (worker.ids("bad"), worker.plain.rows[2,]["why"], result(row)["failed"]) == ([2], "no such object", 1)
 
 
-def test_fail_without_a_status_for_it_says_what_to_do() -> None:
+def test_fail_without_a_status_for_it_names_the_remedy() -> None:
     errors = list[ConfigurationError]()
 
     async def handler(batch: Batch) -> None:
@@ -61,7 +61,7 @@ async def test_s3_after_the_job_was_lost_every_verb_raises_job_lost() -> None:
     raised = list[str]()
 
     async def handler(batch: Batch) -> None:
-        garden.executor.running[batch.job.id].context.mark_lost()
+        worker.executor.running[batch.job.id].context.mark_lost()
         verbs: dict[str, Callable[[], Awaitable[Any]]] = {
             "done": lambda: batch.done(batch.keys),
             "retry": lambda: batch.retry(batch.keys),
@@ -75,29 +75,29 @@ async def test_s3_after_the_job_was_lost_every_verb_raises_job_lost() -> None:
             except JobLost:
                 raised.append(name)
 
-    garden = Garden(handler, owner="holder", failed="bad")
-    await garden.finish(await garden.start())
+    worker = RowsWorker(handler, owner="holder", failed="bad")
+    await worker.finish(await worker.start())
     assert raised == ["done", "retry", "fail", "alive", "transaction"]
-    assert garden.ids("new") == [1, 2, 3], "they are given back nevertheless: the mark says that they were ours"
+    assert worker.ids("new") == [1, 2, 3], "they are released: the fence proves that they were this run's"
 
 
-async def take_over(garden: Garden, *, stale: float = 7201.0) -> None:
-    """The watchdog takes all rows back, and somebody else claims the first two."""
-    garden.clock.advance(stale)
-    assert len(await garden.plain.reset(100)) == 3
-    assert len((await garden.plain.claim("somebody", 2)).rows) == 2
+async def take_over(worker: RowsWorker, *, stale: float = 7201.0) -> None:
+    """Let the watchdog reset all rows, and another worker claim the first two."""
+    worker.clock.advance(stale)
+    assert len(await worker.plain.reset(100)) == 3
+    assert len((await worker.plain.claim("another worker", 2)).rows) == 2
 
 
-async def test_s3_a_zombie_whose_rows_were_reset_and_taken_changes_nothing_and_learns_which() -> None:
+async def test_s3_a_zombie_changes_no_row_that_was_reset_and_claimed_and_learns_which_it_lost() -> None:
     async def handler(batch: Batch) -> None:
-        await take_over(garden)
+        await take_over(worker)
         assert await batch.done(batch.keys) == []
         assert batch.open == []
 
-    garden = Garden(handler)
-    row = await garden.run_once()
-    assert (garden.ids("busy"), garden.ids("new")) == ([1, 2], [3])
-    (event,) = garden.log.of("rows.lost")
+    worker = RowsWorker(handler)
+    row = await worker.run_once()
+    assert (worker.ids("busy"), worker.ids("new")) == ([1, 2], [3])
+    (event,) = worker.log.of("rows.lost")
     assert (event["rows"], event["count"], event["keys"]) == ("pastes", 3, "1, 2, 3")
     assert result(row) == {"batches": 1, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 3}
 
@@ -105,33 +105,33 @@ async def test_s3_a_zombie_whose_rows_were_reset_and_taken_changes_nothing_and_l
 async def test_s3_a_batch_renews_its_stamp_with_an_owner_column_and_is_not_taken_for_stuck() -> None:
     async def handler(batch: Batch) -> None:
         for _ in range(3):
-            garden.clock.advance(7000)
+            worker.clock.advance(7000)
             assert await batch.alive()
-            assert await garden.plain.reset(100) == []
+            assert await worker.plain.reset(100) == []
         await batch.done(batch.keys[:1])
-        garden.clock.advance(7201)
-        assert len(await garden.plain.reset(100)) == 2
+        worker.clock.advance(7201)
+        assert len(await worker.plain.reset(100)) == 2
         assert not await batch.alive()
         assert batch.open == []
 
-    garden = Garden(handler, owner="holder")
-    row = await garden.run_once()
+    worker = RowsWorker(handler, owner="holder")
+    row = await worker.run_once()
     counts = json.loads(row.checkpoint or b"{}")["so_far"]
     assert (row.state, counts["done"], counts["lost"]) == (State.AVAILABLE, 1, 2)
-    (tight,) = garden.log.of("rows.batch_slow")
-    assert tight["seconds"] == 7201.0
+    (event,) = worker.log.of("rows.batch_slow")
+    assert event["seconds"] == 7201.0
 
 
 async def test_the_longest_time_under_one_stamp_counts() -> None:
     async def handler(batch: Batch) -> None:
-        garden.clock.advance(2500)
+        worker.clock.advance(2500)
         await batch.alive()
-        garden.clock.advance(10)
+        worker.clock.advance(10)
         await batch.done(batch.keys)
 
-    garden = Garden(handler, owner="holder")
-    await garden.run_once()
-    assert [each["seconds"] for each in garden.log.of("rows.batch_slow")] == [2500.0]
+    worker = RowsWorker(handler, owner="holder")
+    await worker.run_once()
+    assert [each["seconds"] for each in worker.log.of("rows.batch_slow")] == [2500.0]
 
 
 def test_without_an_owner_column_a_stamp_cannot_be_renewed() -> None:
@@ -144,59 +144,59 @@ def test_without_an_owner_column_a_stamp_cannot_be_renewed() -> None:
 
 
 @pytest.mark.parametrize(("took", "is_tight"), [(2399.0, False), (2401.0, True)])
-async def test_a_batch_that_takes_more_than_a_third_of_the_patience_is_said(took: float, is_tight: bool) -> None:
+async def test_a_batch_that_takes_more_than_a_third_of_stale_after_is_reported(took: float, is_tight: bool) -> None:
     async def handler(batch: Batch) -> None:
-        garden.clock.advance(took)
+        worker.clock.advance(took)
         await batch.done(batch.keys)
 
-    garden = Garden(handler)
-    await garden.run_once()
-    said = [(each["seconds"], each["stale_after"]) for each in garden.log.of("rows.batch_slow")]
-    assert said == ([(took, 7200.0)] if is_tight else [])
+    worker = RowsWorker(handler)
+    await worker.run_once()
+    reports = [(each["seconds"], each["stale_after"]) for each in worker.log.of("rows.batch_slow")]
+    assert reports == ([(took, 7200.0)] if is_tight else [])
 
 
-async def test_a_lost_answer_is_asked_for_again_and_is_no_loss() -> None:
+async def test_a_move_whose_answer_was_lost_is_repeated_and_loses_no_row() -> None:
     async def handler(batch: Batch) -> None:
-        garden.table.fail("move")
+        worker.table.fail("move")
         finishing = asyncio.ensure_future(batch.done(batch.keys[:1]))
-        await until(lambda: "move" in garden.table.calls)
+        await until(lambda: "move" in worker.table.calls)
         await turns()
-        garden.clock.advance(1)
+        worker.clock.advance(1)
         assert await finishing == [1]
-        garden.table.lose_answer("move")
+        worker.table.lose_answer("move")
         finishing = asyncio.ensure_future(batch.done(batch.keys[1:]))
-        await until(lambda: garden.table.calls.count("move") == 3)
+        await until(lambda: worker.table.calls.count("move") == 3)
         await turns()
-        garden.clock.advance(1)
-        assert await finishing == [], "only what is known to have moved"
+        worker.clock.advance(1)
+        assert await finishing == [], "only rows that are known to have moved"
 
-    garden = Garden(handler)
-    await garden.run_once()
-    assert (garden.ids("gone"), garden.log.of("rows.lost")) == ([1, 2, 3], [])
+    worker = RowsWorker(handler)
+    await worker.run_once()
+    assert (worker.ids("gone"), worker.log.of("rows.lost")) == ([1, 2, 3], [])
 
 
-async def test_s3_what_is_asked_again_after_an_outage_finishes_no_row_of_the_next_batch() -> None:
-    batches, left = list[Batch](), list[asyncio.Task[Any]]()
+async def test_s3_a_move_that_is_repeated_after_an_outage_finishes_no_row_of_the_next_batch() -> None:
+    batches, left_running = list[Batch](), list[asyncio.Task[Any]]()
 
     async def handler(batch: Batch) -> None:
         batches.append(batch)
         if len(batches) == 1:
             await batch.done([1])
-            garden.table.fail("move")
-            left.append(asyncio.ensure_future(batch.done([2, 3])))
+            worker.table.fail("move")
+            left_running.append(asyncio.ensure_future(batch.done([2, 3])))
             await is_away.wait()
             return
-        garden.clock.advance(5)
-        assert await left[0] == []
+        worker.clock.advance(5)
+        assert await left_running[0] == []
         assert await batch.done(batch.keys) == [2, 3]
 
-    garden, is_away = Garden(handler, owner="holder"), asyncio.Event()
-    garden.log.events.on("store.unavailable", lambda _: is_away.set())
-    row = await garden.run_once()
+    worker, is_away = RowsWorker(handler, owner="holder"), asyncio.Event()
+    worker.log.events.on("store.unavailable", lambda _: is_away.set())
+    row = await worker.run_once()
     assert (row.state, result(row)["done"], result(row)["lost"]) == (State.COMPLETED, 3, 0)
 
 
-async def test_a_batch_that_has_ended_is_not_alive_any_more() -> None:
+async def test_a_batch_that_has_ended_is_not_alive() -> None:
     batches = list[Batch]()
 
     async def handler(batch: Batch) -> None:
@@ -205,12 +205,12 @@ async def test_a_batch_that_has_ended_is_not_alive_any_more() -> None:
         await batch.done(batch.keys if len(batches) > 1 else [1])
         assert await batches[0].alive() is (len(batches) == 1)
 
-    row = await Garden(handler, owner="holder").run_once()
+    row = await RowsWorker(handler, owner="holder").run_once()
     assert (row.state, len(batches)) == (State.COMPLETED, 2)
 
 
 @pytest.mark.parametrize("owner", [None, "holder"])
-async def test_s3_what_a_handler_has_left_running_finishes_no_row_of_the_next_batch(owner: str | None) -> None:
+async def test_s3_code_that_a_handler_left_running_finishes_no_row_of_the_next_batch(owner: str | None) -> None:
     batches = list[Batch]()
 
     async def handler(batch: Batch) -> None:
@@ -223,8 +223,8 @@ async def test_s3_what_a_handler_has_left_running_finishes_no_row_of_the_next_ba
         assert batch.open == batch.keys
         await batch.done(batch.keys)
 
-    garden = Garden(handler, owner=owner)
-    row = await garden.run_once()
+    worker = RowsWorker(handler, owner=owner)
+    row = await worker.run_once()
     assert (row.state, result(row)["done"], result(row)["lost"]) == (State.COMPLETED, 3, 0)
 
 
@@ -239,55 +239,55 @@ async def test_a_handler_in_a_thread_has_the_same_verbs() -> None:
         assert batch.fail([3], "no") == [3]
         assert batch.retry([3]) == []
 
-    garden = Garden(handler, owner="holder", failed="bad")
-    row = await garden.run_once()
+    worker = RowsWorker(handler, owner="holder", failed="bad")
+    row = await worker.run_once()
     assert row.state is State.COMPLETED, row.error
-    assert (garden.ids("gone"), garden.ids("bad"), garden.plain.others) == ([1, 2], [3], {"content": 7})
+    assert (worker.ids("gone"), worker.ids("bad"), worker.plain.others) == ([1, 2], [3], {"content": 7})
 
 
-async def test_a_handler_in_a_thread_that_is_cancelled_gives_back_what_is_open_once_it_ends() -> None:
-    held = Held()
+async def test_a_cancelled_handler_in_a_thread_releases_its_open_rows_once_it_ends() -> None:
+    gate = Held()
 
     def handler(batch: SyncBatch) -> None:
         batch.done([1])
-        held.wait_here()
+        gate.wait_here()
 
-    garden = Garden(handler, count=9)
-    jobs = await garden.start()
-    await until(held.come.is_set)
-    await garden.memory.request_cancel(jobs)
-    garden.executor.stop(jobs[0], Stop.CANCELLED)
+    worker = RowsWorker(handler, count=9)
+    jobs = await worker.start()
+    await until(gate.come.is_set)
+    await worker.memory.request_cancel(jobs)
+    worker.executor.stop(jobs[0], Stop.CANCELLED)
     await turns()
-    assert garden.ids("busy") == [2, 3], "its code has not stopped"
-    held.set()
-    row = await garden.finish(jobs)
-    assert (row.state, garden.ids("gone"), garden.ids("busy")) == (State.CANCELLED, [1], [])
-    assert garden.table.calls.count("claim") == 1
+    assert worker.ids("busy") == [2, 3], "its code has not stopped"
+    gate.set()
+    row = await worker.finish(jobs)
+    assert (row.state, worker.ids("gone"), worker.ids("busy")) == (State.CANCELLED, [1], [])
+    assert worker.table.calls.count("claim") == 1
 
 
-async def test_a_thread_that_is_to_stop_does_not_wait_for_a_database_that_is_away() -> None:
+async def test_a_thread_that_must_stop_does_not_wait_for_a_database_that_is_away() -> None:
     errors = list[str]()
 
     def handler(batch: SyncBatch) -> None:
-        garden.table.fail("move", 100)
+        worker.table.fail("move", 100)
         try:
             batch.done([1])
         except asyncio.CancelledError:
             errors.append("cancelled")
             raise
 
-    garden = Garden(handler)
-    jobs = await garden.start()
-    await until(lambda: "move" in garden.table.calls)
-    garden.executor.stop(jobs[0], Stop.DRAINED)
+    worker = RowsWorker(handler)
+    jobs = await worker.start()
+    await until(lambda: "move" in worker.table.calls)
+    worker.executor.stop(jobs[0], Stop.DRAINED)
     await turns()
-    garden.clock.advance(1)
-    row = await garden.finish(jobs)
-    assert (row.state, errors, garden.ids("new")) == (State.AVAILABLE, ["cancelled"], [1, 2, 3])
+    worker.clock.advance(1)
+    row = await worker.finish(jobs)
+    assert (row.state, errors, worker.ids("new")) == (State.AVAILABLE, ["cancelled"], [1, 2, 3])
 
 
 @pytest.mark.parametrize("key", ["id", ("id", "part")])
-async def test_however_all_keys_of_a_batch_are_given_its_rows_are_finished_once(key: Any) -> None:
+async def test_all_keys_of_a_batch_in_any_form_finish_its_rows_once(key: Any) -> None:
     given: list[Callable[[list[Any]], Any]] = [
         list,
         tuple,
@@ -299,56 +299,56 @@ async def test_however_all_keys_of_a_batch_are_given_its_rows_are_finished_once(
     ]
 
     async def handler(batch: Batch) -> None:
-        spoilt = batch.keys
-        spoilt.clear()
+        keys = batch.keys
+        keys.clear()
         assert batch.keys == [row["id"] if key == "id" else (row["id"], row["part"]) for row in batch.rows] == batch.open
         assert sorted(await batch.done(given.pop()(batch.keys))) == batch.keys
         assert (batch.open, await batch.done(batch.keys)) == ([], [])
 
-    row = await Garden(handler, count=3 * len(given), key=key).run_once()
+    row = await RowsWorker(handler, count=3 * len(given), key=key).run_once()
     assert (row.state, given) == (State.COMPLETED, [])
 
 
-def test_s6_what_is_asked_again_after_an_outage_is_not_taken_for_all_that_is_open_by_then() -> None:
+def test_s6_a_move_that_is_repeated_after_an_outage_is_not_taken_for_the_whole_batch() -> None:
     async def handler(batch: Batch) -> None:
-        garden.table.fail("move")
+        worker.table.fail("move")
         await asyncio.gather(batch.done([1, 2]), batch.done([1, 3]))
         assert batch.open == [4]
         await batch.retry([4])
 
     async def test() -> None:
-        await garden.start()
-        await until(lambda: "move" in garden.table.calls)
-        garden.clock.advance(5)
-        await until(lambda: len(garden.ids("gone")) == 3)
-        assert garden.ids("gone") == [1, 2, 3]
+        await worker.start()
+        await until(lambda: "move" in worker.table.calls)
+        worker.clock.advance(5)
+        await until(lambda: len(worker.ids("gone")) == 3)
+        assert worker.ids("gone") == [1, 2, 3]
 
-    garden = Garden(handler, count=4, batch=4)
+    worker = RowsWorker(handler, count=4, batch=4)
     run(test())
 
 
-def test_s6_once_an_answer_was_lost_rows_are_not_found_by_their_mark_alone() -> None:
-    told = list[bool]()
+def test_s6_once_an_answer_was_lost_rows_are_not_found_by_their_fence_only() -> None:
+    calls = list[bool]()
 
     async def handler(batch: Batch) -> None:
-        garden.table.lose_answer("move")
+        worker.table.lose_answer("move")
         await batch.done(batch.keys)
 
     async def test() -> None:
-        move = garden.plain.move
+        move = worker.plain.move
 
-        async def listen(*arguments: Any, is_all: bool = False) -> Any:
-            told.append(is_all)
+        async def record_is_all(*arguments: Any, is_all: bool = False) -> Any:
+            calls.append(is_all)
             return await move(*arguments, is_all=is_all)
 
-        garden.plain.move = listen  # type: ignore[method-assign]
-        await garden.start()
-        await until(lambda: bool(told))
-        garden.clock.advance(5)
-        await until(lambda: len(told) == 2)
-        assert told == [True, False]
+        worker.plain.move = record_is_all  # type: ignore[method-assign]
+        await worker.start()
+        await until(lambda: bool(calls))
+        worker.clock.advance(5)
+        await until(lambda: len(calls) == 2)
+        assert calls == [True, False]
 
-    garden = Garden(handler)
+    worker = RowsWorker(handler)
     run(test())
 
 
@@ -363,6 +363,6 @@ async def test_part_of_a_batch_is_never_taken_for_all_of_it() -> None:
         with pytest.raises(ValueError, match="not in this batch: 9"):
             await batch.done([1, 2, 9])
 
-    garden = Garden(handler)
-    row = await garden.run_once()
-    assert (row.state, garden.ids("gone"), result(row)["done"]) == (State.COMPLETED, [1, 2, 3], 3)
+    worker = RowsWorker(handler)
+    row = await worker.run_once()
+    assert (row.state, worker.ids("gone"), result(row)["done"]) == (State.COMPLETED, [1, 2, 3], 3)

@@ -1,4 +1,4 @@
-"""``app.rows(…)``: everything wrong is said at once, and its runs are jobs like all others."""
+"""``app.rows(…)``: all problems are reported at once, and its runs are ordinary jobs."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from holdfast._system.clock import SystemClock
 from holdfast.errors import StoreUnavailable
 from proof.stores.memory_table import MemoryTable
 from tests.e2e import waiting
-from tests.engine.rows.rows_worker import URL, FlakyTable, Garden
+from tests.engine.rows.rows_worker import URL, FlakyTable, RowsWorker
 from tests.engine.support import until
 from tests.event_loops import run
 
@@ -37,19 +37,19 @@ PASTES: dict[str, Any] = {
 
 
 class Databases:
-    """Tables in memory, by the names of their watches; ``opened``: each URL that one was asked for with."""
+    """Tables in memory by name; ``opened`` holds the URL of each call that opened one."""
 
     def __init__(self) -> None:
         self.tables: dict[str, FlakyTable] = {}
         self.opened: list[str] = []
         self.rows = 10
 
-    def open(self, url: str, watch: TableSpec) -> FlakyTable:
+    def open(self, url: str, spec: TableSpec) -> FlakyTable:
         self.opened.append(url)
-        if watch.name not in self.tables:
+        if spec.name not in self.tables:
             rows = [{"id": number} for number in range(1, self.rows + 1)]
-            self.tables[watch.name] = FlakyTable(MemoryTable(watch, SystemClock(), rows))  # type: ignore[arg-type]
-        return self.tables[watch.name]
+            self.tables[spec.name] = FlakyTable(MemoryTable(spec, SystemClock(), rows))  # type: ignore[arg-type]
+        return self.tables[spec.name]
 
     def ids(self, name: str, status: str) -> list[int]:
         return [key[0] for key, row in self.tables[name].store.rows.items() if row["status"] == status]
@@ -69,7 +69,7 @@ def app(databases: Databases) -> Iterator[App]:
     made.close()
 
 
-def watch(app: App, table: str = "pastes", **options: Any) -> Rows:
+def declare(app: App, table: str = "pastes", **options: Any) -> Rows:
     return app.rows(table, **{**PASTES, **options})
 
 
@@ -78,22 +78,22 @@ async def finish_all(batch: Batch) -> None:
 
 
 def test_the_defaults_are_those_of_the_front_door(app: App) -> None:
-    pastes = watch(app)
+    pastes = declare(app)
     seen = pastes.settings
     assert (pastes.name, seen.task, seen.queue, seen.concurrency, seen.interval) == ("pastes", "rows.pastes", "default", 1, 5.0)
     assert (seen.watch.batch, seen.watch.stale_after, seen.watch.deletes) == (1000, 7200.0, False)
     assert app.watches == {"pastes": pastes}
 
 
-def test_a_table_is_in_the_apps_own_database_unless_said_otherwise(databases: Databases) -> None:
+def test_a_table_is_in_the_apps_own_database_unless_a_url_is_given(databases: Databases) -> None:
     for url, options, wanted in (
         ("sqlite:///jobs.db", {}, "sqlite:///jobs.db"),
         ("postgresql://db/shop", {"pooler": "transaction"}, "postgresql://db/shop?pooler=transaction"),
         ("postgresql://db/shop?a=b", {"pooler": "transaction"}, "postgresql://db/shop?a=b&pooler=transaction"),
     ):
         app = App(url, **options)  # type: ignore[arg-type]
-        assert watch(app, url=None).settings.url == wanted
-        assert watch(app, "other").settings.url == URL
+        assert declare(app, url=None).settings.url == wanted
+        assert declare(app, "other").settings.url == URL
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_a_table_is_in_the_apps_own_database_unless_said_otherwise(databases: Da
         ({"url": "ftp://x"}, "is not a store URL"),
     ],
 )
-def test_options_that_cannot_work_are_refused_with_what_to_do(app: App, options: dict[str, Any], text: str) -> None:
+def test_options_that_cannot_work_are_refused_with_a_remedy(app: App, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        watch(app, **{"table": "pastes", **options})
+        declare(app, **{"table": "pastes", **options})
 
 
-def test_all_problems_are_said_at_once_each_with_the_name_of_its_rows(app: App) -> None:
+def test_all_problems_are_reported_at_once_each_with_the_name_of_its_rows(app: App) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        watch(app, batch=0, where="", concurrency=0)
+        declare(app, batch=0, where="", concurrency=0)
     assert len(caught.value.problems) == 3
     assert all(problem.startswith("rows pastes: ") for problem in caught.value.problems)
-    watch(app)
+    declare(app)
     with pytest.raises(ConfigurationError, match="rows pastes: watched twice; give one of them name="):
-        watch(app)
+        declare(app)
 
 
 # run_due
@@ -153,7 +153,7 @@ def test_run_due_works_off_what_is_due(app: App, databases: Databases, is_async:
     def in_thread(batch: SyncBatch) -> None:
         batch.done(batch.keys)
 
-    watch(app, batch=3).handler(finish_all if is_async else in_thread)  # type: ignore[type-var]
+    declare(app, batch=3).handler(finish_all if is_async else in_thread)  # type: ignore[type-var]
     assert app.run_due() == 1
     assert databases.ids("pastes", "gone") == list(range(1, 11))
     (job,) = app.jobs.list()
@@ -161,7 +161,7 @@ def test_run_due_works_off_what_is_due(app: App, databases: Databases, is_async:
     assert app.run_due() == 0
 
 
-def test_each_of_several_runs_gets_rows_of_its_own(app: App, databases: Databases) -> None:
+def test_each_of_several_runs_gets_different_rows(app: App, databases: Databases) -> None:
     seen, arrived, all_here = list[list[int]](), list[int](), asyncio.Event()
 
     async def handler(batch: Batch) -> None:
@@ -172,7 +172,7 @@ def test_each_of_several_runs_gets_rows_of_its_own(app: App, databases: Database
         await all_here.wait()
         await batch.done(batch.keys)
 
-    watch(app, batch=2, concurrency=3).handler(handler)
+    declare(app, batch=2, concurrency=3).handler(handler)
     assert app.run_due(concurrency=10) == 3
     assert sorted(key for keys in seen for key in keys) == list(range(1, 11))
     assert databases.ids("pastes", "gone") == list(range(1, 11))
@@ -187,29 +187,31 @@ def test_a_handler_that_raises_is_tried_again_an_interval_later(app: App, databa
             raise ValueError("no")
         await batch.done(batch.keys)
 
-    watch(app, interval="0.3s").handler(handler)
+    declare(app, interval="0.3s").handler(handler)
     assert app.run_due() == 1
     waiting.until(lambda: app.run_due() == 1, within=5)
     assert tries == [10, 10]
     assert databases.tables["pastes"].calls.count("inspect") == 1, "a table is looked at once"
-    assert [(job.state, job.failures) for job in app.jobs.list()] == [(State.COMPLETED, 1)], "no other run was sown meanwhile"
+    assert [(job.state, job.failures) for job in app.jobs.list()] == [(State.COMPLETED, 1)], (
+        "no other run was enqueued in the meantime"
+    )
 
 
 def test_a_paused_queue_starts_no_run(app: App, databases: Databases) -> None:
-    watch(app, queue="cleanup").handler(finish_all)
+    declare(app, queue="cleanup").handler(finish_all)
     app.queues.pause("cleanup")
     assert app.run_due() == 0
     assert databases.ids("pastes", "gone") == []
     app.queues.resume("cleanup")
     assert app.run_due() == 1
-    assert len(app.jobs.list()) == 1, "it had been sown, once"
+    assert len(app.jobs.list()) == 1, "it had been enqueued, once"
 
 
 # the embedded worker
 
 
 async def test_an_embedded_worker_works_off_rows_as_they_become_due(app: App, databases: Databases) -> None:
-    pastes = watch(app, interval="0.05s")
+    pastes = declare(app, interval="0.05s")
     pastes.handler(finish_all)
     async with app.worker():
         await until(lambda: "pastes" in databases.tables and databases.ids("pastes", "gone") == list(range(1, 11)))
@@ -219,7 +221,7 @@ async def test_an_embedded_worker_works_off_rows_as_they_become_due(app: App, da
 
 
 def test_a_worker_refuses_to_start_on_a_table_that_does_not_fit(app: App, databases: Databases) -> None:
-    pastes = watch(app)
+    pastes = declare(app)
     pastes.handler(finish_all)
     table = databases.open(URL, pastes.settings.watch)
     table.store.findings = Findings(problems=("there is no column 'since'", "status: its CHECK forbids 'busy'"))
@@ -235,7 +237,7 @@ def test_a_worker_refuses_to_start_on_a_table_that_does_not_fit(app: App, databa
 
 
 def test_a_worker_starts_beside_a_database_that_is_away(app: App, databases: Databases) -> None:
-    pastes = watch(app)
+    pastes = declare(app)
     pastes.handler(finish_all)
     databases.open(URL, pastes.settings.watch).is_out = True
     ran = list[str]()
@@ -253,11 +255,11 @@ def test_a_worker_starts_beside_a_database_that_is_away(app: App, databases: Dat
     assert ran == ["other"]
 
 
-# what people ask
+# what operators call
 
 
-def test_check_says_what_is_wrong_with_tables(app: App, databases: Databases) -> None:
-    pastes, orders, mails = watch(app), watch(app, "orders"), watch(app, "mails")
+def test_check_reports_what_is_wrong_with_tables(app: App, databases: Databases) -> None:
+    pastes, orders, mails = declare(app), declare(app, "orders"), declare(app, "mails")
     for each in (pastes, orders):
         each.handler(finish_all)
     tables = {each.name: databases.open(URL, each.settings.watch) for each in (pastes, orders, mails)}
@@ -276,16 +278,16 @@ def test_check_says_what_is_wrong_with_tables(app: App, databases: Databases) ->
 
 
 def test_states_resets_and_indexes_of_a_table(app: App, databases: Databases) -> None:
-    pastes = watch(app, stale_after="1ms")
+    pastes = declare(app, stale_after="1ms")
     table = databases.open(URL, pastes.settings.watch)
     table.store.findings = Findings(indexes=("CREATE INDEX i",))
     asyncio.run(table.store.claim("", 4))
-    heard = list[int]()
-    app.on("rows.reset")(lambda event: heard.append(event.fields["count"]))
+    counts = list[int]()
+    app.on("rows.reset")(lambda event: counts.append(event.fields["count"]))
     assert (pastes.states().rows, pastes.states().due) == ({"busy": 4, "new": 6}, 6)
     _wait_until_stuck(pastes, 4)
     assert [reset.key for reset in pastes.reset()] in ([(1,), (2,), (3,), (4,)], [(4,), (3,), (2,), (1,)])
-    assert (heard, pastes.states().rows) == ([4], {"new": 10})
+    assert (counts, pastes.states().rows) == ([4], {"new": 10})
     assert pastes.inspect().indexes == ("CREATE INDEX i",)
     assert (pastes.create_indexes(), pastes.inspect().indexes) == (("CREATE INDEX i",), ())
 
@@ -295,13 +297,13 @@ def _wait_until_stuck(rows: Rows, count: int) -> None:
         pass
 
 
-def test_a_database_that_is_away_is_said_to_whoever_asks(app: App, databases: Databases) -> None:
-    pastes = watch(app)
+def test_calls_on_rows_raise_while_their_database_is_away(app: App, databases: Databases) -> None:
+    pastes = declare(app)
     databases.open(URL, pastes.settings.watch).is_out = True
-    asks: tuple[Callable[[], Any], ...] = (pastes.states, pastes.reset, pastes.inspect, pastes.create_indexes)
-    for ask in asks:
+    calls: tuple[Callable[[], Any], ...] = (pastes.states, pastes.reset, pastes.inspect, pastes.create_indexes)
+    for call in calls:
         with pytest.raises(StoreUnavailable):
-            ask()
+            call()
 
 
 async def _with_sync(batch: SyncBatch) -> None: ...
@@ -329,13 +331,13 @@ def _yields(batch: SyncBatch) -> Any:
 )
 def test_a_handler_that_cannot_work_is_refused(handler: Any, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        Garden(handler)
+        RowsWorker(handler)
 
 
-def test_a_run_is_an_ordinary_job_that_is_tried_thrice_and_kept_for_an_hour() -> None:
-    garden = Garden(finish_all, queue="cleanup")
-    task = garden.registry.get("rows.pastes")
+def test_a_run_is_an_ordinary_job_with_three_attempts_that_is_kept_for_an_hour() -> None:
+    worker = RowsWorker(finish_all, queue="cleanup")
+    task = worker.registry.get("rows.pastes")
     assert task is not None
     assert (task.queue, task.policy.max_attempts, task.policy.max_crashes, task.policy.retention) == ("cleanup", 3, 3, 3600.0)
     with pytest.raises(ConfigurationError, match="registered twice"):
-        garden.rows.handler(finish_all)
+        worker.rows.handler(finish_all)

@@ -1,4 +1,4 @@
-"""Variants of a run without the guards against rows that raise: the scenarios of ``test_failing_rows`` notice each of them."""
+"""Variants of a run without a guard against rows that raise; a scenario of ``test_failing_rows`` notices each of them."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +16,7 @@ async def test_s9_an_error_that_does_not_shrink_the_batch_is_noticed(monkeypatch
         await test_failing_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 
 
-async def test_s9_a_row_alone_with_its_error_that_stops_the_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s9_a_single_row_whose_error_stops_the_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_sparing(run: rows_run.RowsRun) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -25,36 +25,36 @@ async def test_s9_a_row_alone_with_its_error_that_stops_the_run_is_noticed(monke
         await test_failing_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 
 
-async def _give_back(run: Any, ledger: Any, error: BaseException) -> int:
-    left: int = await run._table.release(ledger.mark)
-    return left
+async def _release(run: Any, state: Any, error: BaseException) -> int:
+    released: int = await run._table.release(state.mark)
+    return released
 
 
-def _has_always_resets_left(watch: object, row: object) -> bool:
+def _has_always_resets_left(spec: object, row: object) -> bool:
     return True
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "broken", "scenario"),
+    ("owner", "name", "broken", "scenario"),
     [
         (
             rows_run.RowsRun,
             "_keep",
-            _give_back,
+            _release,
             lambda: test_failing_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 1),
         ),
         (
             rows_run,
             "has_resets_left",
             _has_always_resets_left,
-            test_failing_rows.test_s9_a_row_that_raises_once_too_often_fails_with_the_error_and_the_others_go_on,
+            test_failing_rows.test_s9_a_row_that_raises_too_often_fails_with_its_error_and_the_others_go_on,
         ),
     ],
-    ids=["given back at once", "never failed for good"],
+    ids=["released at once", "never failed for good"],
 )
-async def test_s9_a_row_that_raised_and_is_not_kept_away_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, place: object, name: str, broken: object, scenario: Callable[[], Coroutine[Any, Any, None]]
+async def test_s9_a_row_that_raised_and_is_not_withheld_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, broken: object, scenario: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    monkeypatch.setattr(place, name, broken)
+    monkeypatch.setattr(owner, name, broken)
     with pytest.raises((AssertionError, ValueError, TimeoutError)):
         await scenario()

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Batch, RowsLost, State
 from holdfast._ports.table import RowFence
-from tests.engine.rows.rows_worker import Garden
+from tests.engine.rows.rows_worker import RowsWorker
 from tests.engine.rows.support import result
 
 
@@ -29,13 +29,13 @@ async def test_row_state_and_the_users_statements_commit_together() -> None:
         except RuntimeError:
             assert batch.open == [3]
 
-    garden = Garden(handler, batch=10)
-    row = await garden.run_once()
-    assert (garden.plain.others, garden.ids("new")) == ({"content": 7}, [3])
+    worker = RowsWorker(handler, batch=10)
+    row = await worker.run_once()
+    assert (worker.plain.others, worker.ids("new")) == ({"content": 7}, [3])
     assert (result(row)["done"], result(row)["left"]) == (2, 2)
 
 
-async def test_who_catches_the_error_of_a_move_commits_nothing_that_belongs_to_it() -> None:
+async def test_a_handler_that_catches_the_error_of_a_move_commits_nothing_of_its_block() -> None:
     async def handler(batch: Batch) -> None:
         async with batch.transaction() as tx:
             tx.connection["content"] = 7
@@ -46,9 +46,9 @@ async def test_who_catches_the_error_of_a_move_commits_nothing_that_belongs_to_i
     async def refuse(*_: object, **__: object) -> list[Any]:
         raise LookupError("a CHECK of the table")
 
-    garden = Garden(handler)
-    row = await garden.run_once()
-    assert (garden.plain.others, row.failures, row.error and row.error.type) == ({}, 1, "LookupError")
+    worker = RowsWorker(handler)
+    row = await worker.run_once()
+    assert (worker.plain.others, row.failures, row.error and row.error.type) == ({}, 1, "LookupError")
 
 
 async def test_a_move_that_is_cancelled_commits_nothing_of_its_block() -> None:
@@ -65,39 +65,39 @@ async def test_a_move_that_is_cancelled_commits_nothing_of_its_block() -> None:
         begun.set()
         return await asyncio.Future()
 
-    garden, begun = Garden(handler), asyncio.Event()
-    said = "batch.transaction(): a move was cancelled; the transaction is rolled back"
-    row = await garden.run_once()
-    assert (garden.plain.others, row.failures, row.error and row.error.message) == ({}, 1, said)
+    worker, begun = RowsWorker(handler), asyncio.Event()
+    message = "batch.transaction(): a move was cancelled; the transaction is rolled back"
+    row = await worker.run_once()
+    assert (worker.plain.others, row.failures, row.error and row.error.message) == ({}, 1, message)
 
 
-async def test_a_move_that_is_refused_before_it_is_asked_commits_nothing_of_its_block() -> None:
+async def test_a_move_that_is_refused_before_it_is_sent_commits_nothing_of_its_block() -> None:
     async def handler(batch: Batch) -> None:
         async with batch.transaction() as tx:
             tx.connection["content"] = 7
             with suppress(ValueError):
                 await tx.done([*batch.keys, 99])
 
-    garden = Garden(handler)
-    row = await garden.run_once()
-    assert (garden.plain.others, row.failures, row.error and row.error.type) == ({}, 1, "ValueError")
+    worker = RowsWorker(handler)
+    row = await worker.run_once()
+    assert (worker.plain.others, row.failures, row.error and row.error.type) == ({}, 1, "ValueError")
 
 
-@pytest.mark.parametrize("how", ["closed", "lost", "given back"])
-async def test_s3_a_transaction_for_rows_that_are_known_to_be_gone_commits_nothing(how: str) -> None:
+@pytest.mark.parametrize("lost_by", ["closed", "lost", "released"])
+async def test_s3_a_transaction_for_rows_that_are_known_to_be_gone_commits_nothing(lost_by: str) -> None:
     batches = list[Batch]()
 
     async def handler(batch: Batch) -> None:
         batches.append(batch)
         await batch.done([1] if len(batches) == 1 else batch.keys)
-        if how == "closed" and len(batches) == 1:
+        if lost_by == "closed" and len(batches) == 1:
             return
-        if how == "lost" and len(batches) == 1:
-            garden.plain.rows[3,] |= {"since": 0.0}
+        if lost_by == "lost" and len(batches) == 1:
+            worker.plain.rows[3,] |= {"since": 0.0}
             assert await batch.done([3]) == []
-        if how == "given back" and len(batches) == 1:
+        if lost_by == "released" and len(batches) == 1:
             assert await batch.retry([3]) == [3]
-        if len(batches) == 1 or how == "closed":
+        if len(batches) == 1 or lost_by == "closed":
             with pytest.raises(RowsLost, match="3") as caught:
                 await apply(batches[0])
             assert caught.value.keys == [3]
@@ -107,21 +107,21 @@ async def test_s3_a_transaction_for_rows_that_are_known_to_be_gone_commits_nothi
             tx.connection["content"] = 7
             await tx.done([3])
 
-    garden = Garden(handler)
-    row = await garden.run_once()
-    assert (row.state, garden.plain.others) == (State.COMPLETED, {})
+    worker = RowsWorker(handler)
+    row = await worker.run_once()
+    assert (row.state, worker.plain.others) == (State.COMPLETED, {})
     assert len(batches) == 2
 
 
 @pytest.mark.parametrize("is_caught", [False, True])
-async def test_s3_no_effect_is_applied_for_a_row_that_is_somebody_elses(is_caught: bool) -> None:
+async def test_s3_no_effect_is_applied_for_a_row_of_another_owner(is_caught: bool) -> None:
     errors = list[RowsLost]()
 
     async def handler(batch: Batch) -> None:
         if errors:
             return
-        await garden.plain.release(RowFence(repr(batch.rows[0]["since"]), ""))
-        garden.plain.rows[3,] |= {"status": "busy", "since": batch.rows[0]["since"]}  # one of them is still ours
+        await worker.plain.release(RowFence(repr(batch.rows[0]["since"]), ""))
+        worker.plain.rows[3,] |= {"status": "busy", "since": batch.rows[0]["since"]}  # one of them is still of this batch
         try:
             async with batch.transaction() as tx:
                 tx.connection["content"] = 7
@@ -137,8 +137,8 @@ async def test_s3_no_effect_is_applied_for_a_row_that_is_somebody_elses(is_caugh
             await tx.done(batch.open)
             tx.connection["content"] = 6
 
-    garden = Garden(handler)
-    row = await garden.run_once()
+    worker = RowsWorker(handler)
+    row = await worker.run_once()
     assert errors[0].keys == [1, 2]
-    assert garden.plain.others == {"content": 6}
+    assert worker.plain.others == {"content": 6}
     assert (result(row)["done"], result(row)["lost"], result(row)["left"]) == (1, 2, 2)
