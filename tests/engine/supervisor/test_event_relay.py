@@ -1,4 +1,4 @@
-"""What happens in the supervisor is told to the user's callbacks, which are in its workers."""
+"""The supervisor forwards its events to the user's callbacks, which are in its workers."""
 
 from uuid import UUID
 
@@ -26,38 +26,38 @@ async def listening(fleet: Fleet) -> tuple[object, messages.LeaseGranted]:
 
 
 @pytest.mark.virtual_time
-async def test_the_rescue_of_the_only_workers_job_is_told_to_the_next_one() -> None:
+async def test_the_rescue_of_the_only_workers_job_is_forwarded_to_the_next_worker() -> None:
     fleet = Fleet()
     child, leased = await listening(fleet)
     (job,) = await fleet.claim(leased)
     child.end(KILLED)  # type: ignore[attr-defined]
-    heir, _ = await listening(fleet)
+    next_worker, _ = await listening(fleet)
     await passing(1)
-    told = [message for message in heir.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
-    rescued = [message.event() for message in told if message.name == "job.rescued"]
+    forwarded = [message for message in next_worker.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
+    rescued = [message.event() for message in forwarded if message.name == "job.rescued"]
     assert [event.fields["job"] for event in rescued] == [job]
     assert rescued[0].fields["reason"] == "SIGKILL"
 
 
 @pytest.mark.virtual_time
-async def test_each_event_is_told_once_and_only_to_a_worker_that_listens() -> None:
+async def test_each_event_is_forwarded_once_and_only_to_a_worker_that_listens() -> None:
     fleet = Fleet(processes=3)
-    deaf, _ = await fleet.ready()
+    silent, _ = await fleet.ready()
     first, _ = await listening(fleet)
     second, _ = await listening(fleet)
     await passing(1)
-    for child in (deaf, first, second):
+    for child in (silent, first, second):
         child.far.heard()  # type: ignore[attr-defined]
     fleet.supervisor._events.emit(EventName.JOB_RESCUED, job=JOB, task="t")
-    heard = [
+    received = [
         [message.name for message in child.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
-        for child in (deaf, first, second)
+        for child in (silent, first, second)
     ]
-    assert heard == [[], ["job.rescued"], []]
+    assert received == [[], ["job.rescued"], []]
 
 
 @pytest.mark.virtual_time
-async def test_what_nobody_hears_is_kept_up_to_a_bound() -> None:
+async def test_events_are_kept_up_to_a_bound_while_no_worker_listens() -> None:
     fleet = Fleet()
     child = await fleet.spawned()
     for number in range(MOST_KEPT + 5):
@@ -66,19 +66,19 @@ async def test_what_nobody_hears_is_kept_up_to_a_bound() -> None:
     await child.far.hear(messages.LeaseGranted)
     child.far.say(messages.Ready())
     await passing(1)
-    told = [message for message in child.far.heard() if isinstance(message, messages.EventForwarded)]
-    assert MOST_KEPT - 5 < sum(message.name == "job.expired" for message in told) <= MOST_KEPT
+    forwarded = [message for message in child.far.heard() if isinstance(message, messages.EventForwarded)]
+    assert MOST_KEPT - 5 < sum(message.name == "job.expired" for message in forwarded) <= MOST_KEPT
     child.end(Exit(code=0))
 
 
 @pytest.mark.virtual_time
-async def test_a_workers_subscribers_hear_what_its_supervisor_tells() -> None:
+async def test_subscribers_in_a_worker_receive_the_events_of_its_supervisor() -> None:
     office = Office(quick)
-    heard = list[Event]()
-    office.log.events.on("job.rescued", heard.append)
+    received = list[Event]()
+    office.log.events.on("job.rescued", received.append)
     await office.open()
     office.far.say(
         messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": RescueReason.UNRESPONSIVE.value})
     )
     await passing(0.1)
-    assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in heard] == [("job.rescued", JOB, 1)]
+    assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in received] == [("job.rescued", JOB, 1)]

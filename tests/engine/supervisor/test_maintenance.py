@@ -1,4 +1,4 @@
-"""What supervisors do beside beating and recovering: isolate last tries, prune, report what nobody knows."""
+"""What supervisors do besides beats and recovery: isolate attempts, prune, report tasks that no worker knows."""
 
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from tests.engine.worker.test_worker import Office, quick
 from tests.event_loops import beside
 
 
-async def alone(fleet: Fleet) -> tuple[MemoryChild, messages.LeaseGranted]:
+async def isolated_worker(fleet: Fleet) -> tuple[MemoryChild, messages.LeaseGranted]:
     child = await fleet.spawned()
     child.far.say(HELLO)
     leased = await child.far.hear(messages.LeaseGranted)
@@ -31,7 +31,7 @@ async def alone(fleet: Fleet) -> tuple[MemoryChild, messages.LeaseGranted]:
 
 
 async def crash(fleet: Fleet, jobs: int) -> list[UUID]:
-    """Jobs that two workers died under: one more death is their last."""
+    """Return jobs under which two workers died: a third death ends them."""
     child, leased = await fleet.ready()
     made = await fleet.claim(leased, jobs)
     child.end(KILLED)
@@ -53,7 +53,7 @@ async def claim(fleet: Fleet, leased: messages.LeaseGranted, isolated: IsolatedJ
 
 
 @pytest.mark.virtual_time
-async def test_s9_a_job_that_crashed_before_runs_its_last_try_alone_in_a_worker_beside_the_others() -> None:
+async def test_s9_a_job_that_crashed_before_runs_its_last_attempt_in_an_isolated_worker_beside_the_others() -> None:
     fleet = Fleet()
     (job,) = await crash(fleet, 1)
     ordinary, leased = await fleet.ready()
@@ -61,12 +61,12 @@ async def test_s9_a_job_that_crashed_before_runs_its_last_try_alone_in_a_worker_
     await passing(2)  # the backoff of a second crash
     assert await claim(fleet, leased, IsolatedJobs.EXCLUDE) == 0
     await passing(fleet.supervisor._settings.recovery_interval)  # type: ignore[union-attr]
-    lonely, its_lease = await alone(fleet)
+    isolated, its_lease = await isolated_worker(fleet)
     assert its_lease.is_isolated
     (view,) = [each for each in await fleet.memory.workers() if each.is_isolated]
     assert (view.id, view.slots) == (its_lease.lease, 1)
     assert await claim(fleet, its_lease, IsolatedJobs.ONLY) == 1
-    lonely.end(KILLED)
+    isolated.end(KILLED)
     await passing(1)
     row = await fleet.row(job)
     assert (row.state, row.crashes) == (State.FAILED, 3)
@@ -74,13 +74,13 @@ async def test_s9_a_job_that_crashed_before_runs_its_last_try_alone_in_a_worker_
 
 
 @pytest.mark.virtual_time
-async def test_no_more_lonely_workers_than_processes_live_at_once_and_each_is_followed_by_the_next() -> None:
+async def test_at_most_as_many_isolated_workers_as_processes_live_at_once_and_each_is_followed_by_the_next() -> None:
     fleet = Fleet(processes=1)
     await crash(fleet, 3)
     await fleet.ready()
     for _ in range(3):
         await passing(10)
-        child, leased = await alone(fleet)
+        child, leased = await isolated_worker(fleet)
         await passing(30)
         assert fleet.host.children.empty()
         request = ClaimRequest(
@@ -94,17 +94,17 @@ async def test_no_more_lonely_workers_than_processes_live_at_once_and_each_is_fo
 
 
 @pytest.mark.virtual_time
-async def test_a_lonely_worker_that_ran_nothing_is_not_followed_at_once_and_one_that_did_is() -> None:
+async def test_an_isolated_worker_is_followed_at_once_only_if_it_ran_a_job() -> None:
     fleet = Fleet()
     (job, *_) = await crash(fleet, 2)
     await fleet.ready()
     await passing(10)
-    idle, _ = await alone(fleet)
+    idle, _ = await isolated_worker(fleet)
     idle.end(Exit(code=0))
     await passing(1)
     assert fleet.host.children.empty()
     await passing(10)
-    busy, leased = await alone(fleet)
+    busy, leased = await isolated_worker(fleet)
     busy.far.say(messages.AttemptStarted(job, Token(leased.lease, 1), 0.0))
     await passing(0.1)
     busy.end(Exit(code=0))
@@ -113,14 +113,14 @@ async def test_a_lonely_worker_that_ran_nothing_is_not_followed_at_once_and_one_
 
 
 @pytest.mark.virtual_time
-async def test_l2_a_drained_supervisor_starts_no_lonely_worker_and_ends_those_it_has() -> None:
+async def test_l2_a_drained_supervisor_starts_no_isolated_worker_and_ends_those_it_has() -> None:
     fleet = Fleet()
     await crash(fleet, 2)
     ordinary, _ = await fleet.ready()
     await passing(10)
-    lonely, _ = await alone(fleet)
+    isolated, _ = await isolated_worker(fleet)
     fleet.supervisor.drain()
-    for child in (ordinary, lonely):
+    for child in (ordinary, isolated):
         await child.far.hear(messages.Drain)
         child.end(Exit(code=0))
     assert await fleet.running == 0
@@ -128,21 +128,21 @@ async def test_l2_a_drained_supervisor_starts_no_lonely_worker_and_ends_those_it
 
 
 @pytest.mark.virtual_time
-async def test_until_empty_waits_for_last_tries() -> None:
+async def test_until_empty_waits_for_isolated_attempts() -> None:
     fleet = Fleet(until_empty=True)
     await crash(fleet, 1)
     ordinary, _ = await fleet.ready()
     beside(obey(ordinary, lambda: True))
     await passing(60)
     assert not fleet.running.done()
-    lonely, leased = await alone(fleet)
+    isolated, leased = await isolated_worker(fleet)
     assert await claim(fleet, leased, IsolatedJobs.ONLY) == 1
-    lonely.end(KILLED)
+    isolated.end(KILLED)
     assert await fleet.running == 0
 
 
 @pytest.mark.virtual_time
-async def test_a_lonely_worker_claims_once_runs_that_job_and_ends() -> None:
+async def test_an_isolated_worker_claims_once_runs_that_job_and_ends() -> None:
     office = Office(quick)
     jobs = await office.enqueue("quick", "quick")
     for job in jobs:
@@ -155,7 +155,7 @@ async def test_a_lonely_worker_claims_once_runs_that_job_and_ends() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_lonely_worker_that_finds_nothing_ends_at_once() -> None:
+async def test_an_isolated_worker_that_finds_no_job_ends_at_once() -> None:
     office = Office(quick)
     (job,) = await office.enqueue("quick")
     await office.memory.open_lease(LEASE)
@@ -167,8 +167,8 @@ async def test_a_lonely_worker_that_finds_nothing_ends_at_once() -> None:
 # pruning
 
 
-class Attic:
-    """A store with finished jobs, and who prunes it."""
+class PrunedStore:
+    """A store with finished jobs, and its pruner."""
 
     def __init__(self) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
@@ -184,57 +184,57 @@ class Attic:
         return sum((await self.memory.counts()).values())
 
 
-async def test_jobs_are_forgotten_after_their_own_retention_and_it_is_said() -> None:
-    attic = Attic()
-    await attic.finish(3, Policy(retention=2 * RETENTION_FLOOR))
-    attic.clock.advance(2 * RETENTION_FLOOR - 1)
-    await attic.pruner.step()
-    assert await attic.left() == 3
-    attic.clock.advance(2)
-    assert await attic.pruner.step() >= INTERVAL * 0.75
-    assert await attic.left() == 0
-    assert attic.log.of("store.pruned")[-1]["jobs"] == 3
+async def test_jobs_are_deleted_after_their_retention_and_their_number_is_reported() -> None:
+    store = PrunedStore()
+    await store.finish(3, Policy(retention=2 * RETENTION_FLOOR))
+    store.clock.advance(2 * RETENTION_FLOOR - 1)
+    await store.pruner.step()
+    assert await store.left() == 3
+    store.clock.advance(2)
+    assert await store.pruner.step() >= INTERVAL * 0.75
+    assert await store.left() == 0
+    assert store.log.of("store.pruned")[-1]["jobs"] == 3
 
 
 async def test_a_full_batch_is_followed_by_the_next_at_once() -> None:
-    attic = Attic()
-    await attic.finish(BATCH + 1, Policy(retention=RETENTION_FLOOR))
-    attic.clock.advance(RETENTION_FLOOR + 1)
-    assert await attic.pruner.step() == PAUSE
-    assert await attic.left() == 1
-    assert await attic.pruner.step() > PAUSE
-    assert await attic.left() == 0
+    store = PrunedStore()
+    await store.finish(BATCH + 1, Policy(retention=RETENTION_FLOOR))
+    store.clock.advance(RETENTION_FLOOR + 1)
+    assert await store.pruner.step() == PAUSE
+    assert await store.left() == 1
+    assert await store.pruner.step() > PAUSE
+    assert await store.left() == 0
 
 
-# strays
+# unknown tasks
 
 
-def strays(known: set[str]) -> tuple[UnknownTasks, Attic]:
-    attic = Attic()
-    return UnknownTasks(attic.memory, known=lambda: known, now=attic.clock.monotonic, events=attic.log.events), attic
+def unknown_tasks(known: set[str]) -> tuple[UnknownTasks, PrunedStore]:
+    store = PrunedStore()
+    return UnknownTasks(store.memory, known=lambda: known, now=store.clock.monotonic, events=store.log.events), store
 
 
-async def test_a_task_that_no_live_worker_knows_is_reported_and_left_alone() -> None:
-    looking, attic = strays({"mine"})
-    await attic.memory.open_lease(structs.replace(LEASE, tasks=("theirs",)))
-    made = await enqueue(attic.memory, attic.chance, *[(task, b"{}") for task in ("mine", "theirs", "nobodys")])
-    await looking.step()
-    assert attic.log.of("task.unknown") == [], "its worker may be just restarting"
-    attic.clock.advance(60)
-    await looking.step()
-    assert attic.log.of("task.unknown") == [{"task": "nobodys"}]
-    states = [(await _row(attic, job)).state for job in made]
+async def test_a_task_that_no_live_worker_knows_is_reported_and_its_jobs_stay() -> None:
+    search, store = unknown_tasks({"mine"})
+    await store.memory.open_lease(structs.replace(LEASE, tasks=("theirs",)))
+    made = await enqueue(store.memory, store.chance, *[(task, b"{}") for task in ("mine", "theirs", "unknown")])
+    await search.step()
+    assert store.log.of("task.unknown") == [], "its worker may be restarting"
+    store.clock.advance(60)
+    await search.step()
+    assert store.log.of("task.unknown") == [{"task": "unknown"}]
+    states = [(await _row(store, job)).state for job in made]
     assert states == [State.AVAILABLE] * 3
 
 
-async def test_it_is_said_again_every_ten_minutes_not_every_minute() -> None:
-    looking, attic = strays(set())
-    await enqueue(attic.memory, attic.chance, ("nobodys", b"{}"))
+async def test_an_unknown_task_is_reported_again_every_ten_minutes_not_every_minute() -> None:
+    search, store = unknown_tasks(set())
+    await enqueue(store.memory, store.chance, ("unknown", b"{}"))
     for _ in range(int(2 * REPORTED_AGAIN_AFTER / 60) + 2):
-        await looking.step()
-        attic.clock.advance(60)
-    assert len(attic.log.of("task.unknown")) == 3
+        await search.step()
+        store.clock.advance(60)
+    assert len(store.log.of("task.unknown")) == 3
 
 
-async def _row(attic: Attic, job: UUID) -> Any:
-    return await attic.memory.get(job)
+async def _row(store: PrunedStore, job: UUID) -> Any:
+    return await store.memory.get(job)

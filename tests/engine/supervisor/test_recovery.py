@@ -1,4 +1,4 @@
-"""Jobs are taken only from owners that have lost their right, and whoever is not to blame does not pay."""
+"""Recovery takes jobs only from owners that have lost their right, and charges only the jobs that are to blame."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 
 
 class Site:
-    """A store with workers that claimed jobs, and somebody who recovers."""
+    """A store with workers that claimed jobs, and the recovery of a supervisor."""
 
     def __init__(self, host: MemoryHost | None = None, compare: Callable[[], object] | None = None) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
@@ -53,7 +53,7 @@ class Site:
         )
 
     async def claim(self, jobs: int, lease: NewLease = LEASE, *, prefetch: int = 0, policy: Policy = PLAIN) -> list[UUID]:
-        """A lease that holds new jobs."""
+        """Open a lease, enqueue jobs and claim them for it; return their ids."""
         await self.memory.open_lease(lease)
         made = await enqueue(self.memory, self.chance, *[("t", b"{}")] * (jobs + prefetch), policies={"t": policy})
         await self.claim_again(lease, jobs, prefetch=prefetch, policy=policy)
@@ -77,17 +77,17 @@ class Site:
         return row
 
     async def in_contact(self, seconds: float) -> None:
-        """Time passes, and the store answers us all the while."""
+        """Let time pass, in which the store answers the supervisor."""
         for _ in range(int(seconds)):
             self.clock.advance(1.0)
             self.contact.answered(self.clock.monotonic())
         self.clock.advance(seconds % 1)
 
 
-# who is judged, and when
+# which leases are judged, and when
 
 
-async def test_l1_jobs_of_an_expired_lease_go_back_charged_and_their_waiting_workers_are_told() -> None:
+async def test_l1_jobs_of_an_expired_lease_return_charged_and_idle_workers_are_woken() -> None:
     site = Site()
     jobs = await site.claim(2)
     await site.in_contact(TIMING.ttl + 1)
@@ -102,7 +102,7 @@ async def test_l1_jobs_of_an_expired_lease_go_back_charged_and_their_waiting_wor
     assert site.log.of("lease.ended") == [{"lease": LEASE.id, "worker": "worker-1", "reason": "expired", "signal": None}]
 
 
-async def test_s5_a_living_lease_is_left_alone_however_old_its_jobs_are() -> None:
+async def test_s5_a_renewed_lease_is_not_ended_even_when_its_jobs_are_old() -> None:
     site = Site()
     (job,) = await site.claim(1)
     for _ in range(1000):
@@ -113,7 +113,7 @@ async def test_s5_a_living_lease_is_left_alone_however_old_its_jobs_are() -> Non
 
 
 @pytest.mark.parametrize(("contact", "is_judged"), [(AMNESTY - 0.5, False), (AMNESTY, True)])
-async def test_l3_nobody_is_judged_before_the_amnesty_after_our_own_start(contact: float, is_judged: bool) -> None:
+async def test_l3_no_lease_is_judged_before_the_amnesty_after_the_supervisors_start(contact: float, is_judged: bool) -> None:
     site = Site()
     await site.claim(1)
     site.clock.advance(100)
@@ -123,7 +123,7 @@ async def test_l3_nobody_is_judged_before_the_amnesty_after_our_own_start(contac
 
 
 @pytest.mark.parametrize("gap", ["silence", "broken", "slow"])
-async def test_l3_a_gap_in_our_contact_starts_the_amnesty_anew(gap: str) -> None:
+async def test_l3_a_gap_in_contact_with_the_store_starts_a_new_amnesty(gap: str) -> None:
     site = Site()
     await site.claim(1)
     await site.in_contact(50)
@@ -142,7 +142,7 @@ async def test_l3_a_gap_in_our_contact_starts_the_amnesty_anew(gap: str) -> None
     assert len(await site.recovery.step()) == 1
 
 
-async def test_the_ordinary_rhythm_of_beats_is_no_gap() -> None:
+async def test_the_ordinary_rhythm_of_beats_does_not_count_as_a_gap() -> None:
     site = Site()
     since = site.contact.since
     for _ in range(20):
@@ -154,7 +154,7 @@ async def test_the_ordinary_rhythm_of_beats_is_no_gap() -> None:
     assert site.contact.is_silent()
 
 
-async def test_the_amnesty_is_that_of_the_lease_not_ours() -> None:
+async def test_the_amnesty_is_that_of_the_lease_not_of_the_judging_supervisor() -> None:
     site = Site()
     slow = structs.replace(LEASE, timing=LeaseTiming(ttl=300.0, beat=60.0, margin=50.0))
     await site.claim(1, slow)
@@ -170,13 +170,13 @@ SHORT = LeaseTiming.of("5s")
 
 
 @pytest.mark.parametrize("silence", ["none answered", "a slow answer"])
-async def test_l3_a_silence_that_let_a_shorter_lease_run_out_is_an_amnesty_for_it(silence: str) -> None:
+async def test_l3_a_silence_in_which_a_shorter_lease_expired_gives_it_an_amnesty(silence: str) -> None:
     site = Site()
     (job,) = await site.claim(1, structs.replace(LEASE, timing=SHORT))
     await site.in_contact(4)
     await site.memory.beat([LEASE.id])
     sent = site.clock.monotonic()
-    site.clock.advance(SHORT.ttl + 1)  # no gap for us, whose beats are 6 s apart
+    site.clock.advance(SHORT.ttl + 1)  # no gap for this supervisor, whose beats are 6 s apart
     site.contact.answered(sent if silence == "a slow answer" else site.clock.monotonic())
     assert await site.recovery.step() == []
     assert site.recovery.pause == SHORT.beat
@@ -186,7 +186,7 @@ async def test_l3_a_silence_that_let_a_shorter_lease_run_out_is_an_amnesty_for_i
     assert (await site.row(job)).crashes == 0
 
 
-async def test_l1_a_judge_with_long_beats_listens_as_often_as_the_owner_of_a_shorter_lease_and_then_judges() -> None:
+async def test_l1_a_supervisor_with_long_beats_polls_at_the_rhythm_of_a_shorter_lease_and_then_judges_it() -> None:
     site = Site()
     await site.claim(1, structs.replace(LEASE, timing=SHORT))
     for _ in range(10):
@@ -202,19 +202,19 @@ async def test_l1_a_judge_with_long_beats_listens_as_often_as_the_owner_of_a_sho
     assert site.recovery.pause == float("inf"), "no lease waits to be judged"
 
 
-async def test_l1_a_judge_with_short_beats_does_not_wait_for_a_longer_lease_after_a_silence_that_means_nothing_to_it() -> None:
+async def test_l1_a_silence_that_is_short_for_a_lease_does_not_delay_a_supervisor_with_shorter_beats() -> None:
     site = Site()
     await site.claim(1)
     site.contact = site.recovery._contact = Contact(SHORT, site.clock.monotonic)
     for _ in range(12):
-        site.clock.advance(3.0)  # a gap by our own beats
+        site.clock.advance(3.0)  # a gap by the beats of this supervisor
         site.contact.answered(site.clock.monotonic())
     assert site.contact.since == site.clock.monotonic()
     assert len(await site.recovery.step()) == 1
 
 
 @pytest.mark.parametrize("timing", [SHORT, LeaseTiming(ttl=300.0, beat=60.0, margin=50.0)])
-async def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_own_lease(timing: LeaseTiming) -> None:
+async def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_lease(timing: LeaseTiming) -> None:
     site = Site()
     await site.claim(1, structs.replace(LEASE, timing=timing), policy=Policy(timeout=60.0))
     for _ in range(240):
@@ -239,7 +239,7 @@ async def test_an_operator_may_skip_the_amnesty() -> None:
     assert len(await site.recovery.step(skip_amnesty=True)) == 1
 
 
-async def test_our_own_workers_are_not_ours_to_judge() -> None:
+async def test_a_supervisor_does_not_judge_its_own_workers() -> None:
     host = MemoryHost()
     site = Site(host)
     await site.claim(1)
@@ -269,11 +269,11 @@ async def test_s4_a_job_that_was_settled_after_its_lease_was_ended_stays_settled
     site = Site()
     (job,) = await site.claim(1)
     await site.in_contact(TIMING.ttl + 1)
-    (hold,) = await site.memory.held(LEASE.id)
+    (active,) = await site.memory.held(LEASE.id)
     gate = site.store.hold("exchange")
     step = asyncio.ensure_future(site.recovery.step())
     await gate.entered.wait()
-    await site.memory.exchange([finish(hold, Done(), jitter=0.0)])
+    await site.memory.exchange([finish(active, Done(), jitter=0.0)])
     gate.opened.set()
     assert await step == []
     assert (await site.row(job)).state is State.COMPLETED
@@ -281,7 +281,7 @@ async def test_s4_a_job_that_was_settled_after_its_lease_was_ended_stays_settled
 
 
 @pytest.mark.parametrize("is_step", [True, False])
-async def test_before_anybody_is_judged_the_clocks_are_compared_and_a_step_means_amnesty(is_step: bool) -> None:
+async def test_the_clocks_are_compared_before_a_lease_is_judged_and_a_step_means_amnesty(is_step: bool) -> None:
     compared = list[str]()
 
     def compare() -> None:
@@ -293,16 +293,16 @@ async def test_before_anybody_is_judged_the_clocks_are_compared_and_a_step_means
     await site.claim(1)
     await site.in_contact(TIMING.ttl - 1)
     await site.recovery.step()
-    assert compared == [], "nobody is to be judged"
+    assert compared == [], "no lease is to be judged"
     await site.in_contact(2)
     assert len(await site.recovery.step()) == (0 if is_step else 1)
     assert compared == ["now"]
 
 
-# who pays
+# which jobs pay
 
 
-async def test_a_lease_that_was_draining_explains_its_own_end_and_nobody_pays() -> None:
+async def test_the_end_of_a_draining_lease_charges_no_job() -> None:
     site = Site()
     (job,) = await site.claim(1)
     await site.memory.beat([LEASE.id], draining=True)
@@ -312,7 +312,7 @@ async def test_a_lease_that_was_draining_explains_its_own_end_and_nobody_pays() 
     assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
 
 
-async def test_jobs_that_were_only_claimed_go_back_free_and_without_a_trace() -> None:
+async def test_jobs_that_were_only_claimed_return_free_and_without_an_attempt() -> None:
     site = Site()
     ran, waited = await site.claim(1, prefetch=1)
     await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
@@ -323,10 +323,10 @@ async def test_jobs_that_were_only_claimed_go_back_free_and_without_a_trace() ->
 async def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
     site = Site()
     culprit, sibling = await site.claim(2)
-    why = LeaseEnd(
+    end = LeaseEnd(
         RescueReason.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: RescueReason.UNRESPONSIVE}, stacks="its stacks"
     )
-    await site.recovery.end(LEASE.id, LEASE.worker, why)
+    await site.recovery.end(LEASE.id, LEASE.worker, end)
     rows = [await site.row(job) for job in (culprit, sibling)]
     assert [row.crashes for row in rows] == [1, 0]
     record = rows[0].attempts[0]
@@ -355,7 +355,7 @@ async def test_s9_a_repeated_crash_waits_longer_and_the_budget_ends_the_job() ->
 
 @pytest.mark.parametrize(("policy", "state"), [(CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)])
 @pytest.mark.parametrize("is_free", [True, False])
-async def test_a_task_that_fears_a_second_run_is_not_run_again_by_any_rescue(
+async def test_a_task_with_on_crash_hold_or_fail_is_not_run_again_by_any_rescue(
     policy: CrashPolicy, state: State, is_free: bool
 ) -> None:
     site = Site()
@@ -364,7 +364,7 @@ async def test_a_task_that_fears_a_second_run_is_not_run_again_by_any_rescue(
     assert (await site.row(job)).state is state
 
 
-async def test_the_first_reason_stays_and_is_applied_by_whoever_moves() -> None:
+async def test_the_first_end_reason_stays_and_every_recovery_applies_it() -> None:
     site = Site()
     (job,) = await site.claim(1)
     await site.memory.end_lease(LEASE.id, CRASH)
@@ -373,7 +373,7 @@ async def test_the_first_reason_stays_and_is_applied_by_whoever_moves() -> None:
     assert (row.crashes, row.attempts[0].signal) == (1, "SIGKILL")
 
 
-async def test_a_lease_somebody_else_ended_is_emptied_for_the_reason_it_ended_without_amnesty() -> None:
+async def test_jobs_of_a_lease_that_another_ended_are_moved_for_its_end_reason_without_amnesty() -> None:
     site = Site()
     (job,) = await site.claim(1)
     await site.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.CRASHED, "SIGSEGV", is_free=True))
@@ -391,7 +391,7 @@ async def test_a_cancelled_job_of_a_dead_worker_ends_cancelled() -> None:
     assert (await site.row(job)).state is State.CANCELLED
 
 
-# how they are moved
+# how jobs are moved
 
 
 async def test_l2_many_jobs_move_in_batches_until_none_is_left() -> None:
@@ -425,20 +425,20 @@ async def test_s10_a_rescue_whose_answer_was_lost_charges_once() -> None:
     assert (await site.row(job)).crashes == 1
 
 
-async def test_l8_outcomes_a_dead_worker_left_with_us_are_delivered_before_its_lease_ends() -> None:
+async def test_l8_outcomes_that_a_dead_worker_backed_up_are_delivered_before_its_lease_ends() -> None:
     site = Site()
-    done, cut = await site.claim(2)
-    hold = next(hold for hold in await site.memory.held(LEASE.id) if hold.id == done)
-    outcome = finish(hold, Done(b"42"), jitter=0.0)
+    done, interrupted = await site.claim(2)
+    active = next(active for active in await site.memory.held(LEASE.id) if active.id == done)
+    outcome = finish(active, Done(b"42"), jitter=0.0)
     rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])
-    assert [each.id for each in rescued] == [cut]
+    assert [each.id for each in rescued] == [interrupted]
     row = await site.row(done)
     assert (row.state, row.result) == (State.COMPLETED, b"42")
     assert site.store.calls == ["exchange", "end_lease", "held", "exchange", "held"]
 
 
-class Picky(Flaky):
-    """A store that refuses every write with that job's outcome."""
+class RefusingStore(Flaky):
+    """A store that refuses every write with the outcome of one job."""
 
     def __init__(self, store: MemoryStore, refused: UUID) -> None:
         super().__init__(store)
@@ -450,36 +450,36 @@ class Picky(Flaky):
         return await self.store.exchange(transitions, request)
 
 
-async def picky_site() -> tuple[Site, Picky, list[UUID], list[Transition]]:
-    """Two outcomes of a dead worker, of which the store refuses the first."""
+async def refusing_site() -> tuple[Site, RefusingStore, list[UUID], list[Transition]]:
+    """Return a dead worker with two outcomes, of which the store refuses the first."""
     site = Site()
     jobs = await site.claim(3)
-    holds = {hold.id: hold for hold in await site.memory.held(LEASE.id)}
-    store = Picky(site.memory, jobs[0])
+    active_jobs = {active.id: active for active in await site.memory.held(LEASE.id)}
+    store = RefusingStore(site.memory, jobs[0])
     site.recovery._store = store  # type: ignore[assignment]
-    return site, store, jobs, [finish(holds[job], Done(b"42"), jitter=0.0) for job in jobs[:2]]
+    return site, store, jobs, [finish(active_jobs[job], Done(b"42"), jitter=0.0) for job in jobs[:2]]
 
 
-async def test_l11_an_outcome_that_the_store_refuses_keeps_neither_its_siblings_nor_its_lease() -> None:
-    site, _, (refused, done, cut), outcomes = await picky_site()
+async def test_l11_an_outcome_that_the_store_refuses_blocks_neither_its_siblings_nor_the_end_of_its_lease() -> None:
+    site, _, (refused, done, interrupted), outcomes = await refusing_site()
     for tries in range(1, MOST_REFUSALS):
         with pytest.raises(StoreRefused):
             await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
         assert (await site.row(done)).state is State.COMPLETED
         assert [fields["failures"] for fields in site.log.of("store.refused")] == list(range(1, tries + 1))
     rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
-    assert {each.id for each in rescued} == {refused, cut}
+    assert {each.id for each in rescued} == {refused, interrupted}
     assert (await site.row(refused)).state is State.AVAILABLE
 
 
 @pytest.mark.parametrize("refused", [1, 50])
-async def test_l11_a_job_whose_rescue_the_store_refuses_keeps_no_other_from_its_own(refused: int) -> None:
+async def test_l11_a_job_whose_rescue_the_store_refuses_blocks_no_other_rescue(refused: int) -> None:
     site = Site()
     jobs = await site.claim(50)
-    exchange, asked, theirs = site.memory.exchange, [], {*jobs[:refused]}
+    exchange, sizes, theirs = site.memory.exchange, [], {*jobs[:refused]}
 
     async def refuse(transitions, request=None):  # type: ignore[no-untyped-def]
-        asked.append(len(transitions))
+        sizes.append(len(transitions))
         if theirs & {each.job for each in transitions}:
             raise StoreRefused("refused")
         return await exchange(transitions, request)
@@ -488,7 +488,7 @@ async def test_l11_a_job_whose_rescue_the_store_refuses_keeps_no_other_from_its_
     if refused == len(jobs):
         with pytest.raises(StoreRefused):
             await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-        assert len(asked) < 10, "what refuses all of them is not asked for each"
+        assert len(sizes) < 10, "a store that refuses all of them is not asked for each"
         return
     assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH)] == jobs[refused:]
     assert [(each["operation"], each["job"]) for each in site.log.of("store.refused")] == [("rescue", jobs[0])]
@@ -496,8 +496,8 @@ async def test_l11_a_job_whose_rescue_the_store_refuses_keeps_no_other_from_its_
     assert [each.id for each in await site.recovery.step()] == jobs[:refused]
 
 
-async def test_l8_a_store_that_is_away_has_refused_nothing_however_often_it_is_asked() -> None:
-    site, store, (job, *_), outcomes = await picky_site()
+async def test_l8_failures_of_a_store_that_is_away_do_not_count_as_refusals() -> None:
+    site, store, (job, *_), outcomes = await refusing_site()
     store.is_away = True
     for _ in range(10 * MOST_REFUSALS):
         with pytest.raises(StoreUnavailable):
@@ -558,7 +558,7 @@ async def test_s5_without_proof_a_lease_waits_for_its_ttl(process: ProcessIdenti
 
 
 @pytest.mark.parametrize("by_host_name", [True, False])
-async def test_s5_a_living_sibling_on_the_machine_is_never_disturbed(by_host_name: bool) -> None:
+async def test_s5_a_living_worker_on_the_same_machine_is_never_killed(by_host_name: bool) -> None:
     host = MemoryHost()
     host.running.add(PROCESS.pid)
     site = Site(host)
@@ -583,7 +583,7 @@ async def test_reconciling_can_be_switched_off() -> None:
     assert await site.recovery.reconcile() == []
 
 
-async def test_s9_later_the_dead_of_a_living_supervisor_are_left_to_it_for_a_while_because_it_knows_why_they_died() -> None:
+async def test_s9_dead_workers_of_a_living_supervisor_are_left_to_it_for_a_while_as_it_knows_why_they_died() -> None:
     site = Site(MemoryHost())
     await site.claim(1)
     await site.in_contact(AMNESTY)
@@ -594,7 +594,7 @@ async def test_s9_later_the_dead_of_a_living_supervisor_are_left_to_it_for_a_whi
     assert len(await site.recovery.step()) == 1
 
 
-async def test_a_draining_worker_that_is_provably_dead_costs_nobody_anything() -> None:
+async def test_a_draining_worker_that_is_provably_dead_charges_no_job() -> None:
     site = Site(MemoryHost())
     (job,) = await site.claim(1)
     await site.memory.beat([LEASE.id], draining=True)
@@ -602,7 +602,7 @@ async def test_a_draining_worker_that_is_provably_dead_costs_nobody_anything() -
     assert (await site.row(job)).crashes == 0
 
 
-async def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_the_amnesty_is_over() -> None:
+async def test_s9_after_an_outage_dead_workers_are_left_to_their_supervisor_until_the_amnesty_is_over() -> None:
     site = Site(MemoryHost())
     await site.claim(1)
     await site.in_contact(TIMING.ttl - 1)
@@ -613,7 +613,7 @@ async def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_th
 
 
 @pytest.mark.parametrize(("is_free", "reason"), [(True, "killed"), (False, "crashed")])
-async def test_a_deliberate_end_that_costs_nobody_is_not_told_as_a_crash(is_free: bool, reason: str) -> None:
+async def test_a_deliberate_end_that_charges_no_job_is_not_reported_as_a_crash(is_free: bool, reason: str) -> None:
     site = Site()
     await site.claim(1)
     await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))

@@ -1,4 +1,4 @@
-"""The parent of workers: spawns, beats, buries, drains; a store that fails is never a reason to end or to lose anything."""
+"""The supervisor spawns, renews, recovers and drains workers; a store that fails makes it neither end nor lose anything."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ KILLED = Exit(signal="SIGKILL")
 
 
 class StoreClock(LoopClock):
-    """The store's own clock, which may step."""
+    """The clock of the store, which may step."""
 
     step = 0.0
 
@@ -41,7 +41,7 @@ class StoreClock(LoopClock):
 
 
 class Fleet:
-    """A supervisor whose workers do what the test says."""
+    """A supervisor whose workers the test plays."""
 
     def __init__(self, *, processes: int = 1, until_empty: bool = False, grace: float | None = None) -> None:
         self.clock, self.chance, self.log, self.host = LoopClock(), FakeChance(), Log(), MemoryHost()
@@ -66,11 +66,11 @@ class Fleet:
         return self.store, self.transport
 
     async def spawned(self) -> MemoryChild:
-        """The next worker process."""
+        """Return the next worker process, which has sent no message yet."""
         return await self.host.children.get()
 
     async def ready(self) -> tuple[MemoryChild, messages.LeaseGranted]:
-        """The next worker, which has got its lease and says that it is ready."""
+        """Return the next worker, once it has its lease and has reported that it is ready."""
         child = await self.spawned()
         child.far.say(HELLO)
         leased = await child.far.hear(messages.LeaseGranted)
@@ -79,7 +79,7 @@ class Fleet:
         return child, leased
 
     async def claim(self, leased: messages.LeaseGranted, jobs: int = 1) -> list[UUID]:
-        """Jobs that this worker runs."""
+        """Enqueue jobs and claim them for this worker; return their ids."""
         made = await enqueue(self.memory, self.chance, *[("t", b"{}")] * jobs)
         request = ClaimRequest(lease=leased.lease, claim=self.chance.uuid4(), tasks={"t": Policy()}, limit=jobs)
         assert len((await self.memory.exchange([], request)).claims) == jobs
@@ -96,14 +96,14 @@ async def passing(seconds: float) -> None:
 
 
 async def answer_pings(child: MemoryChild) -> None:
-    """A worker whose loop runs and whose code never stops."""
+    """Answer pings as a worker whose loop runs and whose code never stops."""
     while (data := await child.far.receive()) is not None:
         if isinstance(messages.decode(data), messages.Ping):
             child.far.say(messages.Pong(LoopClock().monotonic()))
 
 
 async def obey(child: MemoryChild, is_idle: Callable[[], bool] = lambda: False) -> None:
-    """A healthy worker without jobs: answers pings, ends when asked."""
+    """Act as a healthy worker without jobs: answer pings, end when asked."""
     while (data := await child.far.receive()) is not None:
         match messages.decode(data):
             case messages.Ping():
@@ -120,7 +120,7 @@ async def test_a_worker_gets_its_lease_after_its_hello_with_a_deadline_that_coun
     fleet = Fleet()
     child = await fleet.spawned()
     await passing(5)
-    assert fleet.store.calls == [], "the store is not opened before a worker has said which"
+    assert fleet.store.calls == [], "the store is not opened before a worker has named it"
     gate = fleet.store.hold("open_lease")
     child.far.say(HELLO)
     await gate.entered.wait()
@@ -135,7 +135,7 @@ async def test_a_worker_gets_its_lease_after_its_hello_with_a_deadline_that_coun
 
 
 @pytest.mark.virtual_time
-async def test_an_app_that_cannot_be_loaded_ends_it_with_exit_code_2_and_its_problems() -> None:
+async def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_exit_code_2_and_its_problems() -> None:
     fleet = Fleet(processes=2)
     child, other = await fleet.spawned(), await fleet.spawned()
     child.far.say(messages.StartRefused(("app:app has no tasks",)))
@@ -147,7 +147,7 @@ async def test_an_app_that_cannot_be_loaded_ends_it_with_exit_code_2_and_its_pro
 
 
 @pytest.mark.virtual_time
-async def test_a_store_out_of_reach_at_the_start_ends_it_with_exit_code_75_after_30_seconds() -> None:
+async def test_an_unreachable_store_at_the_start_ends_the_supervisor_with_exit_code_75_after_30_seconds() -> None:
     fleet = Fleet(processes=2)
     fleet.store.is_out = True
     started = fleet.clock.monotonic()
@@ -158,7 +158,7 @@ async def test_a_store_out_of_reach_at_the_start_ends_it_with_exit_code_75_after
 
 
 @pytest.mark.virtual_time
-async def test_a_store_that_comes_back_within_30_seconds_is_waited_for() -> None:
+async def test_the_supervisor_waits_for_a_store_that_comes_back_within_30_seconds() -> None:
     fleet = Fleet()
     fleet.refusals = [StoreUnavailable("not yet")] * 3
     fleet.store.is_out = True
@@ -179,7 +179,9 @@ async def test_a_store_that_comes_back_within_30_seconds_is_waited_for() -> None
     ],
     ids=["settings", "schema"],
 )
-async def test_a_store_that_says_what_is_wrong_is_not_waited_for(error: Exception, code: int, problems: tuple[str, ...]) -> None:
+async def test_the_supervisor_does_not_wait_for_a_store_that_reports_a_problem(
+    error: Exception, code: int, problems: tuple[str, ...]
+) -> None:
     fleet = Fleet()
     fleet.refusals = [error]
     started = fleet.clock.monotonic()
@@ -190,7 +192,7 @@ async def test_a_store_that_says_what_is_wrong_is_not_waited_for(error: Exceptio
 
 
 @pytest.mark.virtual_time
-async def test_a_running_supervisor_never_ends_for_an_outage() -> None:
+async def test_a_running_supervisor_never_ends_because_of_an_outage() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     fleet.store.is_out = True
@@ -216,7 +218,7 @@ async def test_at_the_start_leases_of_dead_processes_of_this_machine_end_at_once
 
 
 @pytest.mark.virtual_time
-async def test_a_dead_worker_is_replaced_at_once_and_backed_off_from_only_when_it_died_before_it_was_ready() -> None:
+async def test_a_dead_worker_is_replaced_at_once_and_after_a_backoff_only_if_it_died_before_it_was_ready() -> None:
     fleet = Fleet()
     for _ in range(5):
         child, _ = await fleet.ready()
@@ -239,18 +241,18 @@ async def test_a_machine_that_cannot_spawn_for_days_does_not_end_the_supervisor(
 
 
 @pytest.mark.virtual_time
-async def test_l2_a_worker_whose_end_cannot_be_watched_ends_no_other_worker_and_has_a_successor() -> None:
+async def test_l2_a_worker_whose_exit_cannot_be_watched_ends_no_other_worker_and_is_replaced() -> None:
     fleet = Fleet(processes=2)
     healthy, _ = await fleet.ready()
-    strange, _ = await fleet.ready()
-    strange.has_ended.set_exception(OSError(24, "Too many open files"))
+    unwatchable, _ = await fleet.ready()
+    unwatchable.has_ended.set_exception(OSError(24, "Too many open files"))
     successor, _ = await fleet.ready()
-    assert (strange.kills, healthy.kills) == (1, 0)
-    assert [ward.child for ward in fleet.supervisor.workers] == [healthy, successor]
+    assert (unwatchable.kills, healthy.kills) == (1, 0)
+    assert [worker.child for worker in fleet.supervisor.workers] == [healthy, successor]
 
 
 @pytest.mark.virtual_time
-async def test_l2_a_worker_that_says_what_no_worker_says_is_killed() -> None:
+async def test_l2_a_worker_that_sends_an_unknown_message_is_killed() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     child.far.send(b"no message of ours")
@@ -265,18 +267,18 @@ async def test_l2_a_worker_that_says_what_no_worker_says_is_killed() -> None:
 @pytest.mark.virtual_time
 async def test_one_beat_renews_all_workers_and_comes_once_a_beat() -> None:
     fleet = Fleet(processes=3)
-    wards = [await fleet.ready() for _ in range(3)]
-    for child, _ in wards:
+    workers = [await fleet.ready() for _ in range(3)]
+    for child, _ in workers:
         beside(answer_pings(child))
     fleet.store.calls.clear()
     await passing(10.5 * TIMING.beat)
     assert fleet.store.calls.count("beat") == 10
     assert all(lease.overdue < -TIMING.ttl + TIMING.beat + 0.1 for lease in await fleet.memory.workers())
-    assert len({tuple(child.deadlines[-9:]) for child, _ in wards}) == 1
+    assert len({tuple(child.deadlines[-9:]) for child, _ in workers}) == 1
 
 
 @pytest.mark.virtual_time
-async def test_l3_after_a_failed_beat_the_next_ones_come_soon_and_an_expired_lease_nobody_ended_lives_on() -> None:
+async def test_l3_after_a_failed_beat_the_next_ones_come_soon_and_renew_an_expired_lease_that_was_not_ended() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
     beside(answer_pings(child))
@@ -287,15 +289,15 @@ async def test_l3_after_a_failed_beat_the_next_ones_come_soon_and_an_expired_lea
     await passing(TIMING.beat)
     assert fleet.store.calls.count("beat") >= 2, "retried at least once a beat"
     fleet.store.is_out = False
-    told = len(child.deadlines)
+    deadlines_before = len(child.deadlines)
     await passing(TIMING.beat)
-    assert len(child.deadlines) > told
+    assert len(child.deadlines) > deadlines_before
     (lease,) = await fleet.memory.workers()
     assert (lease.id, lease.overdue < 0, child.kills) == (leased.lease, True, 0)
 
 
 @pytest.mark.virtual_time
-async def test_l3_a_beat_that_hangs_is_given_up_in_time_for_another_one_before_the_deadline() -> None:
+async def test_l3_a_beat_that_hangs_is_cancelled_in_time_for_another_one_before_the_deadline() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     await passing(TIMING.beat)
@@ -329,7 +331,7 @@ async def test_a_cancellation_reaches_the_worker_that_holds_the_job() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_l3_all_leases_are_those_of_the_first_settings_by_which_all_are_beaten_for() -> None:
+async def test_l3_all_leases_use_the_first_settings_by_which_all_are_renewed() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     child.end(KILLED)
@@ -355,9 +357,7 @@ async def test_the_rhythm_of_beats_counts_from_their_sending() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_l3_when_the_store_can_be_read_but_not_written_nobody_is_judged_until_beats_have_been_answered_for_a_while() -> (
-    None
-):
+async def test_l3_no_lease_is_judged_while_the_store_is_read_only_nor_right_after() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     beside(answer_pings(child))
@@ -375,7 +375,7 @@ async def test_l3_when_the_store_can_be_read_but_not_written_nobody_is_judged_un
 
 
 @pytest.mark.virtual_time
-async def test_a_step_of_the_stores_clock_is_told_and_nobody_is_judged_for_a_while() -> None:
+async def test_a_step_of_the_stores_clock_is_reported_and_no_lease_is_judged_for_a_while() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     beside(answer_pings(child))
@@ -392,7 +392,7 @@ async def test_a_step_of_the_stores_clock_is_told_and_nobody_is_judged_for_a_whi
 
 
 @pytest.mark.virtual_time
-async def test_answers_that_come_late_are_no_step_of_the_clock() -> None:
+async def test_late_answers_do_not_count_as_a_step_of_the_clock() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     beside(answer_pings(child))
@@ -406,7 +406,7 @@ async def test_answers_that_come_late_are_no_step_of_the_clock() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_beat_whose_answer_was_lost_is_no_step_of_the_clock() -> None:
+async def test_a_beat_whose_answer_was_lost_does_not_count_as_a_step_of_the_clock() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     beside(answer_pings(child))
@@ -416,11 +416,11 @@ async def test_a_beat_whose_answer_was_lost_is_no_step_of_the_clock() -> None:
     assert fleet.log.of("store.clock_stepped") == []
 
 
-# burial
+# recovery of dead workers
 
 
 @pytest.mark.virtual_time
-async def test_l1_jobs_of_a_killed_worker_are_back_in_line_at_once_with_the_signal_on_the_attempt() -> None:
+async def test_l1_jobs_of_a_killed_worker_return_to_their_queue_at_once_with_the_signal_on_the_attempt() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
     (job,) = await fleet.claim(leased)
@@ -435,24 +435,24 @@ async def test_l1_jobs_of_a_killed_worker_are_back_in_line_at_once_with_the_sign
 
 
 @pytest.mark.virtual_time
-async def test_l8_a_burial_is_tried_until_the_store_answers_and_what_was_undelivered_is_delivered_first() -> None:
+async def test_l8_recovery_is_repeated_until_the_store_answers_and_delivers_the_workers_outcomes_first() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
-    done, cut = await fleet.claim(leased, 2)
-    hold = next(hold for hold in await fleet.memory.held(leased.lease) if hold.id == done)
+    done, interrupted = await fleet.claim(leased, 2)
+    active = next(active for active in await fleet.memory.held(leased.lease) if active.id == done)
     fleet.store.is_out = True
-    child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(b"42"), jitter=0.0),)))
+    child.far.say(messages.UndeliveredOutcomes((finish(active, Done(b"42"), jitter=0.0),)))
     child.end(KILLED)
     await passing(300)
     assert (await fleet.row(done)).state is State.RUNNING
     fleet.store.is_out = False
     await passing(TIMING.beat / 2)
-    rows = [await fleet.row(job) for job in (done, cut)]
+    rows = [await fleet.row(job) for job in (done, interrupted)]
     assert [(row.state, row.crashes) for row in rows] == [(State.COMPLETED, 0), (State.AVAILABLE, 1)]
 
 
 @pytest.mark.virtual_time
-async def test_l2_a_cancellation_that_strays_out_of_the_store_ends_neither_a_worker_s_start_nor_a_burial() -> None:
+async def test_l2_a_cancellation_raised_by_the_store_ends_neither_the_start_nor_the_recovery_of_a_worker() -> None:
     fleet = Fleet()
     fleet.store.cancel("open_lease")
     child = await fleet.spawned()
@@ -467,7 +467,7 @@ async def test_l2_a_cancellation_that_strays_out_of_the_store_ends_neither_a_wor
 
 
 @pytest.mark.virtual_time
-async def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_nobody() -> None:
+async def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_no_job() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
     (job,) = await fleet.claim(leased)
@@ -482,12 +482,12 @@ async def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_nobo
 
 
 @pytest.mark.virtual_time
-async def test_a_worker_that_is_being_buried_is_not_judged_by_our_own_recovery() -> None:
+async def test_a_worker_whose_jobs_are_being_recovered_is_not_judged_by_its_supervisor() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
     (done,) = await fleet.claim(leased)
-    (hold,) = await fleet.memory.held(leased.lease)
-    child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(), jitter=0.0),)))
+    (active,) = await fleet.memory.held(leased.lease)
+    child.far.say(messages.UndeliveredOutcomes((finish(active, Done(), jitter=0.0),)))
     assert fleet.supervisor._own_leases() == {leased.lease}
     fleet.store.fail("exchange", times=1_000_000)
     child.end(KILLED)
@@ -500,7 +500,7 @@ async def test_a_worker_that_is_being_buried_is_not_judged_by_our_own_recovery()
 
 
 @pytest.mark.virtual_time
-async def test_a_worker_that_died_before_it_had_a_lease_is_not_buried() -> None:
+async def test_a_worker_that_died_before_it_had_a_lease_needs_no_recovery() -> None:
     fleet = Fleet()
     (await fleet.spawned()).end(KILLED)
     await passing(10)
@@ -511,7 +511,7 @@ async def test_a_worker_that_died_before_it_had_a_lease_is_not_buried() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_l7_draining_marks_the_lease_gives_the_grace_keeps_beating_and_ends_with_exit_code_0() -> None:
+async def test_l7_draining_flags_the_lease_gives_the_grace_keeps_beating_and_ends_with_exit_code_0() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
     await passing(1)
@@ -531,7 +531,7 @@ async def test_l7_draining_marks_the_lease_gives_the_grace_keeps_beating_and_end
 
 
 @pytest.mark.virtual_time
-async def test_a_second_request_to_end_cuts_the_grace_short_and_code_that_does_not_stop_is_killed() -> None:
+async def test_a_second_drain_shortens_the_grace_and_code_that_does_not_stop_is_killed() -> None:
     fleet = Fleet(grace=3600.0)
     child, leased = await fleet.ready()
     beside(answer_pings(child))
@@ -548,7 +548,7 @@ async def test_a_second_request_to_end_cuts_the_grace_short_and_code_that_does_n
 
 
 @pytest.mark.virtual_time
-async def test_a_second_request_tells_the_worker_that_there_is_no_grace_left() -> None:
+async def test_a_second_drain_sends_the_worker_a_grace_of_zero() -> None:
     fleet = Fleet(grace=3600.0)
     child, _ = await fleet.ready()
     fleet.supervisor.drain()
@@ -557,7 +557,7 @@ async def test_a_second_request_tells_the_worker_that_there_is_no_grace_left() -
     assert [message.grace for message in child.far.heard() if isinstance(message, messages.Drain)] == [3600.0, 0.0]
 
 
-def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_just_being_spawned() -> None:
+def test_a_drain_kills_a_worker_without_a_lease_also_one_that_is_being_spawned() -> None:
     async def test() -> None:
         fleet = Fleet()
         child = await fleet.spawned()
@@ -579,7 +579,7 @@ def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_
 
 
 @pytest.mark.virtual_time
-async def test_l3_a_worker_that_hangs_before_its_first_word_is_killed_and_followed_by_another_one() -> None:
+async def test_l3_a_worker_that_hangs_before_its_first_message_is_killed_and_replaced() -> None:
     fleet = Fleet()
     hanging = await fleet.spawned()
     await passing(START_TIMEOUT - 1.0)
@@ -592,7 +592,7 @@ async def test_l3_a_worker_that_hangs_before_its_first_word_is_killed_and_follow
 
 
 @pytest.mark.virtual_time
-async def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_worker_that_hangs() -> None:
+async def test_a_worker_that_waits_for_the_store_or_for_its_lifespan_is_not_taken_for_hanging() -> None:
     fleet = Fleet()
     await fleet.ready()
     fleet.supervisor._options = structs.replace(fleet.supervisor._options, processes=2)
@@ -608,7 +608,7 @@ async def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_w
 
 
 @pytest.mark.virtual_time
-async def test_a_question_to_the_store_that_hangs_does_not_stop_the_watch() -> None:
+async def test_a_store_call_that_hangs_does_not_stop_the_watch_of_workers() -> None:
     fleet = Fleet(until_empty=True)
     child, _ = await fleet.ready()
     beside(obey(child, lambda: True))
@@ -616,11 +616,11 @@ async def test_a_question_to_the_store_that_hangs_does_not_stop_the_watch() -> N
     await gate.entered.wait()
     async with asyncio.timeout(TIMING.ttl):
         assert await fleet.running == 0
-    assert [said["operation"] for said in fleet.log.of("store.unavailable")] == ["watch"]
+    assert [event["operation"] for event in fleet.log.of("store.unavailable")] == ["watch"]
 
 
 @pytest.mark.virtual_time
-async def test_the_end_waits_for_the_burials() -> None:
+async def test_the_supervisor_ends_only_after_it_recovered_the_jobs_of_dead_workers() -> None:
     fleet = Fleet()
     child, leased = await fleet.ready()
     (job,) = await fleet.claim(leased)
@@ -632,7 +632,7 @@ async def test_the_end_waits_for_the_burials() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_drain_while_the_store_is_down_ends_all_the_same() -> None:
+async def test_a_drain_while_the_store_is_down_ends_within_31_seconds() -> None:
     fleet = Fleet()
     child, _ = await fleet.ready()
     fleet.store.is_out = True
@@ -645,7 +645,7 @@ async def test_a_drain_while_the_store_is_down_ends_all_the_same() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_until_empty_ends_only_when_all_workers_have_said_twice_that_there_is_nothing_to_do() -> None:
+async def test_until_empty_ends_only_when_all_workers_have_reported_twice_that_they_are_idle() -> None:
     fleet = Fleet(processes=2, until_empty=True)
     idle = [False, True]
     for number in range(2):
@@ -661,7 +661,7 @@ async def test_until_empty_ends_only_when_all_workers_have_said_twice_that_there
 
 
 @pytest.mark.virtual_time
-async def test_until_empty_has_patience_with_workers_that_answer_slowly() -> None:
+async def test_until_empty_waits_for_workers_that_answer_slowly() -> None:
     fleet = Fleet(until_empty=True)
     child, _ = await fleet.ready()
 
@@ -680,10 +680,10 @@ async def test_until_empty_has_patience_with_workers_that_answer_slowly() -> Non
     assert fleet.clock.monotonic() - started < 10
 
 
-def test_until_empty_does_not_end_while_a_job_goes_from_one_worker_to_the_other() -> None:
+def test_until_empty_does_not_end_while_a_job_moves_from_one_worker_to_another() -> None:
     async def test() -> None:
         fleet = Fleet(processes=2, until_empty=True)
-        wards = [await fleet.ready(), await fleet.ready()]
+        workers = [await fleet.ready(), await fleet.ready()]
         holder, rounds = 0, list[int]()
 
         async def serve(number: int, child: MemoryChild) -> None:
@@ -693,10 +693,10 @@ def test_until_empty_does_not_end_while_a_job_goes_from_one_worker_to_the_other(
                 child.far.say(messages.Pong(LoopClock().monotonic(), holder != number))
                 rounds.append(number)
                 if len(rounds) == 1:
-                    holder = number  # it takes the job right after it has said that it is idle
+                    holder = number  # it takes the job right after it has reported that it is idle
 
         holder = 2
-        for number, (child, _) in enumerate(wards):
+        for number, (child, _) in enumerate(workers):
             beside(serve(number, child))
         await passing(30)
         assert not fleet.running.done()
@@ -705,7 +705,7 @@ def test_until_empty_does_not_end_while_a_job_goes_from_one_worker_to_the_other(
 
 
 @pytest.mark.virtual_time
-async def test_stacks_of_all_workers_can_be_had() -> None:
+async def test_dump_stacks_returns_the_stacks_of_all_workers() -> None:
     fleet = Fleet(processes=2)
     leases = [(await fleet.ready())[1] for _ in range(2)]
     assert fleet.supervisor.dump_stacks() == {leased.worker: "its stacks" for leased in leases}
