@@ -1,4 +1,4 @@
-"""Connections of a caller's own, by every library that `within=` knows: used in one manner, blocking, whatever they are."""
+"""A caller's connections, by every library that `within=` supports, behind one blocking interface."""
 
 import asyncio
 import sqlite3
@@ -21,11 +21,11 @@ from holdfast._engine.tasks.task import TaskWithOptions
 
 
 class Caller(ABC):
-    """One connection in one transaction, from its opening on."""
+    """One connection of a caller, in one transaction from the moment it is opened."""
 
     is_awaited = False
-    tells = False
-    """Whether its library says when a transaction has been committed."""
+    announces = False
+    """Whether the library announces that a transaction has been committed."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -35,48 +35,42 @@ class Caller(ABC):
     within: Any
 
     @abstractmethod
-    def open(self) -> None:
-        """Connect."""
+    def open(self) -> None: ...
 
     def begin(self) -> None:
-        """Begin a transaction, where the library does not do it by itself."""
+        """Begin a transaction if the library does not begin one by itself."""
 
     @abstractmethod
-    def execute(self, statement: str) -> None:
-        """One statement of the caller's."""
+    def execute(self, statement: str) -> None: ...
 
     @abstractmethod
-    def commit(self) -> None:
-        """Commit."""
+    def commit(self) -> None: ...
 
     @abstractmethod
-    def rollback(self) -> None:
-        """Roll back."""
+    def rollback(self) -> None: ...
 
     @abstractmethod
-    def close(self) -> None:
-        """Disconnect."""
+    def close(self) -> None: ...
 
-    def mark(self) -> None:
-        """Set a savepoint."""
+    def set_savepoint(self) -> None:
         self.execute("SAVEPOINT mark")
 
-    def undo(self) -> None:
-        """Undo what came after it."""
+    def undo_savepoint(self) -> None:
+        """Roll back to the savepoint, and release it."""
         self.execute("ROLLBACK TO SAVEPOINT mark")
         self.execute("RELEASE SAVEPOINT mark")
 
-    def keep(self) -> None:
-        """Forget the savepoint."""
+    def keep_savepoint(self) -> None:
+        """Release the savepoint, and keep what came after it."""
         self.execute("RELEASE SAVEPOINT mark")
 
     def enqueue(self, order: "TaskWithOptions[...]", *payload: object) -> Handle:
-        """By the call that fits."""
+        """Enqueue by the blocking call, or by the awaited one if the library is awaited."""
         return order.enqueue(*payload)
 
 
 class Awaited(Caller):
-    """The same of a library that is awaited, in an event loop of its own."""
+    """A connection of an awaited library, used in a separate event loop."""
 
     is_awaited = True
 
@@ -85,7 +79,7 @@ class Awaited(Caller):
         super().__init__(where)
 
     def run(self, action: Coroutine[Any, Any, Any]) -> Any:
-        """Until it is done."""
+        """Run a coroutine to its end in that event loop."""
         return self.runner.run(action)
 
     def execute(self, statement: str) -> None:
@@ -174,11 +168,11 @@ class Asyncpg(Awaited):
     def rollback(self) -> None:
         self.run(self.transactions.pop().rollback())
 
-    def mark(self) -> None:
+    def set_savepoint(self) -> None:
         self.transactions.append(self.within.transaction())
         self.run(self.transactions[-1].start())
 
-    undo, keep = rollback, commit
+    undo_savepoint, keep_savepoint = rollback, commit
 
 
 class AsyncpgPool(Asyncpg):
@@ -199,14 +193,14 @@ class AsyncpgPool(Asyncpg):
 
 
 class AlchemySession(Caller):
-    tells = True
+    announces = True
 
     def open(self) -> None:
         self.engine = sqlalchemy.create_engine(self.where)
         self.within = self.session()
 
     def session(self) -> Any:
-        """What is given to within."""
+        """Return the object that is passed as `within=`."""
         return Session(self.engine)
 
     def execute(self, statement: str) -> None:
@@ -218,13 +212,13 @@ class AlchemySession(Caller):
     def rollback(self) -> None:
         self.within.rollback()
 
-    def mark(self) -> None:
+    def set_savepoint(self) -> None:
         self.nested = self.within.begin_nested()
 
-    def undo(self) -> None:
+    def undo_savepoint(self) -> None:
         self.nested.rollback()
 
-    def keep(self) -> None:
+    def keep_savepoint(self) -> None:
         self.nested.commit()
 
     def close(self) -> None:
@@ -238,36 +232,36 @@ class AlchemyScopedSession(AlchemySession):
 
 
 class AlchemyConnection(AlchemySession):
-    tells = False
+    announces = False
 
     def session(self) -> Any:
         return self.engine.connect()
 
 
 class AwaitedAlchemySession(Awaited):
-    tells = True
+    announces = True
 
     def open(self) -> None:
         self.engine = create_async_engine(self.where)
         self.run(self.connect())
 
     async def connect(self) -> None:
-        """Make what is given to within."""
+        """Make the object that is passed as `within=`."""
         self.within = AsyncSession(self.engine)
 
     def execute(self, statement: str) -> None:
         self.run(self.within.execute(sqlalchemy.text(statement)))
 
-    def mark(self) -> None:
+    def set_savepoint(self) -> None:
         async def begin() -> None:
             self.nested = await self.within.begin_nested()
 
         self.run(begin())
 
-    def undo(self) -> None:
+    def undo_savepoint(self) -> None:
         self.run(self.nested.rollback())
 
-    def keep(self) -> None:
+    def keep_savepoint(self) -> None:
         self.run(self.nested.commit())
 
     def close(self) -> None:
@@ -282,16 +276,16 @@ class AwaitedAlchemyScopedSession(AwaitedAlchemySession):
 
 
 class AwaitedAlchemyConnection(AwaitedAlchemySession):
-    tells = False
+    announces = False
 
     async def connect(self) -> None:
         self.within = await self.engine.connect()
 
 
 class Django(Caller):
-    """``where``: a backend and a database, and for PostgreSQL where that is."""
+    """A connection of Django; ``where`` is a backend, a database and, for PostgreSQL, the address of the server."""
 
-    tells = True
+    announces = True
     alias = "callers"
 
     def open(self) -> None:
@@ -308,13 +302,13 @@ class Django(Caller):
 
     def begin(self) -> None:
         self.blocks: list[Any] = []
-        self.mark()
+        self.set_savepoint()
 
     def execute(self, statement: str) -> None:
         with self.within.cursor() as cursor:
             cursor.execute(statement)
 
-    def mark(self) -> None:
+    def set_savepoint(self) -> None:
         self.blocks.append(transaction.atomic(using=self.alias))
         self.blocks[-1].__enter__()
 
@@ -324,7 +318,7 @@ class Django(Caller):
     def rollback(self) -> None:
         self.blocks.pop().__exit__(ValueError, ValueError(), None)
 
-    undo, keep = rollback, commit
+    undo_savepoint, keep_savepoint = rollback, commit
 
     def close(self) -> None:
         self.within.close()

@@ -1,4 +1,4 @@
-"""Somebody else in the same database, in the middle of a transaction, while a store does something."""
+"""Another session in the same database, in the middle of a transaction, while a store executes a verb."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -16,7 +16,7 @@ from tests.stores.postgres_databases import Home
 
 
 class Stage(Part):
-    """Scenes in a home, which are played as ``play(Stage(home), act)``."""
+    """Scenes in a home; a test plays them as ``play(Stage(home), act)``."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
@@ -33,7 +33,7 @@ class Stage(Part):
 
 @contextmanager
 def locked(home: Home, table: str, where: str = "true", lock: str = "UPDATE") -> Iterator[None]:
-    """Meanwhile somebody has these rows locked."""
+    """Lock these rows in another session inside the block."""
     with psycopg.connect(home.dsn) as rival:
         assert rival.execute(f"SELECT FROM holdfast.{table} WHERE {where} FOR {lock}").rowcount > 0  # type: ignore[arg-type]
         yield
@@ -42,7 +42,7 @@ def locked(home: Home, table: str, where: str = "true", lock: str = "UPDATE") ->
 
 @contextmanager
 def paused(home: Home, store: Any, name: str) -> Iterator[None]:
-    """Meanwhile this statement of the store stands still where it reads the clock: it has its snapshot, and no lock."""
+    """Stop this statement of the store where it reads the clock: it has its snapshot, and no lock."""
     text, reads = store._sql(name), "FROM clock_timestamp() AS now"
     assert text.count(reads) == 1
     store._texts[name] = text.replace(reads, "FROM (SELECT clock_timestamp() AS now FROM pg_advisory_xact_lock(15)) AS paused")
@@ -54,7 +54,7 @@ def paused(home: Home, store: Any, name: str) -> Iterator[None]:
 
 
 class Open(PostgresStore):
-    """A store whose verbs are parts of one transaction, which is somebody's to end."""
+    """A store whose verbs are parts of one transaction; the test ends the transaction."""
 
     link: Any
 
@@ -68,7 +68,7 @@ class Open(PostgresStore):
 
 @asynccontextmanager
 async def rival(home: Home) -> AsyncIterator[Open]:
-    """What it does is seen, and what it locks is free, when this ends."""
+    """Open another store whose verbs are one transaction: they become visible, and its locks free, when the block ends."""
     store = Open(home.dsn, clock=FakeClock(), chance=FakeChance(), process=PROCESS)
     store.link = await asyncpg.connect(home.dsn)
     try:
@@ -79,7 +79,7 @@ async def rival(home: Home) -> AsyncIterator[Open]:
 
 
 async def waits(home: Home, task: "asyncio.Future[Any]") -> bool:
-    """Whether it waits for somebody's lock; else it has ended."""
+    """Return whether the task waits for a lock of another session; False means that the task has ended."""
     async with asyncio.timeout(STALL):
         while not task.done() and not home.sql("SELECT 1 FROM pg_locks WHERE NOT granted"):
             await asyncio.wait({task}, timeout=PAUSE)

@@ -1,4 +1,4 @@
-"""Databases for stores under test: migrated once for a test session, emptied for each test, each with a clock that can be moved."""
+"""Databases for stores under test: migrated once per test session, emptied for each test, each with a clock that tests can move."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ KINDS = {
     "serializable": True,
     "roles": True,
 }
-"""Of homes: PostgreSQL 18, Debian's 15 with another collation, behind PgBouncer, of users who want SERIALIZABLE, of four roles."""
+"""Kinds of homes: PostgreSQL 18, Debian's 15 with another collation, behind PgBouncer, with SERIALIZABLE as default, with four roles."""
 
 _EMPTY = """
 SELECT string_agg(format('DELETE FROM holdfast.%I', relname), ';') FROM pg_class
@@ -42,13 +42,13 @@ _DAYS = "SELECT d::text FROM holdfast.partition_days d UNION ALL SELECT relname 
 
 
 class Tenant(PostgresStore):
-    """A store that in the event loop of its home has the connections of those who were there before, and leaves them there."""
+    """A store that uses the connections of earlier stores in the event loop of its home, and leaves them open."""
 
     furniture: dict[str, Pools]
     loop: asyncio.AbstractEventLoop
 
     def _placed(self, text: str) -> str:
-        # Functions that have the rights of their owner read the server's clock, whatever the search path of their caller.
+        # SECURITY DEFINER functions read the server's clock under any search path of their caller.
         return super()._placed(text).replace("SET search_path = pg_catalog", "SET search_path = fake, pg_catalog")
 
     def _here(self) -> Pools:
@@ -61,7 +61,7 @@ class Tenant(PostgresStore):
 
 
 class Home:
-    """A database, and how a store gets to it."""
+    """A database, and the way a store connects to it."""
 
     def __init__(self, dsn: str, *, through: str | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.dsn, self.through = dsn, through
@@ -83,7 +83,7 @@ class Home:
         through: str | None = None,
         **options: Any,
     ) -> PostgresStore:
-        """A store object of its own; the server's clock follows the one that it was given last."""
+        """Return a new store; the server's clock follows the clock that was passed last."""
         self.follow(clock)
         if self.through:
             options["pooler"] = "transaction"
@@ -93,7 +93,7 @@ class Home:
         return store
 
     def run(self, story: Coroutine[Any, Any, None]) -> None:
-        """In the event loop whose connections stay; if that went wrong, nothing of it does."""
+        """Run a coroutine in the event loop whose connections stay open; after an error, close them and replace the loop."""
         try:
             self._runner.run(story)
         except BaseException:
@@ -101,13 +101,13 @@ class Home:
             raise
 
     def follow(self, clock: FakeClock) -> None:
-        """From now on it is the server's clock that passes as this one does."""
+        """Let the server's clock follow this clock from now on."""
         if self._followed is not clock:
             self.clock.follow(clock)
             self._followed = clock
 
     def empty(self) -> "Home":
-        """Nothing has ever happened here."""
+        """Return this home with all tables as after the migration."""
         if self.sql(_DAYS) != self._days:
             self.sql("DROP SCHEMA holdfast CASCADE")
             self._migrate()
@@ -115,19 +115,19 @@ class Home:
         return self
 
     def sql(self, statement: str, *values: object) -> list[Any]:
-        """A statement by somebody else."""
+        """Execute a statement in another session, and return its rows."""
         cursor = self._owner.execute(statement, values or None)
         return cursor.fetchall() if cursor.description else []
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections to the database."""
         self.leave()
         self._runner.close()
         self._owner.close()
         self.clock.close()
 
     def leave(self) -> None:
-        """Close all connections: the next ones are set up anew."""
+        """Close all connections, and replace the event loop: later connections are set up again."""
 
         async def clear() -> None:
             for pools in self._furniture.values():
@@ -149,12 +149,12 @@ class Home:
 
 
 class Divided(Home):
-    """A home whose store does each verb as a user of the role that is meant for it."""
+    """A home whose store executes each verb as a user of the role that is meant for it."""
 
     ROLES = ("enqueue", "work", "read", "own")
 
     def store(self, clock: FakeClock, **options: Any) -> Store:  # type: ignore[override]
-        """One made of four."""
+        """Return one store made of four, one for each role."""
         at = super().store
         return ByRole(*(at(clock, through=self._as(role), **options) for role in self.ROLES))  # type: ignore[return-value]
 
@@ -171,7 +171,7 @@ class Divided(Home):
 
 
 class ByRole:
-    """A store that is four."""
+    """A store that passes each verb to one of four stores, by the role it needs."""
 
     READING = frozenset({"get", "list", "counts", "workers", "next_due", "due", "queues", "waiting_tasks"})
 
@@ -195,14 +195,14 @@ class ByRole:
 
 
 class Homes:
-    """Of one test process, each made when it is first asked for."""
+    """The homes of one test process, each made when a test first asks for it."""
 
     def __init__(self, server: PostgresServer, closing: ExitStack) -> None:
         self._server, self._closing = server, closing
         self._made: dict[str, Home] = {}
 
     def empty(self, kind: str = "18") -> Home:
-        """One of ``KINDS``, as new."""
+        """Return the home of one of ``KINDS``, emptied."""
         if kind not in self._made:
             self._made[kind] = self._closing.enter_context(closing(self._make(kind)))
         return self._made[kind].empty()
@@ -210,7 +210,7 @@ class Homes:
     def _make(self, kind: str) -> Home:
         match kind:
             case "15":
-                # Its order of texts is not that of their bytes.
+                # This server does not sort strings by their bytes.
                 words = ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
                 server = self._closing.enter_context(PostgresServer(find_postgres("15"), initdb=words))
                 return Home(server.create_database())
@@ -228,7 +228,7 @@ class Homes:
 
 @pytest.fixture(scope="session")
 def homes(postgres_server: PostgresServer) -> Iterator[Homes]:
-    """Where stores under test live."""
+    """Return the homes of this test process; they are closed at its end."""
     with ExitStack() as stack:
         yield Homes(postgres_server, stack)
 
@@ -240,7 +240,7 @@ def home(homes: Homes) -> Home:
 
 
 def using(store: PostgresStore, act: Callable[[PostgresStore], Coroutine[Any, Any, Answer]]) -> Answer:
-    """What a coroutine says of a store, which is closed then."""
+    """Return the result of a coroutine on a store, and close the store."""
 
     async def run() -> Answer:
         try:

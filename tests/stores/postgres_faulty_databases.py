@@ -1,4 +1,4 @@
-"""Databases for stores that meet real faults: with the time of the world, each fresh, some on a server that may be broken."""
+"""Databases for stores that meet real faults: with real time, each of them new, some on a server that tests may break."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -31,12 +31,12 @@ class Site(Part):
 
 
 def store_at(dsn: str, **options: Any) -> PostgresStore:
-    """A store object of its own."""
+    """Return a new store on the system's clock."""
     return PostgresStore(dsn, clock=SystemClock(), chance=SystemRandomness(), process=PROCESS, **options)
 
 
 def migrate(dsn: str) -> None:
-    """Make the tables there."""
+    """Create the tables of a store in that database."""
 
     async def act() -> None:
         store = store_at(dsn)
@@ -47,7 +47,7 @@ def migrate(dsn: str) -> None:
 
 
 async def in_the_end(act: Callable[[], Awaitable[Answer]], *, within: float = 4 * STALL) -> Answer:
-    """What it answers, once the store answers."""
+    """Return what a call answers once the store is available again."""
     async with asyncio.timeout(within):
         while True:
             try:
@@ -66,11 +66,11 @@ class Ground:
         self._template = urlsplit(template).path[1:]
 
     def database(self) -> str:
-        """A fresh one."""
+        """Create a database from the template, and return its address."""
         return self.server.create_database(template=self._template)
 
     def repair(self) -> None:
-        """As it was."""
+        """Start the server again if a test has ended it, and reset its settings."""
         if not self.server.is_running:
             self.server.kill()
             self.server.start()
@@ -90,14 +90,14 @@ def _fragile() -> Iterator[Ground]:
 
 @pytest.fixture
 def breakable(_fragile: Ground) -> Iterator[Ground]:
-    """A server that tests may restart, kill and configure."""
+    """Return a server that tests may restart, kill and configure."""
     yield _fragile
     _fragile.repair()
 
 
 @pytest.fixture
 def database(_solid: Ground) -> Iterator[str]:
-    """The address of a fresh database with all tables of a store."""
+    """Return the address of a new database with all tables of a store."""
     dsn = _solid.database()
     yield dsn
     _solid.server.drop_database(dsn)
@@ -111,7 +111,7 @@ def _pooler(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
 
 @pytest.fixture(params=["direct", *["pooled"] * has_pgbouncer()])
 def far(request: pytest.FixtureRequest, database: str) -> Iterator[tuple[Site, TcpProxy]]:
-    """That database at the other end of a bad network, also with PgBouncer there."""
+    """Return that database behind a proxy that can break connections, directly and with PgBouncer."""
     is_pooled = request.param == "pooled"
     gate = request.getfixturevalue("_pooler" if is_pooled else "postgres_server")
     dsn = gate.through(database) if is_pooled else database

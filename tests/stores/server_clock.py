@@ -18,9 +18,9 @@ GRANT USAGE ON SCHEMA fake TO PUBLIC;
 
 
 class ServerClock:
-    """What ``clock_timestamp()`` says in one database, to everybody whose session begins after ``install``.
+    """What ``clock_timestamp()`` returns in one database, in every session that begins after ``install``.
 
-    It stands still and follows a FakeClock; where that steps its wall clock, as of a machine that is not the server, it does not.
+    It stands still and follows a FakeClock. It does not follow steps of the FakeClock's wall clock, which is that of another machine.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -28,7 +28,7 @@ class ServerClock:
         self._start = self._passed = 0.0
 
     def install(self) -> Self:
-        """Once for each database. A copy of a database has the function, and needs this for its sessions to see it."""
+        """Install the clock once per database. A copy of a database has the function, but its sessions see it only after this."""
         if self._connection.execute("SELECT to_regnamespace('fake')").fetchone() == (None,):
             self._connection.execute(_FAKE)
         database = self._connection.info.dbname
@@ -36,16 +36,16 @@ class ServerClock:
         return self
 
     def follow(self, clock: FakeClock) -> None:
-        """Say what it says now, and move as it moves."""
+        """Take over the time of this clock, and move with it."""
         self._start, self._passed = clock.wall(), 0.0
         clock.lead(self.advance)
         self.advance(0.0)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the server alone; back, if negative."""
+        """Let time pass on the server only; a negative number moves it back."""
         self._passed += seconds
         self._connection.execute("UPDATE fake.clock SET now = to_timestamp(%s)", [self._start + self._passed])
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
         self._connection.close()

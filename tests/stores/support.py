@@ -1,4 +1,4 @@
-"""What tests of the SQLite room share."""
+"""What the tests of the SQLite store share."""
 
 import asyncio
 import sqlite3
@@ -38,12 +38,12 @@ def store_on(
     chance: Randomness | None = None,
     busy_limit: float = 5.0,
 ) -> SqliteStore:
-    """A store object of its own."""
+    """Return a new store on that file."""
     return SqliteStore(path, clock=clock or FakeClock(), chance=chance or FakeChance(), process=process, busy_limit=busy_limit)
 
 
 def using(store: SqliteStore, act: Callable[[SqliteStore], Coroutine[Any, Any, Answer]]) -> Answer:
-    """What a coroutine says of a store, which is closed then."""
+    """Return the result of a coroutine on a store, and close the store."""
 
     async def run() -> Answer:
         try:
@@ -55,17 +55,17 @@ def using(store: SqliteStore, act: Callable[[SqliteStore], Coroutine[Any, Any, A
 
 
 async def inside(store: Store, action: Callable[[StoreDatabase], Answer]) -> Answer:
-    """Something done in the store's own thread."""
+    """Run an action in the thread of the store."""
     assert isinstance(store, SqliteStore)
     return await store._thread.run(action)
 
 
 def sql(path: Path, statement: str, *values: object) -> list[Any]:
-    """A statement by somebody else."""
+    """Execute a statement on a separate connection, and return its rows."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         return connection.execute(statement, values).fetchall()
 
 
 def new_job(chance: Randomness) -> NewJob:
-    """A job to be."""
+    """Return a job that is not enqueued yet."""
     return NewJob(id=chance.uuid7(), task="task", payload=b"{}", policy=Policy())

@@ -1,4 +1,4 @@
-"""What an enemy of the database tried, and what has to hold nevertheless."""
+"""Attacks on the store's database, and the promises that hold under them."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ async def connected(dsn: str, **settings: str) -> AsyncIterator[Any]:
         await link.close()
 
 
-async def until_somebody_waits(link: Any) -> None:
+async def until_a_session_waits(link: Any) -> None:
     async with asyncio.timeout(STALL):
         while not await link.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             pass
@@ -50,8 +50,8 @@ async def until_somebody_waits(link: Any) -> None:
 # open transactions of callers
 
 
-def test_l4_an_open_transaction_that_came_second_for_a_key_keeps_its_holder_from_nothing(database: str) -> None:
-    """Nor all who are settled together with it."""
+def test_l4_an_open_transaction_that_lost_a_key_does_not_block_the_holder_of_the_key(database: str) -> None:
+    """Nor does it block the jobs that are settled in the same call."""
 
     async def act(at: Scene) -> None:
         async with connected(database) as first, connected(database) as second, connected(database) as watch:
@@ -61,7 +61,7 @@ def test_l4_an_open_transaction_that_came_second_for_a_key_keeps_its_holder_from
             await _within(at, first, winner)
             async with second.transaction():
                 waiting = asyncio.create_task(_within(at, second, loser))
-                await until_somebody_waits(watch)
+                await until_a_session_waits(watch)
                 await begun.commit()
                 assert await waiting == EnqueueAnswer({loser.id: Duplicate(winner.id, True)})
                 await at.enqueue(innocent)
@@ -77,7 +77,7 @@ async def _within(at: Scene, link: Any, job: NewJob) -> EnqueueAnswer:
     return await answer
 
 
-def test_s11_a_key_that_is_given_back_by_whom_one_waited_for_is_ones_own(database: str) -> None:
+def test_s11_a_key_that_a_rolled_back_transaction_frees_goes_to_the_call_that_waited(database: str) -> None:
     async def act(at: Scene) -> None:
         async with connected(database) as first, connected(database) as watch:
             job = at.new(key="k")
@@ -85,7 +85,7 @@ def test_s11_a_key_that_is_given_back_by_whom_one_waited_for_is_ones_own(databas
             await begun.start()
             await _within(at, first, at.new(key="k"))
             waiting = asyncio.create_task(at.send(job))
-            await until_somebody_waits(watch)
+            await until_a_session_waits(watch)
             await begun.rollback()
             assert await waiting == EnqueueAnswer()
             assert await watch.fetch("SELECT job FROM holdfast.unique_keys") == [(job.id,)]
@@ -98,7 +98,7 @@ def test_s11_a_key_that_is_given_back_by_whom_one_waited_for_is_ones_own(databas
 
 def test_a_call_of_many_keyed_jobs_does_not_compare_them_with_each_other(database: str) -> None:
     async def act(at: Scene) -> None:
-        jobs = [at.new(key=f"key {place}") for place in range(200)]
+        jobs = [at.new(key=f"key {number}") for number in range(200)]
         _, parameter = packing.enqueue(at.chance.uuid4(), jobs)
         async with connected(database, **AS_OURS) as link:
             assert await _most_rows(link, await _planned(link, "enqueue", "json", [parameter])) <= 5 * len(jobs)
@@ -121,7 +121,7 @@ INSERT INTO holdfast.finished (
 """
 
 
-def test_l4_plans_made_while_all_was_empty_pass_by_what_has_come_since(database: str) -> None:
+def test_l4_plans_made_on_empty_tables_read_few_rows_after_the_tables_have_grown(database: str) -> None:
     async def act(at: Scene) -> None:
         cancelled, deleted, purged = (at.new(queue=name, key=name, payload=LONG) for name in ("cancelled", "deleted", "purged"))
         await at.enqueue(cancelled, deleted, purged, at.new(queue="expired", key="expired", payload=LONG, expires_in=EARLY))
@@ -146,16 +146,16 @@ def test_l4_plans_made_while_all_was_empty_pass_by_what_has_come_since(database:
 
 
 async def _planned(link: Any, name: str, types: str, values: list[str]) -> str:
-    """How to execute a statement of ours by the plan that is made for it now."""
+    """Prepare one of the store's statements; return how to execute it by the plan that is made now."""
     text = queries.numbered(queries.read(schema.MIGRATIONS[0].parent.parent / "queries" / f"{name}.sql")).rstrip("; \n")
     await link.execute(f"PREPARE {name} ({types}) AS {text}")
-    spoken = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-    await link.execute(f"EXPLAIN EXECUTE {name} ({spoken})")
-    return f"EXECUTE {name} ({spoken})"
+    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    await link.execute(f"EXPLAIN EXECUTE {name} ({quoted})")
+    return f"EXECUTE {name} ({quoted})"
 
 
 async def _most_rows(link: Any, plan: str) -> int:
-    """That any step of it looked at."""
+    """Return the most rows that any step of a plan read."""
     ((found,),) = await link.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {plan}")
     return max(_rows_of(json.loads(found)[0]["Plan"]))
 
@@ -167,7 +167,7 @@ def _rows_of(step: dict[str, Any]) -> Iterator[int]:
         yield from _rows_of(inner)
 
 
-# two at once
+# two concurrent verbs
 
 
 class Open(PostgresStore):
@@ -202,14 +202,14 @@ _EMPTY = "DELETE FROM holdfast.{}"
 _TABLES = ("pending", "active", "finished", "attempts", "payloads", "receipts", "unique_keys", "leases")
 
 
-def _verbs(at: Scene, job: NewJob, hold: ActiveJob) -> dict[str, Verb]:
-    """What may be done to a job that was claimed once."""
-    again = structs.replace(raised(hold), delay=0.0)
+def _verbs(at: Scene, job: NewJob, active: ActiveJob) -> dict[str, Verb]:
+    """Return the verbs that may act on a job that was claimed once."""
+    again = structs.replace(raised(active), delay=0.0)
     return {
-        "done": lambda store: store.exchange([done(hold)]),
+        "done": lambda store: store.exchange([done(active)]),
         "tried again": lambda store: store.exchange([again]),
-        "rescued": lambda store: store.exchange([rescued(hold, LeaseEnd(RescueReason.CRASHED))]),
-        "reported": lambda store: store.report([ProgressUpdate(job=job.id, token=hold.token, stage="half")]),
+        "rescued": lambda store: store.exchange([rescued(active, LeaseEnd(RescueReason.CRASHED))]),
+        "reported": lambda store: store.report([ProgressUpdate(job=job.id, token=active.token, stage="half")]),
         "cancelled": lambda store: store.request_cancel([job.id]),
         "reopened": lambda store: store.reopen([job.id]),
         "deleted": lambda store: store.delete([job.id]),
@@ -218,8 +218,8 @@ def _verbs(at: Scene, job: NewJob, hold: ActiveJob) -> dict[str, Verb]:
 
 
 @pytest.mark.parametrize("state", ["running", "rescued", "finished"])
-def test_s1_whatever_two_do_at_once_leaves_each_job_in_one_place_with_its_key_and_payload(database: str, state: str) -> None:
-    """The second one begins, and has its snapshot, while the first one has done its part and not committed."""
+def test_s1_any_two_concurrent_verbs_leave_each_job_in_one_place_with_its_key_and_payload(database: str, state: str) -> None:
+    """The second verb begins, and takes its snapshot, after the first has changed rows and before it commits."""
 
     async def act(at: Scene) -> None:
         at.chance = SystemRandomness()  # type: ignore[assignment]
@@ -228,8 +228,8 @@ def test_s1_whatever_two_do_at_once_leaves_each_job_in_one_place_with_its_key_an
             first.link = link
             names = list(_verbs(at, *await _fresh(at, watch, state)))
             for one, two in product(names, names):
-                job, hold = await _fresh(at, watch, state)
-                verbs = _verbs(at, job, hold)
+                job, active = await _fresh(at, watch, state)
+                verbs = _verbs(at, job, active)
                 async with link.transaction():
                     await verbs[one](first)
                     second = asyncio.create_task(verbs[two](at.store))
@@ -242,7 +242,7 @@ def test_s1_whatever_two_do_at_once_leaves_each_job_in_one_place_with_its_key_an
 
 
 async def _insist(first: "asyncio.Task[Any]", verb: Verb, store: Store) -> None:
-    """Ask again, as the engine does, while another session has the job locked."""
+    """Repeat a verb, as the engine does, while another session has the job locked."""
     asking: Any = first
     while True:
         try:

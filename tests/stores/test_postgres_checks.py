@@ -1,4 +1,4 @@
-"""A check finds what is wrong with a server or with our tables before it hurts, and says what to do about it."""
+"""A check finds what is wrong with a server or with the store's tables before it does harm, and names the remedy."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ DAY = 86400.0
 
 
 def found_at(dsn: str, **options: str) -> dict[str, Check]:
-    """By name: the worst finding of each; a check that has nothing to say about something leaves it out."""
+    """Return the worst finding of each name; a check that finds nothing under a name leaves it out."""
 
     async def act() -> tuple[Check, ...]:
         store = store_at(dsn, **options)
@@ -46,12 +46,12 @@ def _careful() -> Iterator[Ground]:
 
 @pytest.fixture
 def careful(_careful: Ground) -> Iterator[Ground]:
-    """A server that waits for its disk, and that a test may configure."""
+    """Return a server that syncs its disk, and that a test may configure."""
     yield _careful
     _careful.repair()
 
 
-def test_a_sound_store_has_nothing_to_complain_of(careful: Ground) -> None:
+def test_a_check_of_a_healthy_store_has_no_findings(careful: Ground) -> None:
     found = found_at(careful.database())
     assert {name: check.level for name, check in found.items()} == dict.fromkeys(
         ("postgres", "durability", "clock", "schema", "partitions", "job"), "ok"
@@ -89,7 +89,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
         ({"synchronous_standby_names": "gone", "synchronous_commit": "local"}, "replication", "warning", "commits wait"),
     ],
 )
-def test_settings_that_lose_or_stop_work_are_said(
+def test_settings_that_lose_or_stop_work_are_reported(
     careful: Ground, settings: dict[str, str], name: str, level: str, word: str
 ) -> None:
     dsn = careful.database()
@@ -110,14 +110,14 @@ def test_a_stand_by_is_an_error(careful: Ground) -> None:
             assert levels(found_at(careful.server.dsn()), "replication") == [level]
 
 
-def test_tables_without_autovacuum_are_said(database: str) -> None:
+def test_tables_without_autovacuum_are_reported(database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("ALTER TABLE holdfast.pending SET (autovacuum_enabled = false)")
     found = found_at(database)["autovacuum"]
     assert (found.level, "pending" in found.message) == ("error", True)
 
 
-def test_dead_rows_that_stay_are_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_rows_that_stay_are_reported(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "dead rows" not in found_at(database)
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("ALTER TABLE holdfast.paused_queues SET (autovacuum_enabled = false)")
@@ -131,7 +131,7 @@ def test_dead_rows_that_stay_are_said(database: str, monkeypatch: pytest.MonkeyP
     assert (found.level, "unique_keys 10000" in found.message) == ("warning", True)
 
 
-def test_a_transaction_that_is_open_for_long_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_is_open_for_long_is_reported(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with psycopg.connect(database, application_name="reporter") as connection:
         connection.execute("SELECT 1")
         assert "transactions" not in found_at(database)
@@ -145,25 +145,25 @@ def test_a_transaction_that_is_open_for_long_is_said(database: str, monkeypatch:
     assert "transactions" not in found_at(database)
 
 
-def test_a_prepared_transaction_that_nobody_ends_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_prepared_transaction_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "LONG", 0.0)
     with PostgresServer(settings={"max_prepared_transactions": "1"}) as server:
         server.sql("BEGIN; CREATE TABLE mine (); PREPARE TRANSACTION 'mine'")
         assert "PREPARED" in found_at(server.dsn())["transactions"].remedy
 
 
-def test_few_connections_that_are_left_are_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_few_free_connections_is_reported(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "connections" not in found_at(database)
     monkeypatch.setattr(checks, "SPARE", 1000)
     assert found_at(database)["connections"].level == "warning"
 
 
-def test_a_clock_that_is_not_ours_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_clock_that_differs_from_the_local_clock_is_reported(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "APART", -1.0)
     assert found_at(database)["clock"].level == "warning"
 
 
-def test_a_clock_that_was_set_back_is_said(home: Home) -> None:
+def test_a_clock_that_was_set_back_is_reported(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.lease()
         home.clock.advance(-checks.STEP - 1.0)
@@ -173,9 +173,9 @@ def test_a_clock_that_was_set_back_is_said(home: Home) -> None:
     play(In(home), act)
 
 
-def test_what_should_be_forgotten_and_is_not_is_said(home: Home) -> None:
+def test_finished_jobs_past_their_retention_are_reported(home: Home) -> None:
     async def act(at: Scene) -> None:
-        async def said() -> list[str]:
+        async def pruning_messages() -> list[str]:
             return [check.message for check in await at.store.check() if check.name == "pruning"]
 
         job = at.new(policy=Policy(retention=0.0))
@@ -183,30 +183,30 @@ def test_what_should_be_forgotten_and_is_not_is_said(home: Home) -> None:
         (claim,) = await at.claim(await at.lease(), policy=job.policy)
         await at.settle(done(claim.job))
         at.advance(checks.LATE - 1.0)
-        assert await said() == []
+        assert await pruning_messages() == []
         at.advance(2.0)
-        (message,) = await said()
+        (message,) = await pruning_messages()
         assert message.startswith("1 finished jobs")
         await at.store.prune(10)
-        assert await said() == []
+        assert await pruning_messages() == []
 
     play(In(home), act)
 
 
-def test_days_that_nobody_makes_or_drops_are_said(home: Home) -> None:
+def test_missing_and_overdue_partitions_are_reported(home: Home) -> None:
     async def act(at: Scene) -> None:
-        async def said() -> dict[str, str]:
+        async def warnings() -> dict[str, str]:
             found = await at.store.check()
             return {
                 check.name: check.message for check in found if check.name in ("partitions", "pruning") and check.level != "ok"
             }
 
-        assert await said() == {}
+        assert await warnings() == {}
         at.advance(2 * DAY)
-        assert list(await said()) == ["partitions"]
+        assert list(await warnings()) == ["partitions"]
         at.advance(2 * DAY)
-        assert list(await said()) == ["pruning", "partitions"]
+        assert list(await warnings()) == ["pruning", "partitions"]
         await at.store.prune(10)
-        assert await said() == {}
+        assert await warnings() == {}
 
     play(In(home), act)

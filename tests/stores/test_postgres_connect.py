@@ -1,4 +1,4 @@
-"""Connections of the PostgreSQL store: what each session is told, whose they are, and who closes them."""
+"""Connections of the PostgreSQL store: which settings each session gets, who owns it, and who closes it."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ OURS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdf
 
 
 def using(store: PostgresStore, act: Callable[[PostgresStore], Awaitable[Any]]) -> Any:
-    """What it answers, in an event loop of its own whose end is nobody's business."""
+    """Return the result of a coroutine on a store, in a separate event loop that ends without closing the store."""
 
     async def run() -> Any:
         return await act(store)
@@ -37,8 +37,8 @@ def using(store: PostgresStore, act: Callable[[PostgresStore], Awaitable[Any]]) 
     return asyncio.run(run())
 
 
-def told(store: PostgresStore, *names: str) -> dict[str, str]:
-    """What a session of the store goes by."""
+def settings_of(store: PostgresStore, *names: str) -> dict[str, str]:
+    """Return these settings of a session of the store."""
     store._texts["settings"] = "SELECT name, current_setting(name) AS value FROM unnest($1::text[]) AS name"
 
     async def ask(store: PostgresStore) -> dict[str, str]:
@@ -48,14 +48,14 @@ def told(store: PostgresStore, *names: str) -> dict[str, str]:
 
 
 def sessions_of(dsn: str) -> int:
-    """How many connections of ours that database has."""
+    """Return how many connections of Holdfast that database has."""
     with psycopg.connect(dsn) as connection:
         found = connection.execute(OURS).fetchone()
     assert found is not None
     return int(found[0])
 
 
-def test_each_session_is_told_what_it_needs(database: str) -> None:
+def test_each_session_gets_the_settings_it_needs(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_isolation = serializable')
@@ -71,7 +71,7 @@ def test_each_session_is_told_what_it_needs(database: str) -> None:
         "TimeZone": "UTC",
         "application_name": "holdfast web-1-42",
     }
-    assert told(store_at(database), *expected) == expected
+    assert settings_of(store_at(database), *expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_each_session_is_told_what_it_needs(database: str) -> None:
 def test_commits_are_made_durable_and_never_less_than_the_user_wants(database: str, theirs: str, ours: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = {theirs}')
-    assert told(store_at(database), "synchronous_commit") == {"synchronous_commit": ours}
+    assert settings_of(store_at(database), "synchronous_commit") == {"synchronous_commit": ours}
 
 
 def test_settings_of_the_url_and_of_the_caller_come_last(database: str) -> None:
     store = store_at(f"{database}?application_name=shop&work_mem=8MB", server_settings={"lock_timeout": "1s"})
-    assert told(store, "work_mem", "lock_timeout") == {"work_mem": "8MB", "lock_timeout": "1s"}
+    assert settings_of(store, "work_mem", "lock_timeout") == {"work_mem": "8MB", "lock_timeout": "1s"}
 
 
 def test_an_event_loop_that_ends_leaves_no_connection(database: str) -> None:
@@ -99,8 +99,8 @@ def test_an_event_loop_that_ends_leaves_no_connection(database: str) -> None:
     until(lambda: sessions_of(database) == 0, within=STALL)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # asyncio's, of whoever closed the loop
-def test_a_loop_that_was_closed_without_a_word_is_hung_up_on_by_the_next(database: str) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # asyncio's warning about the closed loop
+def test_the_next_event_loop_closes_the_connections_of_a_closed_one(database: str) -> None:
     store = store_at(database)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(store.counts())
@@ -118,7 +118,7 @@ def test_event_loops_of_many_threads_share_a_store(database: str) -> None:
     until(lambda: sessions_of(database) == 0, within=STALL)
 
 
-def test_a_forked_child_has_connections_of_its_own(database: str) -> None:
+def test_a_forked_child_has_its_own_connections(database: str) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
         ((count, pids),) = in_child(lambda: in_threads(lambda: counted(at)))
@@ -129,7 +129,7 @@ def test_a_forked_child_has_connections_of_its_own(database: str) -> None:
 
 
 def in_child(act: Callable[[], Any]) -> Any:
-    """What it answers, in a forked process."""
+    """Return what a call answers in a forked process."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -139,9 +139,9 @@ def in_child(act: Callable[[], Any]) -> Any:
             os._exit(0)
     os.close(writing)
     with open(reading, encoding="utf-8") as file:
-        said = json.load(file)
+        answer = json.load(file)
     os.waitpid(child, 0)
-    return said
+    return answer
 
 
 async def counted(at: Scene) -> tuple[int, list[int]]:
@@ -150,11 +150,11 @@ async def counted(at: Scene) -> tuple[int, list[int]]:
 
 
 def backends(at: Scene) -> list[int]:
-    """Who answers at the other end of the running loop's connections."""
+    """Return the server processes behind the idle connections of the running event loop."""
     return [link.get_server_pid() for link in at.store._here().shared._free]  # type: ignore[attr-defined]
 
 
-def test_a_parent_that_dies_takes_its_sessions_with_it_whatever_its_children_do(database: str) -> None:
+def test_the_sessions_of_a_process_end_with_it_even_when_its_children_live(database: str) -> None:
     reading, writing = os.pipe()
     parent = os.fork()
     if parent == 0:
@@ -183,7 +183,7 @@ def test_a_store_that_was_closed_opens_again(database: str) -> None:
     play(Site(database), act)
 
 
-def test_closing_cuts_off_what_is_under_way(database: str) -> None:
+def test_closing_a_store_ends_its_running_statements(database: str) -> None:
     async def act(at: Scene) -> None:
         store = at.store
         store._texts["slow"] = "SELECT pg_sleep(60)"  # type: ignore[attr-defined]
@@ -219,7 +219,9 @@ def test_an_error_of_a_statement_costs_no_connection(database: str) -> None:
         ("postgresql://postgres@127.0.0.1:{port}/postgres?nonsense=1", "leave that option out"),
     ],
 )
-def test_what_no_waiting_mends_is_an_error_of_the_settings(postgres_server: PostgresServer, url: str, word: str) -> None:
+def test_a_connection_that_cannot_succeed_later_is_a_configuration_error(
+    postgres_server: PostgresServer, url: str, word: str
+) -> None:
     with pytest.raises(ConfigurationError, match=word):
         using(store_at(url.format(port=postgres_server.port)), lambda store: store.counts())
 
@@ -230,7 +232,7 @@ def test_an_old_server_is_refused_by_name(database: str, monkeypatch: pytest.Mon
         using(store_at(database), lambda store: store.counts())
 
 
-def test_schemas_of_one_database_know_nothing_of_each_other(postgres_dsn: str) -> None:
+def test_schemas_of_one_database_are_independent(postgres_dsn: str) -> None:
     migrate(postgres_dsn)
     other = store_at(postgres_dsn, schema="other")
     with pytest.raises(SchemaMissing, match="no schema 'other'"):
@@ -247,12 +249,12 @@ def test_schemas_of_one_database_know_nothing_of_each_other(postgres_dsn: str) -
 
 
 @pytest.mark.parametrize("schema", ["", "Shop", "1st", "a b", 'a"b', "a.b", "s" * 64, "public", "pg_toast"])
-def test_a_schema_that_is_no_plain_name_or_belongs_to_others_is_refused(schema: str) -> None:
+def test_a_schema_name_that_is_not_plain_or_is_reserved_is_refused(schema: str) -> None:
     with pytest.raises(ConfigurationError, match="schema="):
         PostgresStore("postgresql://db/shop", schema=schema, clock=FakeClock(), chance=FakeChance(), process=None)  # type: ignore[arg-type]
 
 
-def test_an_app_opens_nothing_until_it_is_used_and_says_what_is_wrong_with_its_url() -> None:
+def test_an_app_checks_its_url_at_once_and_connects_only_when_it_is_used() -> None:
     App("postgresql://127.0.0.1:1/nowhere", schema="jobs", pooler="transaction")
     with pytest.raises(ConfigurationError, match="port"):
         App("postgresql://127.0.0.1:x/nowhere")
@@ -261,7 +263,7 @@ def test_an_app_opens_nothing_until_it_is_used_and_says_what_is_wrong_with_its_u
 
 
 def test_a_driver_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holdfast.stores, "postgres", holdfast.stores.postgres)  # afterwards it is the same again
+    monkeypatch.setattr(holdfast.stores, "postgres", holdfast.stores.postgres)  # restored after the test
     for name in [each for each in sys.modules if each.startswith("holdfast.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
@@ -271,18 +273,18 @@ def test_a_driver_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.Mo
 
 if has_pgbouncer():
 
-    def test_a_pooler_that_nobody_was_told_of_is_recognised(database: str, postgres_server: PostgresServer) -> None:
+    def test_a_pooler_that_the_url_does_not_mention_is_recognised(database: str, postgres_server: PostgresServer) -> None:
         with PgBouncer(postgres_server) as pooler:
             with pytest.raises(ConfigurationError, match="pooler=transaction"):
                 using(store_at(pooler.through(database)), lambda store: store.counts())
             assert using(store_at(f"{pooler.through(database)}?pooler=transaction"), lambda store: store.counts()) == {}
 
-    def test_behind_a_pooler_each_transaction_is_told_what_it_needs(database: str, postgres_server: PostgresServer) -> None:
+    def test_behind_a_pooler_each_transaction_gets_the_settings_it_needs(database: str, postgres_server: PostgresServer) -> None:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = off')
         with PgBouncer(postgres_server, default_pool_size="1") as pooler:
             store = store_at(pooler.through(database), pooler="transaction")
             expected = {"jit": "off", "lock_timeout": "5s", "synchronous_commit": "on", "transaction_isolation": "read committed"}
-            assert told(store, *expected) == expected
+            assert settings_of(store, *expected) == expected
             with psycopg.connect(pooler.through(database)) as other:
-                assert other.execute("SHOW synchronous_commit").fetchone() == ("off",)  # nobody else is told
+                assert other.execute("SHOW synchronous_commit").fetchone() == ("off",)  # other clients keep the default

@@ -1,4 +1,4 @@
-"""The PostgreSQL store on a full disk: what it cannot do did not happen, and it goes on when there is room."""
+"""The PostgreSQL store on a full disk: a verb that fails changes nothing, and the store works again once space is free."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ class Full:
         self.server, self.disk, self.dsn = server, disk, dsn
 
     def free(self) -> None:
-        """There is room; a server that gave up is started again, as its operators would."""
+        """Free space on the disk; start the server again if it has stopped, as its operators would."""
         self.disk.free()
         if not self.server.is_running:
             self.server.kill()
@@ -39,23 +39,23 @@ def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Full]:
         is_all = request.param == "everything"
         server = PostgresServer(data=disk.folder / "data" if is_all else None, initdb=SMALL_FILES_OF_LOG)
         with server:
-            place = disk.folder / "tables"
-            place.mkdir()
-            server.sql(f"CREATE TABLESPACE small LOCATION '{place}'", "CREATE DATABASE test TABLESPACE small")
+            space = disk.folder / "tables"
+            space.mkdir()
+            server.sql(f"CREATE TABLESPACE small LOCATION '{space}'", "CREATE DATABASE test TABLESPACE small")
             migrate(server.dsn("test"))
             yield Full(server, disk, server.dsn("test"))
 
 
 def users(server: PostgresServer) -> list[int]:
-    """The processes of a server."""
+    """Return the ids of the server's processes."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     return [server.pid, *map(int, children)]
 
 
-def test_what_finds_no_room_did_not_happen_and_does_later(full: Full) -> None:
+def test_a_verb_that_meets_a_full_disk_changes_nothing_and_succeeds_later(full: Full) -> None:
     async def act(at: Scene) -> None:
         known = list(await at.enqueue(*(at.new(payload=BIG) for _ in range(30))))
-        hold = await at.running()
+        active = await at.running()
         full.disk.fill()
         refused = list[tuple[UUID, UUID]]()
         for _ in range(100):
@@ -69,11 +69,11 @@ def test_what_finds_no_room_did_not_happen_and_does_later(full: Full) -> None:
                 break
         assert len(refused) == 3
         full.free()
-        assert await in_the_end(lambda: at.settle(done(hold))) == (Answer.APPLIED,)
+        assert await in_the_end(lambda: at.settle(done(active))) == (Answer.APPLIED,)
         for call, job in refused:
             assert await in_the_end(lambda: at.store.enqueue(call, [job])) == EnqueueAnswer()  # noqa: B023
             known.append(job.id)
         assert await at.store.counts() == {("", State.AVAILABLE): len(known), ("", State.COMPLETED): 1}
-        assert {row.id for row in await at.store.list(at.everything)} == {*known, hold.id}
+        assert {row.id for row in await at.store.list(at.everything)} == {*known, active.id}
 
     play(Site(full.dsn), act)

@@ -1,4 +1,4 @@
-"""What becomes of an enqueue when another transaction, which it cannot see yet, is in its way."""
+"""Enqueue calls that meet another transaction which they cannot see yet."""
 
 import asyncio
 from typing import Any
@@ -19,20 +19,20 @@ from tests.stores.postgres_databases import Home
 
 
 async def within(at: Scene, caller: Any, *jobs: NewJob) -> EnqueueAnswer:
-    """What is answered to a call inside a caller's own transaction."""
+    """Enqueue inside a caller's own transaction, and return the answer."""
     store: Any = at.store
     return await store.enqueue_within(caller, at.chance.uuid4(), jobs)  # type: ignore[no-any-return]
 
 
-def test_s10_a_plain_call_that_is_forgotten_while_it_comes_again_is_a_new_one(home: Home) -> None:
+def test_s10_a_repeated_call_whose_receipt_is_pruned_in_the_meantime_enqueues_again(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, call, jobs = await at.running(), at.chance.uuid4(), [at.new(), at.new()]
-        await at.settle(done(hold))
-        assert (await at.store.enqueue(call, jobs, under=(hold.id, hold.token))).is_lost
+        active, call, jobs = await at.running(), at.chance.uuid4(), [at.new(), at.new()]
+        await at.settle(done(active))
+        assert (await at.store.enqueue(call, jobs, under=(active.id, active.token))).is_lost
         at.advance(RETENTION_FLOOR)
         async with rival(home) as tidier:
             assert (await tidier.prune(10)).receipts > 0
-            copy = asyncio.ensure_future(at.another().enqueue(call, jobs))  # by who does not know that these ids may exist
+            copy = asyncio.ensure_future(at.another().enqueue(call, jobs))  # a store that does not know that these ids may exist
             assert await waits(home, copy)
         assert await copy == EnqueueAnswer()
         assert [await at.state(job.id) for job in jobs] == [State.AVAILABLE] * 2
@@ -40,7 +40,7 @@ def test_s10_a_plain_call_that_is_forgotten_while_it_comes_again_is_a_new_one(ho
     play(Stage(home), act)
 
 
-def test_l4_a_copy_of_a_call_waits_for_nobody_who_forgets_it(home: Home) -> None:
+def test_l4_a_copy_of_a_call_does_not_wait_for_the_pruning_of_its_receipt(home: Home) -> None:
     async def act(at: Scene) -> None:
         call, job = at.chance.uuid4(), at.new(key="k")
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
@@ -54,8 +54,8 @@ def test_l4_a_copy_of_a_call_waits_for_nobody_who_forgets_it(home: Home) -> None
     play(Stage(home), act)
 
 
-def test_s11_another_payload_under_a_key_that_is_just_being_taken_refuses_the_whole_call(home: Home) -> None:
-    """In a caller's transaction too, which goes on."""
+def test_s11_a_call_that_loses_a_key_to_another_payload_is_refused_as_a_whole(home: Home) -> None:
+    """Also in a caller's transaction, which continues."""
 
     async def act(at: Scene) -> None:
         first, other = at.new(key="k", payload=b"1"), at.new(key="k", payload=b"2")
@@ -70,7 +70,7 @@ def test_s11_another_payload_under_a_key_that_is_just_being_taken_refuses_the_wh
     play(Stage(home), act)
 
 
-def test_s11_who_loses_one_key_to_another_payload_keeps_none_that_was_won_before(home: Home) -> None:
+def test_s11_a_call_that_loses_one_key_to_another_payload_keeps_no_key_that_it_won(home: Home) -> None:
     async def act(at: Scene) -> None:
         first, other = at.new(key="b", payload=b"1"), at.new(key="b", payload=b"2")
         async with rival(home) as faster:
@@ -84,7 +84,7 @@ def test_s11_who_loses_one_key_to_another_payload_keeps_none_that_was_won_before
 
 
 def test_s7_a_key_lost_to_another_payload_leaves_the_callers_transaction_as_it_was(home: Home) -> None:
-    """The keys of that call which were won before are free at once: nobody waits for the caller to end its transaction."""
+    """The keys that the call won before are free at once: no other call waits until the caller ends its transaction."""
 
     async def act(at: Scene) -> None:
         first, other, kept = at.new(key="b", payload=b"1"), at.new(key="b", payload=b"2"), at.new()
@@ -109,7 +109,7 @@ def test_s7_a_key_lost_to_another_payload_leaves_the_callers_transaction_as_it_w
 
 @pytest.mark.parametrize("keys", ["k", "ak"])
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
-def test_s11_who_cannot_see_the_holder_of_a_key_is_told_to_run_the_transaction_again(home: Home, level: Any, keys: str) -> None:
+def test_s11_a_call_whose_snapshot_hides_the_holder_of_a_key_is_asked_to_run_again(home: Home, level: Any, keys: str) -> None:
     async def act(at: Scene) -> None:
         first, again = at.new(key="k"), at.new(key="k")
         caller = await asyncpg.connect(home.dsn)
@@ -129,7 +129,7 @@ def test_s11_who_cannot_see_the_holder_of_a_key_is_told_to_run_the_transaction_a
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_s7_an_id_that_is_used_twice_is_refused_and_the_callers_transaction_goes_on(home: Home, key: str | None) -> None:
+def test_s7_a_duplicate_id_is_refused_and_the_callers_transaction_continues(home: Home, key: str | None) -> None:
     async def act(at: Scene) -> None:
         job, kept = at.new(), at.new()
         twice = structs.replace(at.new(key=key), id=job.id)
@@ -150,12 +150,12 @@ def test_s7_an_id_that_is_used_twice_is_refused_and_the_callers_transaction_goes
 
 def test_l11_calls_that_wait_for_a_key_leave_connections_for_outcomes(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, first = await at.running(), at.new(key="k")
+        active, first = await at.running(), at.new(key="k")
         async with rival(home) as faster:
             await faster.enqueue(at.chance.uuid4(), [first])
             calls = [asyncio.ensure_future(at.send(at.new(key="k"))) for _ in range(3 * CONNECTIONS)]
             assert await waits(home, asyncio.gather(*calls))
-            settling = asyncio.ensure_future(at.settle(done(hold)))
+            settling = asyncio.ensure_future(at.settle(done(active)))
             await asyncio.wait({settling}, timeout=STALL)
             assert settling.done()
             assert not any(call.done() for call in calls)

@@ -1,4 +1,4 @@
-"""What is asked of the server's own tables is answered of our schema and of this database, and of nothing beside them."""
+"""Queries on the server's catalogs answer about the store's schema and this database, and about nothing else."""
 
 import asyncio
 from datetime import date, timedelta
@@ -32,7 +32,7 @@ DELETE FROM {0};
 
 
 def asked(dsn: str, name: str, *values: Any) -> list[Any]:
-    """What a statement answers."""
+    """Return the rows of one of the store's statements."""
 
     async def act() -> list[Any]:
         store = store_at(dsn)
@@ -49,7 +49,7 @@ def facts(dsn: str) -> Any:
     return row
 
 
-def test_tables_of_others_are_nothing_to_us(database: str) -> None:
+def test_facts_leave_out_tables_of_other_schemas(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute(BESIDE)
         owner.execute("ALTER TABLE holdfast.unique_keys SET (autovacuum_vacuum_threshold = 1000000)")
@@ -88,13 +88,13 @@ def test_late_jobs_are_counted_as_far_as_it_matters(home: Home, monkeypatch: pyt
         for _ in range(3):
             await finished(at, Policy(retention=0.0))
         at.advance(checks.LATE + 1.0)
-        (said,) = [check.message for check in await at.store.check() if check.name == "pruning"]
-        assert said.startswith("1 or more")
+        (text,) = [check.message for check in await at.store.check() if check.name == "pruning"]
+        assert text.startswith("1 or more")
 
     play(Stage(home), act)
 
 
-def test_days_of_others_are_nothing_to_us(home: Home) -> None:
+def test_past_partitions_leave_out_tables_of_other_schemas(home: Home) -> None:
     async def act(at: Scene) -> None:
         day = today(at)
         at.advance(3 * DAY)
@@ -117,7 +117,7 @@ def test_days_of_others_are_nothing_to_us(home: Home) -> None:
         home.sql("DROP SCHEMA beside CASCADE")
 
 
-def test_a_check_complains_of_no_partitions_of_others(home: Home) -> None:
+def test_a_check_reports_no_partitions_of_other_schemas(home: Home) -> None:
     async def act(at: Scene) -> None:
         assert [check.name for check in await at.store.check() if check.name == "pruning"] == []
 
@@ -151,7 +151,7 @@ def test_an_owner_is_given_what_is_in_the_schema_and_not_its_own(database: str) 
         link.execute("DROP ROLE an_owner")
 
 
-def test_a_schema_of_ours_is_one_that_has_its_versions(database: str) -> None:
+def test_a_schema_counts_as_existing_when_it_has_a_table_of_versions(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as link:
         link.execute(BESIDE)
     found = {schema: asked(database, "connected_database", schema)[0]["exists"] for schema in ("holdfast", "beside", "nowhere")}
@@ -162,7 +162,7 @@ LONG = b"x" * 5000
 
 
 def rows(home: Home) -> tuple[list[date], list[date], int]:
-    """The days of jobs and of attempts, and how many payloads are kept apart."""
+    """Return the days of jobs, the days of attempts, and the number of payloads in their separate table."""
     days = [
         [day for (day,) in home.sql(f"SELECT delete_day FROM holdfast.{table} WHERE delete_day > '-infinity' ORDER BY 1")]
         for table in ("finished", "attempts")

@@ -1,4 +1,4 @@
-"""The PostgreSQL store when a stand-by takes over that has not seen everything."""
+"""The PostgreSQL store when a stand-by takes over that has not received every commit."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 class Pair:
-    """A primary, a stand-by, and a store that may use whichever takes writes."""
+    """A primary, a stand-by, and a store that uses the one that accepts writes."""
 
     def __init__(self, primary: PostgresServer, follower: PostgresServer, database: str) -> None:
         self.primary, self.follower = primary, follower
@@ -25,7 +25,7 @@ class Pair:
         self.database = database
 
     def part(self) -> None:
-        """The stand-by has seen all there is, and sees nothing from now on."""
+        """Wait until the stand-by has received everything, then cut it off."""
         (last,) = self.primary.sql("SELECT pg_current_wal_lsn()").splitlines()
         seen = f"SELECT pg_last_wal_replay_lsn() >= '{last}'"
         until(lambda: self.follower.sql(seen) == "t", within=STALL)
@@ -33,7 +33,7 @@ class Pair:
         until(lambda: self.follower.sql("SELECT count(*) FROM pg_stat_wal_receiver") == "0", within=STALL)
 
     def fail_over(self) -> None:
-        """The primary is gone for good."""
+        """End the primary, and promote the stand-by."""
         self.primary.kill()
         self.follower.promote()
 
@@ -48,7 +48,7 @@ def pair() -> Iterator[Pair]:
 
 
 def test_no_token_comes_back_from_what_was_lost(pair: Pair) -> None:
-    """S2: the same worker may claim the same job under the same number; but never by the same claim."""
+    """S2: the same worker may claim the same job under the same number, but never by the same claim id."""
 
     async def act(at: Scene) -> None:
         first, second = await at.enqueue(at.new(), at.new())
@@ -62,10 +62,10 @@ def test_no_token_comes_back_from_what_was_lost(pair: Pair) -> None:
         assert await in_the_end(lambda: at.settle(*map(done, forgotten))) == (Answer.LOST, Answer.LOST)
         assert await at.store.held(lease) == ()
         known = [claim.job for claim in await at.claim(lease, 2)]
-        assert {hold.id for hold in known} == {first, second}
-        assert not {hold.token for hold in known} & {hold.token for hold in forgotten}
+        assert {active.id for active in known} == {first, second}
+        assert not {active.token for active in known} & {active.token for active in forgotten}
         assert await at.settle(*map(done, forgotten)) == (Answer.LOST, Answer.LOST)
-        assert await at.store.start([(hold.id, hold.token) for hold in forgotten]) == {first, second}
+        assert await at.store.start([(active.id, active.token) for active in forgotten]) == {first, second}
         assert await at.settle(*map(done, known)) == (Answer.APPLIED, Answer.APPLIED)
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
         assert await at.state(job.id) is State.AVAILABLE
@@ -75,35 +75,35 @@ def test_no_token_comes_back_from_what_was_lost(pair: Pair) -> None:
 
 def test_a_lease_that_was_lost_is_gone_and_one_that_was_not_lives_on(pair: Pair) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         pair.part()
         lost = await at.lease(ttl=600.0)
-        await at.store.beat([hold.lease])
+        await at.store.beat([active.lease])
         pair.fail_over()
 
-        beat = await in_the_end(lambda: at.store.beat([hold.lease, lost]))
-        assert (beat.alive, beat.gone) == ({hold.lease}, {lost})
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        beat = await in_the_end(lambda: at.store.beat([active.lease, lost]))
+        assert (beat.alive, beat.gone) == ({active.lease}, {lost})
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
 
     play(pair.site, act)
 
 
 def test_an_end_that_was_lost_can_be_made_again(pair: Pair) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         pair.part()
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
-        await at.store.end_lease(hold.lease, CRASH)
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
+        await at.store.end_lease(active.lease, CRASH)
         pair.fail_over()
 
-        assert await in_the_end(lambda: at.state(hold.id)) is State.RUNNING
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
-        assert await at.store.end_lease(hold.lease, CRASH) == CRASH
+        assert await in_the_end(lambda: at.state(active.id)) is State.RUNNING
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
+        assert await at.store.end_lease(active.lease, CRASH) == CRASH
 
     play(pair.site, act)
 
 
-def test_a_stand_by_is_no_store_until_it_is_promoted(pair: Pair) -> None:
+def test_a_stand_by_does_not_serve_a_store_until_it_is_promoted(pair: Pair) -> None:
     async def act(at: Scene) -> None:
         pair.primary.kill()
         for _ in range(2):
@@ -113,17 +113,17 @@ def test_a_stand_by_is_no_store_until_it_is_promoted(pair: Pair) -> None:
         assert await in_the_end(at.store.counts) == {}
 
     play(pair.site, act)
-    alone = Site(pair.follower.dsn(pair.database))
-    play(alone, act_on_one)
+    rest = Site(pair.follower.dsn(pair.database))
+    play(rest, act_on_one)
 
 
 async def act_on_one(at: Scene) -> None:
-    """The one that is left."""
-    hold = await at.running()
-    assert await at.settle(done(hold)) == (Answer.APPLIED,)
+    """Settle a job on the server that is left."""
+    active = await at.running()
+    assert await at.settle(done(active)) == (Answer.APPLIED,)
 
 
-def test_a_stand_by_alone_says_that_it_is_read_only(pair: Pair) -> None:
+def test_a_stand_by_without_a_primary_reports_that_it_is_read_only(pair: Pair) -> None:
     async def act(at: Scene) -> None:
         with pytest.raises(StoreUnavailable, match="read-only"):
             await at.store.counts()

@@ -32,15 +32,15 @@ STRENGTHS = ("KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE")
 BUSY, APPLIED, LOST = Answer.BUSY, Answer.APPLIED, Answer.LOST
 OUTCOMES: dict[str, Callable[[Any], Transition]] = {
     "done": done,
-    "raised": lambda hold: structs.replace(raised(hold), delay=0.0),
-    "cancelled": lambda hold: answered(hold, Cancel("no")),
-    "snoozed": lambda hold: answered(hold, Snooze(for_="1s")),
+    "raised": lambda active: structs.replace(raised(active), delay=0.0),
+    "cancelled": lambda active: answered(active, Cancel("no")),
+    "snoozed": lambda active: answered(active, Snooze(for_="1s")),
 }
 
 
 @pytest.fixture
 def hurried_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """A home whose connections wait for no lock for longer than a tenth of a second."""
+    """Return a home whose connections wait at most a tenth of a second for a lock."""
     monkeypatch.setitem(sessions._SESSION, "lock_timeout", "100ms")
     home.leave()
     yield home
@@ -48,7 +48,7 @@ def hurried_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 
 async def at_once(home: Home, call: Any) -> Any:
-    """What is answered without waiting for anybody's lock."""
+    """Return what a call answers, and fail if it waits for a lock of another session."""
     asking = asyncio.ensure_future(call)
     assert not await waits(home, asking)
     return await asking
@@ -97,10 +97,10 @@ def test_l11_a_locked_unique_key_delays_its_own_job_and_no_other(home: Home, out
             await at.running(key="l", policy=policy),
             await at.running(),
         )
-        holds = (stuck, free, plain)
+        active_jobs = (stuck, free, plain)
         if outcome == "marked":
-            await at.store.request_cancel([hold.id for hold in holds])
-        transitions = [done(hold) if outcome == "done" else raised(hold) for hold in holds]
+            await at.store.request_cancel([active.id for active in active_jobs])
+        transitions = [done(active) if outcome == "done" else raised(active) for active in active_jobs]
         request = at.request(await at.lease()) if is_claiming else None
         with locked(home, "unique_keys", "key = 'k'"):
             found = await at_once(home, at.store.exchange(transitions, request))
@@ -114,33 +114,33 @@ def test_l11_a_locked_unique_key_delays_its_own_job_and_no_other(home: Home, out
 
 def test_l11_a_locked_unique_key_does_not_delay_a_job_that_keeps_it(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running(key="k")
+        active = await at.running(key="k")
         with locked(home, "unique_keys", "key = 'k'"):
-            assert await at_once(home, at.settle(raised(hold))) == (APPLIED,)
-        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(hold.id,)]
+            assert await at_once(home, at.settle(raised(active))) == (APPLIED,)
+        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(active.id,)]
 
     play(Stage(home), act)
 
 
-def test_s11_a_job_whose_key_somebody_has_deleted_settles_all_the_same(home: Home) -> None:
+def test_s11_a_job_settles_when_an_operator_has_deleted_its_key(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running(key="k")
+        active = await at.running(key="k")
         home.sql("DELETE FROM holdfast.unique_keys")
-        assert await at.settle(done(hold)) == (APPLIED,)
+        assert await at.settle(done(active)) == (APPLIED,)
 
     play(Stage(home), act)
 
 
 def test_l11_a_locked_record_of_an_earlier_attempt_delays_its_own_job_and_no_other(home: Home) -> None:
     async def act(at: Scene) -> None:
-        holds = []
+        active_jobs = []
         for _ in range(2):
             first = await at.running()
             await at.settle(structs.replace(raised(first), delay=0.0))
             policy = Policy(retention=2 * 86400.0)
             (claim,) = await at.claim(await at.lease(), ids=[first.id], policy=policy)
-            holds.append(claim.job)
-        stuck, free = holds
+            active_jobs.append(claim.job)
+        stuck, free = active_jobs
         with locked(home, "attempts", f"job = '{stuck.id}'"):
             assert await at_once(home, at.settle(raised_for_good(stuck), raised_for_good(free))) == (BUSY, APPLIED)
         assert await at.settle(raised_for_good(stuck)) == (APPLIED,)
@@ -149,8 +149,8 @@ def test_l11_a_locked_record_of_an_earlier_attempt_delays_its_own_job_and_no_oth
     play(Stage(home), act)
 
 
-def raised_for_good(hold: Any) -> Transition:
-    return raised(structs.replace(hold, policy=structs.replace(hold.policy, max_attempts=1)))
+def raised_for_good(active: Any) -> Transition:
+    return raised(structs.replace(active, policy=structs.replace(active.policy, max_attempts=1)))
 
 
 def test_l11_a_locked_record_does_not_delay_a_job_that_goes_on(home: Home) -> None:
@@ -167,18 +167,18 @@ def test_l11_a_locked_record_does_not_delay_a_job_that_goes_on(home: Home) -> No
 @pytest.mark.parametrize("is_claiming", [False, True])
 def test_l4_a_settle_that_is_under_way_locks_nothing_of_other_jobs(home: Home, is_claiming: bool) -> None:
     async def act(at: Scene) -> None:
-        holds = []
+        active_jobs = []
         for key in "kl":
-            holds.append(await at.running(key=key))
+            active_jobs.append(await at.running(key=key))
             if not is_claiming:  # else it is a first-try success, which is settled together with the claim
-                await at.settle(structs.replace(raised(holds[-1]), delay=0.0))
-                (claim,) = await at.claim(await at.lease(), ids=[holds[-1].id])
-                holds[-1] = claim.job
+                await at.settle(structs.replace(raised(active_jobs[-1]), delay=0.0))
+                (claim,) = await at.claim(await at.lease(), ids=[active_jobs[-1].id])
+                active_jobs[-1] = claim.job
         await at.enqueue(at.new(), at.new())
         requests = [at.request(await at.lease()) if is_claiming else None for _ in range(2)]
         async with rival(home) as other:
-            assert (await other.exchange([done(holds[0])], requests[0])).answers == (APPLIED,)
-            found = await at_once(home, at.store.exchange([done(holds[1])], requests[1]))
+            assert (await other.exchange([done(active_jobs[0])], requests[0])).answers == (APPLIED,)
+            found = await at_once(home, at.store.exchange([done(active_jobs[1])], requests[1]))
             assert found.answers == (APPLIED,)
 
     play(Stage(home), act)
@@ -187,11 +187,11 @@ def test_l4_a_settle_that_is_under_way_locks_nothing_of_other_jobs(home: Home, i
 def test_l4_an_expiry_that_is_under_way_locks_no_key_of_other_jobs(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new(expires_in=1.0, key="k"))
-        hold = await at.running(key="l")
+        active = await at.running(key="l")
         at.advance(2.0)
         async with rival(home) as other:
             assert len(await other.expire(10)) == 1
-            assert await at_once(home, at.settle(done(hold))) == (APPLIED,)
+            assert await at_once(home, at.settle(done(active))) == (APPLIED,)
 
     play(Stage(home), act)
 
@@ -207,15 +207,15 @@ def test_l4_a_beat_that_is_under_way_locks_no_other_lease(home: Home) -> None:
     play(Stage(home), act)
 
 
-# what is judged
+# rescues
 
 
 def test_s5_a_rescue_that_its_judge_refuses_is_lost_and_one_that_is_locked_is_neither(home: Home) -> None:
     async def act(at: Scene) -> None:
         alive, stuck, free = await at.running(), await at.running(), await at.running()
-        for hold in (stuck, free):
-            await at.store.end_lease(hold.lease, CRASH)
-        moves = [rescued(hold, CRASH) for hold in (alive, stuck, free)]
+        for active in (stuck, free):
+            await at.store.end_lease(active.lease, CRASH)
+        moves = [rescued(active, CRASH) for active in (alive, stuck, free)]
         with locked(home, "active", f"id = '{stuck.id}'", "KEY SHARE"):
             assert await at_once(home, at.settle(*moves)) == (LOST, BUSY, APPLIED)
         assert await at.settle(*moves) == (LOST, APPLIED, APPLIED)
@@ -223,16 +223,16 @@ def test_s5_a_rescue_that_its_judge_refuses_is_lost_and_one_that_is_locked_is_ne
     play(Stage(home), act)
 
 
-def test_s5_a_job_that_moves_while_it_is_judged_to_have_stalled_is_left_and_judged_anew(home: Home) -> None:
-    """By one that began before the news was there, and locks after it."""
+def test_s5_a_job_that_reports_progress_while_it_is_judged_stalled_is_judged_again(home: Home) -> None:
+    """The judging statement begins before the progress is committed, and locks the row after it."""
 
     async def act(at: Scene) -> None:
         policy = Policy(progress_within=5.0)
         moving, stalled = await at.running(policy=policy), await at.running(policy=policy)
         at.advance(5.0 + TTL + GRACE + 1.0)
-        for hold in (moving, stalled):
-            await at.store.beat([hold.lease])
-        moves = [deadline_exceeded_elsewhere(hold, RescueReason.STALLED, jitter=0.0) for hold in (moving, stalled)]
+        for active in (moving, stalled):
+            await at.store.beat([active.lease])
+        moves = [deadline_exceeded_elsewhere(active, RescueReason.STALLED, jitter=0.0) for active in (moving, stalled)]
         with paused(home, at.store, "settle"):
             settling = asyncio.ensure_future(at.settle(*moves))
             assert await waits(home, settling)
@@ -250,8 +250,8 @@ def test_l8_a_locked_job_past_its_limit_is_not_listed_and_hides_no_other(home: H
         policy = Policy(timeout=5.0)
         stuck, free = await at.running(policy=policy), await at.running(policy=policy)
         at.advance(5.0 + TTL + GRACE + 1.0)
-        for hold in (stuck, free):
-            await at.store.beat([hold.lease])
+        for active in (stuck, free):
+            await at.store.beat([active.lease])
         with locked(home, "active", f"id = '{stuck.id}'", lock):
             assert [each.job.id for each in await at_once(home, at.store.overdue(1))] == [free.id]
         assert [each.job.id for each in await at.store.overdue(1)] == [stuck.id]
@@ -264,11 +264,11 @@ def test_l8_a_locked_job_past_its_limit_is_not_listed_and_hides_no_other(home: H
 
 def test_l11_outcomes_of_a_worker_whose_lease_is_locked_land_and_it_claims_nothing(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         (job,) = await at.enqueue(at.new())
         lease = await at.lease()
         for ids in ([job], None):
-            (waiting,) = [hold] if ids else [await at.running()]
+            (waiting,) = [active] if ids else [await at.running()]
             with locked(home, "leases", f"id = '{lease}'"):
                 found = await at_once(home, at.store.exchange([done(waiting)], at.request(lease, ids=ids)))
                 assert (found.answers, found.claims) == ((APPLIED,), ())
@@ -315,7 +315,7 @@ def test_l11_an_expired_lease_that_is_locked_is_passed_by_and_ends_later(home: H
     play(Stage(home), act)
 
 
-def test_a_lease_that_was_seen_and_has_no_row_any_more_is_ended_whoever_else_lives(home: Home) -> None:
+def test_a_lease_without_a_row_is_ended_when_it_had_been_seen(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.lease()
         assert await at.store.end_lease(at.chance.uuid4(), CRASH, seen="1:1") == CRASH
@@ -323,7 +323,7 @@ def test_a_lease_that_was_seen_and_has_no_row_any_more_is_ended_whoever_else_liv
     play(Stage(home), act)
 
 
-# what is said of jobs
+# reports and notes
 
 
 @pytest.mark.parametrize("lock", ["SHARE", "NO KEY UPDATE", "UPDATE"])
@@ -331,11 +331,11 @@ def test_l11_a_report_of_a_locked_job_is_named_and_its_siblings_are_written(home
     async def act(at: Scene) -> None:
         stuck, free, lost = await at.running(), await at.running(), await at.running()
         await at.settle(done(lost))
-        updates = [ProgressUpdate(job=hold.id, token=hold.token, checkpoint=b"1") for hold in (stuck, free, lost)]
+        updates = [ProgressUpdate(job=active.id, token=active.token, checkpoint=b"1") for active in (stuck, free, lost)]
         with locked(home, "active", f"id = '{stuck.id}'", lock), pytest.raises(StoreBusy) as raised_:
             await at_once(home, at.store.report(updates))
         assert (raised_.value.jobs, raised_.value.lost) == ({stuck.id}, {lost.id})
-        assert [(await at.row(hold.id)).checkpoint for hold in (stuck, free)] == [None, b"1"]
+        assert [(await at.row(active.id)).checkpoint for active in (stuck, free)] == [None, b"1"]
         assert await at.store.report(updates) == {lost.id}
         assert (await at.row(stuck.id)).checkpoint == b"1"
 
@@ -346,7 +346,7 @@ def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(hom
     async def act(at: Scene) -> None:
         stuck, free = await at.running(), await at.running()
         await at.settle(raised(stuck), raised(free))
-        notes = [AttemptNote(job=hold.id, token=hold.token, late_result=b"1") for hold in (stuck, free)]
+        notes = [AttemptNote(job=active.id, token=active.token, late_result=b"1") for active in (stuck, free)]
         with locked(home, "attempts", f"job = '{stuck.id}'"), pytest.raises(StoreBusy) as raised_:
             await at_once(home, at.store.annotate(notes))
         assert raised_.value.jobs == {stuck.id}
@@ -357,11 +357,11 @@ def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(hom
     play(Stage(home), act)
 
 
-# what is deleted
+# deletions
 
 
 @pytest.mark.parametrize(("table", "column"), [("finished_other", "id"), ("payloads", "job"), ("attempts_other", "job")])
-def test_l11_a_locked_row_delays_the_forgetting_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
+def test_l11_a_locked_row_delays_the_pruning_of_no_other_job(home: Home, table: str, column: str) -> None:
     async def act(at: Scene) -> None:
         stuck, free = [await at.running(payload=LONG, policy=Policy(max_attempts=1)) for _ in range(2)]
         await at.settle(raised(stuck), raised(free))
@@ -379,7 +379,7 @@ def test_l11_a_locked_row_delays_the_forgetting_of_its_own_job_and_no_other(home
     play(Stage(home), act)
 
 
-def test_l11_a_locked_payload_delays_the_stub_of_its_own_job_and_no_other(home: Home) -> None:
+def test_l11_a_locked_payload_delays_the_stub_of_no_other_job(home: Home) -> None:
     async def act(at: Scene) -> None:
         stuck, free = [await at.running(payload=LONG, policy=Policy(retention=1.0)) for _ in range(2)]
         await at.settle(done(stuck), done(free))
@@ -396,8 +396,8 @@ def test_l11_a_locked_payload_delays_the_stub_of_its_own_job_and_no_other(home: 
 @pytest.mark.parametrize("retention", [0.0, Policy().retention])
 def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(home: Home, retention: float) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running(payload=LONG, policy=Policy(retention=retention))
-        await at.settle(done(hold))
+        active = await at.running(payload=LONG, policy=Policy(retention=retention))
+        await at.settle(done(active))
         home.sql("UPDATE holdfast.finished SET delete_day = '-infinity'")
         at.step_wall(retention + EARLY)
         with paused(home, at.store, "prune"):
@@ -406,7 +406,7 @@ def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(hom
             home.sql("UPDATE holdfast.finished_other SET message = 'changed'")
         pruned = await pruning
         assert (pruned.jobs, pruned.stubs) == (0, 0)
-        assert (await at.row(hold.id)).payload == LONG
+        assert (await at.row(active.id)).payload == LONG
 
     play(Stage(home), act)
 
@@ -414,7 +414,7 @@ def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(hom
 @pytest.mark.parametrize(
     ("table", "column"), [("pending", "id"), ("payloads", "job"), ("attempts", "job"), ("unique_keys", "job")]
 )
-def test_l11_a_locked_row_delays_the_purging_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
+def test_l11_a_locked_row_delays_the_purge_of_no_other_job(home: Home, table: str, column: str) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
         stuck, free = [claim.job for claim in await at.claim(await at.lease(), 2)]
@@ -435,9 +435,9 @@ def test_l4_deleting_locks_no_row_of_other_jobs(home: Home, verb: str) -> None:
         await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
         await at.enqueue(*(at.new(payload=LONG, key=key, queue="other") for key in "mn"))
         last = Policy(max_attempts=1 if verb == "prune" else 2)
-        holds = [claim.job for claim in await at.claim(await at.lease(), 2, queues=("default",), policy=last)]
-        holds += [claim.job for claim in await at.claim(await at.lease(), 2, queues=("other",))]
-        await at.settle(*(structs.replace(raised(hold), delay=None) for hold in holds))
+        active_jobs = [claim.job for claim in await at.claim(await at.lease(), 2, queues=("default",), policy=last)]
+        active_jobs += [claim.job for claim in await at.claim(await at.lease(), 2, queues=("other",))]
+        await at.settle(*(structs.replace(raised(active), delay=None) for active in active_jobs))
         home.sql("UPDATE holdfast.finished SET delete_day = '-infinity', delete_after = finished_at")
         home.sql("UPDATE holdfast.attempts SET delete_day = '-infinity'")
         at.step_wall(RETENTION_FLOOR)
@@ -465,20 +465,20 @@ def test_s11_purging_a_job_whose_key_another_job_has_leaves_that_key(home: Home)
 
 
 @pytest.mark.parametrize("table", ["active", "finished", "leases", "pending"])
-def test_l11_a_locked_table_is_waited_for_so_long_and_no_longer_and_the_error_says_what_to_do(home: Home, table: str) -> None:
+def test_l11_the_wait_for_a_locked_table_is_limited_and_the_error_names_the_remedy(home: Home, table: str) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         store = PostgresStore(
             home.dsn, clock=FakeClock(), chance=FakeChance(), process=PROCESS, server_settings={"lock_timeout": "20ms"}
         )
         with psycopg.connect(home.dsn) as rival:
             rival.execute(f"LOCK TABLE holdfast.{table} IN SHARE MODE")  # type: ignore[arg-type]
             with pytest.raises(StoreBusy, match=r"another session keeps a lock.*pg_terminate_backend") as raised_:
-                await (store.beat([hold.lease]) if table == "leases" else store.exchange([raised(hold), done(hold)]))
+                await (store.beat([active.lease]) if table == "leases" else store.exchange([raised(active), done(active)]))
             assert raised_.value.jobs == frozenset()
             rival.rollback()
         await store.close()
-        assert await at.settle(done(hold)) == (APPLIED,)
+        assert await at.settle(done(active)) == (APPLIED,)
 
     play(Stage(home), act)
 
@@ -527,7 +527,7 @@ async def states(at: Scene) -> dict[UUID, State]:
     return {row.id: row.state for row in await at.store.list(at.everything)}
 
 
-def test_l11_so_many_jobs_are_asked_for_alone_and_the_others_count_as_locked(
+def test_l11_jobs_that_are_not_tried_within_the_limit_count_as_locked(
     hurried_home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = hurried_home

@@ -1,4 +1,4 @@
-"""What the contract cannot see of jobs that are not meant: their keys, their payloads, and the days of their records."""
+"""What the contract cannot see of jobs that a verb is not about: their keys, payloads and partitions of attempts."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -17,7 +17,7 @@ from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.postgres_concurrent_sessions import Stage
 from tests.stores.postgres_databases import Home
 from tests.stores.test_postgres_adversary import _WRONG
-from tests.stores.test_postgres_partitions import DAY, place
+from tests.stores.test_postgres_partitions import DAY, partitions_of_rows
 
 _PICTURE = {
     "attempts": "SELECT job, claim_number, delete_day::text, requested_state FROM holdfast.attempts WHERE job = ANY(%s) ORDER BY 1, 2",
@@ -27,15 +27,15 @@ _PICTURE = {
 }
 
 
-def test_whatever_is_done_to_one_job_leaves_what_others_have(home: Home) -> None:
+def test_verbs_on_some_jobs_leave_keys_payloads_and_records_of_others(home: Home) -> None:
     async def act(at: Scene) -> None:
         crowd = Crowd(at)
         await crowd.gather()
         before = [home.sql(question, crowd.jobs) for question in _PICTURE.values()]
         assert all(before)
-        for deed in (settled, owned, operated, expired):
-            await deed(at)
-            assert [home.sql(question, crowd.jobs) for question in _PICTURE.values()] == before, deed.__name__
+        for change in (settled, owned, operated, expired):
+            await change(at)
+            assert [home.sql(question, crowd.jobs) for question in _PICTURE.values()] == before, change.__name__
 
     play(Stage(home), act)
 
@@ -50,17 +50,17 @@ async def together(at: Scene, policy: Policy) -> None:
 
 
 async def with_a_claim(at: Scene, policy: Policy) -> None:
-    hold = await at.running(policy=policy)  # a first-try success
+    active = await at.running(policy=policy)  # a first-try success
     await at.enqueue(at.new(queue="next"))
-    assert len((await at.exchange(done(hold), at.request(hold.lease, queues=("next",)))).claims) == 1
+    assert len((await at.exchange(done(active), at.request(active.lease, queues=("next",)))).claims) == 1
 
 
 async def by_cancelling(at: Scene, policy: Policy) -> None:
     jobs = []
     for _ in range(2):
-        hold = await retried(at, policy)
-        await at.settle(raised(hold))
-        jobs.append(hold.id)
+        active = await retried(at, policy)
+        await at.settle(raised(active))
+        jobs.append(active.id)
     await at.store.request_cancel(jobs)
 
 
@@ -71,7 +71,7 @@ async def by_expiring(at: Scene, policy: Policy) -> None:
 
 
 async def retried(at: Scene, policy: Policy) -> ActiveJob:
-    """The second attempt of a job."""
+    """Return a job in its second attempt."""
     job = at.new(queue=str(at.chance.uuid4()))
     await at.enqueue(job)
     (claim,) = await at.claim(await at.lease(), queues=(job.queue,), policy=policy)
@@ -86,13 +86,13 @@ WAYS: dict[str, Callable[[Scene, Policy], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whichever_way_a_job_ends_it_gets_its_day_and_so_do_its_records(home: Home, way: str) -> None:
+def test_a_finished_job_and_its_attempts_get_their_partition_by_any_way_to_end(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         for retention in (DAY - 1.0, 3 * DAY, 30 * DAY):
             await WAYS[way](at, Policy(retention=retention))
             day = f"{at.now + timedelta(seconds=retention):%Y%m%d}" if retention == 3 * DAY else "other"
-            assert set(place(home)) == {f"finished_{day}"}
-            assert set(place(home, "attempts")) <= {f"attempts_{day}"}
+            assert set(partitions_of_rows(home)) == {f"finished_{day}"}
+            assert set(partitions_of_rows(home, "attempts")) <= {f"attempts_{day}"}
             for problem, query in _WRONG.items():
                 assert home.sql(query) == [], problem
             for table in ("finished", "attempts"):
@@ -101,28 +101,28 @@ def test_whichever_way_a_job_ends_it_gets_its_day_and_so_do_its_records(home: Ho
     play(Stage(home), act)
 
 
-def test_who_ends_together_with_another_may_have_another_day(home: Home) -> None:
+def test_jobs_that_end_together_may_go_to_different_partitions(home: Home) -> None:
     async def act(at: Scene) -> None:
-        holds = [await retried(at, Policy(retention=days * DAY)) for days in (2, 3)]
-        await at.settle(*(structs.replace(raised(hold), delay=0.0) for hold in holds))
-        await at.store.request_cancel([hold.id for hold in holds])
+        active_jobs = [await retried(at, Policy(retention=days * DAY)) for days in (2, 3)]
+        await at.settle(*(structs.replace(raised(active), delay=0.0) for active in active_jobs))
+        await at.store.request_cancel([active.id for active in active_jobs])
         both = [await retried(at, Policy(retention=days * DAY)) for days in (2, 3)]
-        await at.settle(*(answered(hold, Fail("no")) for hold in both))
+        await at.settle(*(answered(active, Fail("no")) for active in both))
         question = "SELECT DISTINCT delete_day FROM holdfast.{} WHERE {} = %s"
-        for hold, days in zip([*holds, *both], (2, 3, 2, 3), strict=True):
+        for active, days in zip([*active_jobs, *both], (2, 3, 2, 3), strict=True):
             day = (at.now + timedelta(days=days)).date()
-            assert home.sql(question.format("finished", "id"), hold.id) == [(day,)]
-            assert home.sql(question.format("attempts", "job"), hold.id) == [(day,)]
+            assert home.sql(question.format("finished", "id"), active.id) == [(day,)]
+            assert home.sql(question.format("attempts", "job"), active.id) == [(day,)]
 
     play(Stage(home), act)
 
 
 def test_a_snooze_that_goes_with_its_job_is_not_counted_for_itself(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running(policy=Policy(retention=0.0))
-        await at.settle(answered(hold, Snooze(for_="1s")))
+        active = await at.running(policy=Policy(retention=0.0))
+        await at.settle(answered(active, Snooze(for_="1s")))
         at.advance(1.0)
-        (claim,) = await at.claim(hold.lease, policy=Policy(retention=0.0))
+        (claim,) = await at.claim(active.lease, policy=Policy(retention=0.0))
         await at.settle(done(claim.job))
         at.advance(RETENTION_FLOOR)
         pruned = await at.store.prune(10)
@@ -131,13 +131,13 @@ def test_a_snooze_that_goes_with_its_job_is_not_counted_for_itself(home: Home) -
     play(Stage(home), act)
 
 
-def test_whoever_gave_another_job_its_id_keeps_no_owner_and_no_operator_from_theirs(home: Home) -> None:
+def test_a_second_job_of_the_same_id_blocks_no_owner_and_no_operator(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, over = await at.running(), await at.running()
+        active, over = await at.running(), await at.running()
         await at.settle(done(over))
-        for job in (hold.id, over.id):
+        for job in (active.id, over.id):
             await at.another().enqueue(at.chance.uuid4(), [structs.replace(at.new(), id=job)])
-        assert await at.settle(raised(hold)) == (Answer.APPLIED,)
+        assert await at.settle(raised(active)) == (Answer.APPLIED,)
         assert (await at.store.reopen([over.id])).states == {over.id: State.AVAILABLE}
         assert len(home.sql("SELECT id FROM holdfast.jobs")) == 2
 
@@ -146,9 +146,9 @@ def test_whoever_gave_another_job_its_id_keeps_no_owner_and_no_operator_from_the
 
 def test_a_note_on_a_claim_whose_code_never_ran_is_kept_nowhere(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.prefetched()
-        await at.settle(released(hold))
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, late_result=b"1", stacks="…")])
+        active = await at.prefetched()
+        await at.settle(released(active))
+        await at.store.annotate([AttemptNote(job=active.id, token=active.token, late_result=b"1", stacks="…")])
         assert home.sql("SELECT outcome, late_result, stacks FROM holdfast.attempts") == [(None, None, None)]
 
     play(Stage(home), act)
@@ -182,7 +182,7 @@ def test_a_job_that_expires_or_is_cancelled_is_kept_for_the_retention_on_its_row
     play(Stage(home), act)
 
 
-def test_tags_that_somebody_spoiled_fail_no_list(home: Home) -> None:
+def test_unreadable_tags_fail_no_list(home: Home) -> None:
     async def act(at: Scene) -> None:
         spoiled, sound = await at.enqueue(at.new(), at.new(tags=("a", "b")))
         home.sql("UPDATE holdfast.pending SET tags = '[spoiled' WHERE id = %s", spoiled)
@@ -191,8 +191,8 @@ def test_tags_that_somebody_spoiled_fail_no_list(home: Home) -> None:
     play(Stage(home), act)
 
 
-def heard(at: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that the store sends from now on."""
+def collect_statements(at: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that collects the statements which the store sends from now on."""
     asked: list[str] = []
     fetch = at.store._fetch  # type: ignore[attr-defined]
     monkeypatch.setattr(at.store, "_fetch", lambda name, *values: asked.append(name) or fetch(name, *values))
@@ -201,7 +201,7 @@ def heard(at: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_job_that_is_gone_is_not_asked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
-        asked = heard(at, monkeypatch)
+        asked = collect_statements(at, monkeypatch)
         waiting, unknown = (await at.enqueue(at.new()))[0], at.chance.uuid7()
         asked.clear()
         assert await at.store.delete([waiting, unknown]) == {}
@@ -214,7 +214,7 @@ def test_what_is_reopened_is_not_asked_for_again(home: Home, monkeypatch: pytest
     async def act(at: Scene) -> None:
         over, scheduled = await at.enqueue(at.new(), at.new(delay=60.0))
         await at.store.request_cancel([over])
-        asked = heard(at, monkeypatch)
+        asked = collect_statements(at, monkeypatch)
         for job in (over, scheduled):
             assert (await at.store.reopen([job])).states == {job: State.AVAILABLE}
         assert asked == ["reopen"] * 2
@@ -224,7 +224,7 @@ def test_what_is_reopened_is_not_asked_for_again(home: Home, monkeypatch: pytest
 
 def test_a_claim_alone_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
-        asked = heard(at, monkeypatch)
+        asked = collect_statements(at, monkeypatch)
         await at.enqueue(at.new())
         lease = await at.lease()
         asked.clear()
@@ -234,10 +234,10 @@ def test_a_claim_alone_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPa
     play(Stage(home), act)
 
 
-def test_who_holds_jobs_without_a_right_is_named_once_also_without_a_row(home: Home) -> None:
+def test_an_owner_without_a_right_is_listed_once_also_without_a_row(home: Home) -> None:
     async def act(at: Scene) -> None:
-        holds = [await at.running() for _ in range(4)]
-        leases = [hold.lease for hold in holds]
+        active_jobs = [await at.running() for _ in range(4)]
+        leases = [active.lease for active in active_jobs]
         for lease in leases[:2]:
             await at.store.end_lease(lease, LeaseEnd(RescueReason.CRASHED))
         home.sql("DELETE FROM holdfast.leases WHERE id = %s", leases[2])

@@ -1,4 +1,4 @@
-"""A beat costs a worker one statement and one row, whatever it runs."""
+"""A beat costs a worker one statement and one row for any number of running jobs."""
 
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from tests.stores.postgres_faulty_databases import Site
 
 RUNNING, MARKED = 10_000, 3
 FEW_BYTES = 64 * 1024
-"""Of the write-ahead log: others write, too, but nobody as much as a row for each job would be."""
+"""Bytes of the write-ahead log: other processes write, too, but less than a row for each job would be."""
 
 _SEED = """
 INSERT INTO holdfast.active (
@@ -39,18 +39,18 @@ def test_a_beat_of_ten_thousand_running_jobs_is_one_statement_and_writes_one_row
             looking.execute(_SEED, (lease, MARKED, RUNNING))
             looking.execute("ANALYZE holdfast.active")
             await at.store.beat([lease])
-            said = list[str]()
+            statements = list[str]()
             (link,) = at.store._here().beats._free  # type: ignore[attr-defined]
 
             def note(query: LoggedQuery) -> None:
-                said.append(query.query)
+                statements.append(query.query)
 
             link.add_query_logger(note)
             before = written(looking)
             answer = await at.store.beat([lease])
             assert written(looking) - before < FEW_BYTES
-        await eventually(lambda: said, within=STALL)
-        assert len(said) == 1
+        await eventually(lambda: statements, within=STALL)
+        assert len(statements) == 1
         assert answer.alive == {lease}
         marked: tuple[UUID, ...] = answer.cancelled[lease]
         assert len(set(marked)) == MARKED

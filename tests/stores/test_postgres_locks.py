@@ -1,4 +1,4 @@
-"""What two transactions do to each other: whose lock is waited for, and whose is passed by."""
+"""Two concurrent transactions: which locks a verb waits for, and which it passes by."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,7 +26,7 @@ CRASH = LeaseEnd(RescueReason.CRASHED)
 SEEN_NOTHING = (None, None, None)
 DAY = 86400.0
 
-# what somebody else has locked is passed by
+# locks that are passed by
 
 WAYS: dict[str, Callable[[Sequence[UUID]], tuple[Any, ...]]] = {
     "due_range": lambda _: ("task", "default", 0, datetime.min, UUID(int=0)),
@@ -120,7 +120,7 @@ async def forgotten(at: Scene, kind: str) -> int:
     return int({"jobs": jobs, "attempts": attempts}[kind])
 
 
-async def healed(at: Scene) -> int:
+async def with_hooks_offered(at: Scene) -> int:
     return len(await at.store.owed_hooks(TASKS, 10, pause=1.0))
 
 
@@ -137,8 +137,8 @@ SETS = {
     "snoozes": (two_snoozed, "attempts", lambda at: pruned(at, "attempts")),
     "receipts": (two_forgotten, "receipts", lambda at: pruned(at, "receipts")),
     "leases": (two_ended, "leases", lambda at: pruned(at, "leases")),
-    "jobs that ended owing a hook": (two_owing, "finished", healed),
-    "jobs held owing a hook": (lambda at: two_owing(at, HOLDS), "pending", healed),
+    "jobs that ended owing a hook": (two_owing, "finished", with_hooks_offered),
+    "jobs held owing a hook": (lambda at: two_owing(at, HOLDS), "pending", with_hooks_offered),
     "jobs of days": (two_long_gone, "finished", lambda at: forgotten(at, "jobs")),
     "long jobs of days": (two_long_gone_with_long_payloads, "finished", lambda at: forgotten(at, "jobs")),
     "attempts of days": (two_long_gone_with_attempts, "attempts", lambda at: forgotten(at, "attempts")),
@@ -147,7 +147,7 @@ Set = tuple[Callable[[Scene], Coroutine[Any, Any, None]], str, Callable[[Scene],
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_what_tidies_up_leaves_what_somebody_has_locked(home: Home, name: str) -> None:
+def test_maintenance_passes_by_locked_rows(home: Home, name: str) -> None:
     prepare, table, tidy = SETS[name]
 
     async def act(at: Scene) -> None:
@@ -161,11 +161,11 @@ def test_what_tidies_up_leaves_what_somebody_has_locked(home: Home, name: str) -
     play(Stage(home), act)
 
 
-# what is waited for
+# locks that are waited for
 
 
 def test_s5_a_lease_ends_after_the_claim_that_is_under_way(home: Home) -> None:
-    """So that whoever ended it finds all that it holds."""
+    """The caller that ended it then finds all of its jobs."""
 
     async def act(at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
@@ -175,25 +175,25 @@ def test_s5_a_lease_ends_after_the_claim_that_is_under_way(home: Home) -> None:
             ending = asyncio.ensure_future(at.store.end_lease(lease, CRASH))
             assert await waits(home, ending)
         assert await ending == CRASH
-        assert [hold.id for hold in await at.store.held(lease)] == [job]
+        assert [active.id for active in await at.store.held(lease)] == [job]
 
     play(Stage(home), act)
 
 
 def test_s8_a_lease_ends_after_the_start_that_is_under_way(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.prefetched()
+        active = await at.prefetched()
         async with rival(home) as owner:
-            assert await owner.start([(hold.id, hold.token)]) == frozenset()
-            ending = asyncio.ensure_future(at.store.end_lease(hold.lease, CRASH))
+            assert await owner.start([(active.id, active.token)]) == frozenset()
+            ending = asyncio.ensure_future(at.store.end_lease(active.lease, CRASH))
             assert await waits(home, ending)
         await ending
-        assert await at.state(hold.id) is State.RUNNING
+        assert await at.state(active.id) is State.RUNNING
 
     play(Stage(home), act)
 
 
-def test_s9_of_two_claims_for_a_lease_that_runs_one_job_alone_the_second_sees_the_first(home: Home) -> None:
+def test_s9_of_two_claims_for_an_isolated_lease_the_second_sees_the_first(home: Home) -> None:
     async def act(at: Scene) -> None:
         for _ in range(2):
             await with_last_try(at)
@@ -211,11 +211,11 @@ def test_s9_of_two_claims_for_a_lease_that_runs_one_job_alone_the_second_sees_th
 
 def test_s13_a_parent_settles_after_the_enqueue_of_its_child_that_is_under_way(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, child = await at.running(), at.new()
+        active, child = await at.running(), at.new()
         async with rival(home) as owner:
-            assert await owner.enqueue(at.chance.uuid4(), [child], under=(hold.id, hold.token)) == EnqueueAnswer()
-            assert await at.settle(done(hold)) == (Answer.BUSY,)
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+            assert await owner.enqueue(at.chance.uuid4(), [child], under=(active.id, active.token)) == EnqueueAnswer()
+            assert await at.settle(done(active)) == (Answer.BUSY,)
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
         assert await at.state(child.id) is State.AVAILABLE
 
     play(Stage(home), act)
@@ -223,27 +223,27 @@ def test_s13_a_parent_settles_after_the_enqueue_of_its_child_that_is_under_way(h
 
 def test_s3_a_transaction_that_is_about_to_commit_keeps_its_job_and_lets_reports_through(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        asked = (hold.id, hold.token.claim, hold.token.number)
+        active = await at.running()
+        asked = (active.id, active.token.claim, active.token.number)
         async with rival(home) as owner:
             ((is_ours, _),) = await owner._fetch("transaction_ends", *asked)
             assert is_ours
-            assert await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="s")]) == frozenset()
-            assert await at.settle(done(hold)) == (Answer.BUSY,)
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+            assert await at.store.report([ProgressUpdate(job=active.id, token=active.token, stage="s")]) == frozenset()
+            assert await at.settle(done(active)) == (Answer.BUSY,)
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
 
     play(Stage(home), act)
 
 
-def test_s10_of_two_who_reopen_a_job_the_second_finds_it_waiting(home: Home) -> None:
+def test_s10_of_two_concurrent_reopens_the_second_finds_the_job_available(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        await at.settle(done(hold))
+        active = await at.running()
+        await at.settle(done(active))
         async with rival(home) as first:
-            assert (await first.reopen([hold.id])).states == {hold.id: State.AVAILABLE}
-            second = asyncio.ensure_future(at.store.reopen([hold.id]))
+            assert (await first.reopen([active.id])).states == {active.id: State.AVAILABLE}
+            second = asyncio.ensure_future(at.store.reopen([active.id]))
             assert await waits(home, second)
-        assert (await second).states == {hold.id: State.AVAILABLE}
+        assert (await second).states == {active.id: State.AVAILABLE}
         assert len(home.sql("SELECT job FROM holdfast.attempts")) == 1
 
     play(Stage(home), act)
@@ -267,8 +267,8 @@ def test_s10_of_two_copies_of_a_call_the_second_gets_the_answer_of_the_first(hom
 
 def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
     async def act(at: Scene) -> None:
-        lease, alone = await at.lease(), structs.replace(at.new_lease(), is_isolated=True)
-        await at.store.open_lease(alone)
+        lease, isolated_lease = await at.lease(), structs.replace(at.new_lease(), is_isolated=True)
+        await at.store.open_lease(isolated_lease)
         (job,) = await at.enqueue(at.new())
         with locked(home, "leases", lock="NO KEY UPDATE"):
             for ids in ([at.chance.uuid4()], [job]):
@@ -279,10 +279,10 @@ def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
     play(Stage(home), act)
 
 
-def test_l4_a_copy_of_a_childs_enqueue_waits_for_nobody_who_has_its_parent(home: Home) -> None:
+def test_l4_a_copy_of_a_childs_enqueue_does_not_wait_for_a_lock_on_its_parent(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, child, call = await at.running(), at.new(), at.chance.uuid4()
-        under = (hold.id, hold.token)
+        active, child, call = await at.running(), at.new(), at.chance.uuid4()
+        under = (active.id, active.token)
         assert await at.store.enqueue(call, [child], under=under) == EnqueueAnswer()
         with locked(home, "active"):
             copy = asyncio.ensure_future(at.store.enqueue(call, [child], under=under))
@@ -294,9 +294,9 @@ def test_l4_a_copy_of_a_childs_enqueue_waits_for_nobody_who_has_its_parent(home:
 
 def test_l4_a_start_waits_for_no_lease_but_its_own(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, other = await at.prefetched(), await at.prefetched()
+        active, other = await at.prefetched(), await at.prefetched()
         with locked(home, "leases", f"id = '{other.lease}'"):
-            starting = asyncio.ensure_future(at.store.start([(hold.id, hold.token)]))
+            starting = asyncio.ensure_future(at.store.start([(active.id, active.token)]))
             assert not await waits(home, starting)
         assert await starting == frozenset()
 
@@ -304,7 +304,7 @@ def test_l4_a_start_waits_for_no_lease_but_its_own(home: Home) -> None:
 
 
 @pytest.mark.parametrize("policy", [ENDS_AT_ONCE, HOLDS])
-def test_l4_who_is_offered_one_hook_leaves_the_others_to_others(home: Home, policy: Policy) -> None:
+def test_l4_an_offer_of_one_hook_locks_no_other_hook(home: Home, policy: Policy) -> None:
     async def act(at: Scene) -> None:
         rows = []
         for _ in range(2):
@@ -318,7 +318,7 @@ def test_l4_who_is_offered_one_hook_leaves_the_others_to_others(home: Home, poli
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, way: str) -> None:
+def test_s1_a_claim_that_waited_checks_again_whether_its_jobs_are_due(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         first, second = await at.enqueue(at.new(), at.new(priority=0 if way == "due_range" else 1))
         request = at.request(await at.lease(), tasks=["task"])
@@ -334,7 +334,7 @@ def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, wa
     play(Stage(home), act)
 
 
-def test_s4_an_operator_who_reopens_a_job_that_was_just_made_due_and_claimed_is_told_that_it_runs(home: Home) -> None:
+def test_s4_a_reopen_of_a_job_that_is_claimed_in_the_meantime_answers_that_it_runs(home: Home) -> None:
     async def act(at: Scene) -> None:
         (job,) = await at.enqueue(at.new(delay=60.0))
         request = at.request(await at.lease())
@@ -349,7 +349,7 @@ def test_s4_an_operator_who_reopens_a_job_that_was_just_made_due_and_claimed_is_
 
 
 @pytest.mark.parametrize("verb", ["request_cancel", "reschedule", "delete"])
-def test_s4_an_operator_who_meets_a_claim_is_told_what_the_job_is_then(home: Home, verb: str) -> None:
+def test_s4_an_operators_verb_beside_a_claim_answers_the_state_after_the_claim(home: Home, verb: str) -> None:
     async def act(at: Scene) -> None:
         job, other = await at.enqueue(at.new(delay=1.0), at.new(delay=100.0))
         request = at.request(await at.lease())

@@ -1,4 +1,4 @@
-"""The PostgreSQL store on a bad network: what is unknown may be sent again, and happens once."""
+"""The PostgreSQL store on a bad network: a call whose outcome is unknown may be sent again, and takes effect once."""
 
 import asyncio
 import socket
@@ -37,22 +37,22 @@ def proxy(far: tuple[Site, TcpProxy]) -> TcpProxy:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gets no answer says so soon."""
+    """Shorten the time after which a call without an answer fails."""
     monkeypatch.setattr(connect, "ANSWER_LIMIT", SHORT)
 
 
-def places() -> Iterator[int]:
-    """Where to cut: at nearly every byte first, then ever farther apart."""
-    place = 0
+def sizes() -> Iterator[int]:
+    """Yield the bytes at which to cut: nearly every byte first, then farther and farther apart."""
+    size = 0
     while True:
-        yield place
-        place += 1 + place // 2
+        yield size
+        size += 1 + size // 2
 
 
-async def is_cut(at: Scene, proxy: TcpProxy, way: Way, place: int, act: Callable[[], Awaitable[object]]) -> bool:
-    """Whether an act failed whose connection was reset after so many bytes of it."""
+async def is_cut(at: Scene, proxy: TcpProxy, way: Way, size: int, act: Callable[[], Awaitable[object]]) -> bool:
+    """Return whether an action failed whose connection was reset after that many of its bytes."""
     await at.store.counts()  # its connection is set up
-    proxy.cut_after(**{way: place})
+    proxy.cut_after(**{way: size})
     try:
         await act()
     except StoreUnavailable:
@@ -66,9 +66,9 @@ async def is_cut(at: Scene, proxy: TcpProxy, way: Way, place: int, act: Callable
 def test_an_enqueue_that_was_cut_anywhere_is_sent_again_and_inserts_once(site: Site, proxy: TcpProxy, way: Way) -> None:
     async def act(at: Scene) -> None:
         cuts = 0
-        for place in places():
+        for size in sizes():
             call, jobs = at.chance.uuid4(), [at.new(), at.new(payload=b"x" * 2000)]
-            cut = await is_cut(at, proxy, way, place, lambda: at.store.enqueue(call, jobs))  # noqa: B023
+            cut = await is_cut(at, proxy, way, size, lambda: at.store.enqueue(call, jobs))  # noqa: B023
             assert await at.store.enqueue(call, jobs) == EnqueueAnswer()
             cuts += 1
             if not cut:
@@ -82,10 +82,10 @@ def test_an_enqueue_that_was_cut_anywhere_is_sent_again_and_inserts_once(site: S
 @ways
 def test_an_outcome_that_was_cut_anywhere_is_sent_again_and_counts_once(site: Site, proxy: TcpProxy, way: Way) -> None:
     async def act(at: Scene) -> None:
-        for place in places():
+        for size in sizes():
             good, bad = await at.running(), await at.running()
             moves = [done(good), raised(bad)]
-            cut = await is_cut(at, proxy, way, place, lambda: at.store.exchange(moves))  # noqa: B023
+            cut = await is_cut(at, proxy, way, size, lambda: at.store.exchange(moves))  # noqa: B023
             assert await at.settle(*moves) == (Answer.APPLIED, Answer.APPLIED)
             assert await at.state(good.id) is State.COMPLETED
             row = await at.row(bad.id)
@@ -100,15 +100,15 @@ def test_an_outcome_that_was_cut_anywhere_is_sent_again_and_counts_once(site: Si
 def test_a_claim_that_was_cut_anywhere_is_found_by_the_audit(site: Site, proxy: TcpProxy, way: Way) -> None:
     async def act(at: Scene) -> None:
         lease, taken = await at.lease(), set()
-        for place in places():
+        for size in sizes():
             await at.enqueue(at.new(), at.new(), at.new())
             request = at.request(lease, 2)
-            cut = await is_cut(at, proxy, way, place, lambda: at.store.exchange([], request))  # noqa: B023
-            held = [hold for hold in await at.store.held(lease) if hold.token.claim == request.claim]
+            cut = await is_cut(at, proxy, way, size, lambda: at.store.exchange([], request))  # noqa: B023
+            held = [active for active in await at.store.held(lease) if active.token.claim == request.claim]
             assert len(held) in ((0, 2) if cut else (2,))
-            assert not taken & {hold.id for hold in held}
+            assert not taken & {active.id for active in held}
             assert await at.settle(*map(done, held)) == (Answer.APPLIED,) * len(held)
-            taken |= {hold.id for hold in held}
+            taken |= {active.id for active in held}
             if not cut:
                 break
         assert await at.store.held(lease) == ()
@@ -119,13 +119,13 @@ def test_a_claim_that_was_cut_anywhere_is_found_by_the_audit(site: Site, proxy: 
 @ways
 def test_a_lease_that_was_cut_anywhere_opens_beats_and_ends(site: Site, proxy: TcpProxy, way: Way) -> None:
     async def act(at: Scene) -> None:
-        for place in places():
+        for size in sizes():
             lease = at.new_lease()
-            cuts = [await is_cut(at, proxy, way, place, lambda: at.store.open_lease(lease))]  # noqa: B023
+            cuts = [await is_cut(at, proxy, way, size, lambda: at.store.open_lease(lease))]  # noqa: B023
             assert await at.store.open_lease(lease)
-            cuts += [await is_cut(at, proxy, way, place, lambda: at.store.beat([lease.id]))]  # noqa: B023
+            cuts += [await is_cut(at, proxy, way, size, lambda: at.store.beat([lease.id]))]  # noqa: B023
             assert (await at.store.beat([lease.id])).alive == {lease.id}
-            cuts += [await is_cut(at, proxy, way, place, lambda: at.store.end_lease(lease.id, CLOSED))]  # noqa: B023
+            cuts += [await is_cut(at, proxy, way, size, lambda: at.store.end_lease(lease.id, CLOSED))]  # noqa: B023
             assert await at.store.end_lease(lease.id, CLOSED) == CLOSED
             if not any(cuts):
                 return
@@ -150,13 +150,13 @@ def test_answers_that_are_lost_belong_to_what_was_done(site: Site, proxy: TcpPro
 
 def test_requests_that_are_lost_leave_no_trace(site: Site, proxy: TcpProxy, impatient: None) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         proxy.blackhole("up")
         with pytest.raises(StoreUnavailable):
-            await at.settle(done(hold))
+            await at.settle(done(active))
         proxy.restore()
-        assert await at.state(hold.id) is State.RUNNING
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        assert await at.state(active.id) is State.RUNNING
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
 
     play(site, act)
 
@@ -185,7 +185,7 @@ def test_idle_connections_that_were_reset_cost_nothing(site: Site, proxy: TcpPro
     play(site, act)
 
 
-def test_a_server_that_refuses_everybody_is_there_again_when_it_is(site: Site, proxy: TcpProxy) -> None:
+def test_a_store_works_again_once_its_server_accepts_connections(site: Site, proxy: TcpProxy) -> None:
     async def act(at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         proxy.cut()
@@ -222,9 +222,9 @@ def test_a_far_server_is_used_by_many_at_once(site: Site, proxy: TcpProxy) -> No
         await asyncio.gather(*(at.enqueue(at.new()) for _ in range(40)))
         leases = await asyncio.gather(*(at.lease() for _ in range(4)))
         claims = await asyncio.gather(*(at.claim(lease, 15) for lease in leases))
-        holds = [claim.job for found in claims for claim in found]
-        assert len({hold.id for hold in holds}) == 40
-        answers = await asyncio.gather(*(at.settle(done(hold)) for hold in holds))
+        active_jobs = [claim.job for found in claims for claim in found]
+        assert len({active.id for active in active_jobs}) == 40
+        answers = await asyncio.gather(*(at.settle(done(active)) for active in active_jobs))
         assert set(answers) == {(Answer.APPLIED,)}
 
     play(site, act)
@@ -259,7 +259,7 @@ class Doorman:
         self._listener.close()
 
 
-def test_many_who_wait_for_a_server_knock_once() -> None:
+def test_many_calls_that_wait_for_a_server_try_one_connection() -> None:
     with Doorman() as door:
 
         async def act(at: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Days of finished jobs come and go as partitions, and nobody waits for that."""
+"""Days of finished jobs are partitions; verbs do not wait while partitions are made and dropped."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -37,7 +37,7 @@ def today(at: Scene) -> date:
 
 
 def partitions(home: Home, parent: str = "finished") -> list[str]:
-    """Of days that have one, as the names of their tables say."""
+    """Return the days that have a partition, by the names of their tables."""
     found = home.sql("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ %s ORDER BY 1", f"^{parent}_[0-9]")
     return [name.removeprefix(f"{parent}_") for (name,) in found]
 
@@ -46,13 +46,13 @@ def names(first: date, count: int) -> list[str]:
     return [f"{first + timedelta(days=number):%Y%m%d}" for number in range(count)]
 
 
-def place(home: Home, table: str = "finished") -> list[str]:
-    """In which tables rows are."""
+def partitions_of_rows(home: Home, table: str = "finished") -> list[str]:
+    """Return the names of the partitions that contain rows."""
     return [name.rpartition(".")[2] for (name,) in home.sql(f"SELECT tableoid::regclass::text FROM holdfast.{table}")]
 
 
 async def finished(at: Scene, policy: Policy = WEEK, payload: bytes = b"{}") -> ActiveJob:
-    """A job that failed once and then completed, so that an attempt is remembered of it, too."""
+    """Return a job that failed once and then completed, so that it has a recorded attempt, too."""
     job = at.new(queue=str(at.chance.uuid4()), payload=payload)
     await at.enqueue(job)
     (claim,) = await at.claim(await at.lease(), queues=(job.queue,), policy=policy)
@@ -80,22 +80,22 @@ def test_a_job_lives_with_its_day_and_all_of_it_goes_with_that(homes: Homes, kin
     home = homes.empty(kind)
 
     async def act(at: Scene) -> None:
-        hold, long = await finished(at), await finished(at, payload=b"x" * 5000)
+        active, long = await finished(at), await finished(at, payload=b"x" * 5000)
         day = f"{at.now + timedelta(days=7):%Y%m%d}"
-        assert place(home) == [f"finished_{day}"] * 2
-        assert set(place(home, "attempts")) == {f"attempts_{day}"}
-        before = [await at.row(each.id) for each in (hold, long)]
+        assert partitions_of_rows(home) == [f"finished_{day}"] * 2
+        assert set(partitions_of_rows(home, "attempts")) == {f"attempts_{day}"}
+        before = [await at.row(each.id) for each in (active, long)]
         left = (datetime.combine(today(at), datetime.min.time(), UTC) + timedelta(days=8) - at.now).total_seconds()
         at.advance(left)
         await at.store.prune(ALL)
-        assert [await at.row(each.id) for each in (hold, long)] == before
+        assert [await at.row(each.id) for each in (active, long)] == before
         at.advance(RETENTION_FLOOR + 3600.0)
         assert day in partitions(home)
-        assert (await at.store.prune(1)).jobs == 1  # the payload that is kept apart, by and by
+        assert (await at.store.prune(1)).jobs == 1  # the payload in its separate table is deleted later
         assert day in partitions(home)
         assert (await at.store.prune(ALL)).jobs == 1
         assert day not in partitions(home) + partitions(home, "attempts")
-        assert await at.store.get(hold.id) is None
+        assert await at.store.get(active.id) is None
         assert [home.sql(f"SELECT count(*) FROM holdfast.{each}") for each in ("finished", "attempts", "payloads")] == [
             [(0,)]
         ] * 3
@@ -105,34 +105,34 @@ def test_a_job_lives_with_its_day_and_all_of_it_goes_with_that(homes: Homes, kin
 
 
 @pytest.mark.parametrize("retention", [0.0, DAY - 1.0, 30 * DAY])
-def test_what_goes_sooner_or_later_than_days_are_made_for_goes_alone(home: Home, retention: float) -> None:
+def test_a_job_whose_retention_fits_no_partition_is_deleted_by_its_row(home: Home, retention: float) -> None:
     async def act(at: Scene) -> None:
         await finished(at, Policy(retention=retention))
-        assert place(home) == ["finished_other"]
-        assert set(place(home, "attempts")) == {"attempts_other"}
+        assert partitions_of_rows(home) == ["finished_other"]
+        assert set(partitions_of_rows(home, "attempts")) == {"attempts_other"}
         at.advance(max(retention, RETENTION_FLOOR) - 1.0)
         assert (await at.store.prune(ALL)).jobs == 0
         at.advance(1.0)
         assert (await at.store.prune(ALL)).jobs == 1
-        assert place(home) == place(home, "attempts") == []
+        assert partitions_of_rows(home) == partitions_of_rows(home, "attempts") == []
 
     play(In(home), act)
 
 
-def test_where_nobody_pruned_for_long_nothing_fails_and_all_is_forgotten_in_time(home: Home) -> None:
+def test_settles_succeed_and_jobs_are_pruned_in_time_when_pruning_had_stopped(home: Home) -> None:
     async def act(at: Scene) -> None:
         first = await finished(at)
         at.advance(20 * DAY)  # every partition has passed
         late = await finished(at)
-        assert "finished_other" in place(home)
+        assert "finished_other" in partitions_of_rows(home)
         assert (await at.store.prune(ALL)).jobs == 1
         assert await at.store.get(first.id) is None
         assert partitions(home) == names(today(at) + timedelta(days=1), AHEAD)
         timely = await finished(at)
-        assert sorted(place(home)) == [f"finished_{at.now + timedelta(days=7):%Y%m%d}", "finished_other"]
+        assert sorted(partitions_of_rows(home)) == [f"finished_{at.now + timedelta(days=7):%Y%m%d}", "finished_other"]
         at.advance(7 * DAY)
         await at.store.prune(ALL)
-        assert [await at.store.get(hold.id) for hold in (late, timely)] == [None, await at.row(timely.id)]
+        assert [await at.store.get(active.id) for active in (late, timely)] == [None, await at.row(timely.id)]
         at.advance(2 * DAY)
         await at.store.prune(ALL)
         assert await at.store.get(timely.id) is None
@@ -142,13 +142,13 @@ def test_where_nobody_pruned_for_long_nothing_fails_and_all_is_forgotten_in_time
 
 def test_a_reopened_job_does_not_go_with_the_day_it_had(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await finished(at)
+        active = await finished(at)
         at.advance(6 * DAY)
-        await at.store.reopen([hold.id])
-        assert set(place(home, "attempts")) == {"attempts_other"}
+        await at.store.reopen([active.id])
+        assert set(partitions_of_rows(home, "attempts")) == {"attempts_other"}
         at.advance(3 * DAY)
         assert (await at.store.prune(ALL)).jobs == 0
-        row = await at.row(hold.id)
+        row = await at.row(active.id)
         assert (row.state, len(row.attempts)) == (State.AVAILABLE, 2)
 
     play(In(home), act)
@@ -164,7 +164,7 @@ def test_records_of_a_job_that_ends_before_its_code_began_again_go_with_it(home:
         await at.store.request_cancel([job])
         await at.settle(released(claim.job))
         assert (await at.row(job)).state is State.CANCELLED
-        assert set(place(home, "attempts")) == {f"attempts_{at.now + timedelta(days=7):%Y%m%d}"}
+        assert set(partitions_of_rows(home, "attempts")) == {f"attempts_{at.now + timedelta(days=7):%Y%m%d}"}
 
     play(In(home), act)
 
@@ -175,8 +175,8 @@ def test_a_clock_that_goes_back_for_days_fails_no_settle(home: Home) -> None:
         at.advance(20 * DAY)
         await at.store.prune(ALL)
         home.clock.advance(-15 * DAY)
-        hold = await finished(at, Policy(retention=DAY))
-        assert (await at.row(hold.id)).state is State.COMPLETED
+        active = await finished(at, Policy(retention=DAY))
+        assert (await at.row(active.id)).state is State.COMPLETED
 
     play(In(home), act)
 
@@ -191,8 +191,8 @@ def test_days_are_made_and_dropped_beside_work_and_readers(home: Home) -> None:
             pruning = asyncio.ensure_future(at.another().prune(ALL))
             await eventually(lambda: waits_for(home, reader), within=STALL)
             async with asyncio.timeout(STALL):
-                hold = await finished(at)
-            assert (await at.row(hold.id)).state is State.COMPLETED
+                active = await finished(at)
+            assert (await at.row(active.id)).state is State.COMPLETED
             assert not pruning.done()
         async with asyncio.timeout(STALL):
             assert (await pruning).jobs == 1
@@ -201,7 +201,7 @@ def test_days_are_made_and_dropped_beside_work_and_readers(home: Home) -> None:
 
 
 def waits_for(home: Home, reader: psycopg.Connection[Any]) -> bool:
-    """Whether somebody waits until that transaction has ended."""
+    """Return whether another session waits for the end of that transaction."""
     ((count,),) = home.sql(
         "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))", reader.info.backend_pid
     )
@@ -230,7 +230,7 @@ def test_a_detaching_that_was_cut_off_is_finished_by_the_next(home: Home) -> Non
     play(In(home), act)
 
 
-def test_many_who_prune_at_once_drop_a_day_once(home: Home) -> None:
+def test_concurrent_prunes_drop_a_partition_once(home: Home) -> None:
     async def act(at: Scene) -> None:
         await finished(at)
         at.advance(20 * DAY)
@@ -245,8 +245,8 @@ def test_many_who_prune_at_once_drop_a_day_once(home: Home) -> None:
 
 def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold = await finished(at, Policy(retention=2 * DAY), payload=b"x" * 5000)
-        assert home.sql("SELECT job FROM holdfast.payloads") == [(hold.id,)]
+        active = await finished(at, Policy(retention=2 * DAY), payload=b"x" * 5000)
+        assert home.sql("SELECT job FROM holdfast.payloads") == [(active.id,)]
         at.advance(4 * DAY)
         with psycopg.connect(home.dsn) as reader:
             reader.execute("SELECT id FROM holdfast.finished FOR UPDATE")
@@ -269,7 +269,7 @@ def test_a_far_day_that_is_asked_for_makes_no_far_partitions(home: Home, asked: 
         at.advance(3 * DAY)
         await at.store.prune(ALL)
         await finished(at)
-        assert place(home) == [f"finished_{today(at) + timedelta(days=7):%Y%m%d}"]
+        assert partitions_of_rows(home) == [f"finished_{today(at) + timedelta(days=7):%Y%m%d}"]
 
     play(In(home), act)
 
@@ -282,7 +282,7 @@ def test_after_a_clock_that_was_years_ahead_days_are_made_as_before(home: Home) 
         for _ in range(2):
             await at.store.prune(ALL)
             await finished(at)
-            assert set(place(home)) == {f"finished_{today(at) + timedelta(days=7):%Y%m%d}"}
+            assert set(partitions_of_rows(home)) == {f"finished_{today(at) + timedelta(days=7):%Y%m%d}"}
         assert set(names(today(at) + timedelta(days=1), AHEAD)) <= set(partitions(home))
 
     play(In(home), act)

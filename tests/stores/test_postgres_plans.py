@@ -1,4 +1,4 @@
-"""Plans that were made while all tables were empty still read only what they answer when each holds a million jobs."""
+"""Plans that were made while all tables were empty still read only what they answer when every table has a million rows."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ ROOM = 100
 LEASE, CLAIM, JOB = UUID(int=1), UUID(int=2), UUID(int=3)
 CHANCE = FakeChance()
 
-# The same of all, so that they come after each other, and one process fills the tables.
+# One group for all, so that they run one after another and one process fills the tables.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.prove]
 
 _FILL = """
@@ -53,7 +53,7 @@ class Plans:
         self._store, self._types = store, dict[str, list[str]]()
 
     def prepare(self, name: str, values: tuple[Any, ...]) -> None:
-        """And plan, whatever is there now."""
+        """Prepare a statement, and let the server plan it for the tables as they are now."""
         words = name.replace(" ", "_")
         self.connection.execute(f"PREPARE {words} AS {self._store._sql(name)}")
         ((kinds,),) = self.connection.execute(
@@ -63,18 +63,18 @@ class Plans:
         self.read(name, values)
 
     def read(self, name: str, values: tuple[Any, ...]) -> int:
-        """How many rows of tables and indexes the statement looked at; nothing it did stays."""
-        marks = ", ".join(f"%s::{kind}" for kind in self._types[name])
+        """Return how many rows of tables and indexes the statement read; its effects are rolled back."""
+        placeholders = ", ".join(f"%s::{kind}" for kind in self._types[name])
         given = [list(value) if isinstance(value, tuple) else value for value in values]
         with self.connection.transaction(force_rollback=True):
-            call = f"{name.replace(' ', '_')}({marks})".removesuffix("()")
+            call = f"{name.replace(' ', '_')}({placeholders})".removesuffix("()")
             cursor = self.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {call}", given)
             ((plan,),) = cursor.fetchall()
         return looked_at((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"])
 
 
 def looked_at(node: dict[str, Any]) -> int:
-    """Rows that the scans of a plan have passed, those they left out included."""
+    """Return the number of rows that the scans of a plan read, including those they filtered out."""
     own = 0
     if "Relation Name" in node and node["Node Type"] != "ModifyTable":
         gone = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
@@ -92,12 +92,12 @@ TWO = ClaimCursor(ranges=(("due", "default", 0), ("due", "default", -1)), slack=
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:
-    """Tokens of jobs that run."""
+    """Return the ids and tokens of running jobs."""
     return [(UUID(f"00000000-0000-7000-c000-{n:012x}"), Token(CLAIM, n)) for n in range(1, count + 1)]
 
 
 def moves(count: int, *, snooze: bool = False) -> list[Any]:
-    """Their settles."""
+    """Return transitions that complete or snooze those jobs."""
     shared = {
         "lease": LEASE,
         "task": "due",
@@ -107,18 +107,18 @@ def moves(count: int, *, snooze: bool = False) -> list[Any]:
         "crashes": 0,
         "policy": Policy(),
     }
-    holds = [ActiveJob(id=job, token=token, **shared) for job, token in held(count)]  # type: ignore[arg-type]
-    return [finish(hold, Snooze(for_="1s") if snooze else Done(b"1"), jitter=0.0) for hold in holds]
+    active_jobs = [ActiveJob(id=job, token=token, **shared) for job, token in held(count)]  # type: ignore[arg-type]
+    return [finish(active, Snooze(for_="1s") if snooze else Done(b"1"), jitter=0.0) for active in active_jobs]
 
 
 def exchange(trail: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
-    """An exchange along a trail."""
+    """Return the statement and the values of an exchange along a cursor."""
     name, where = trail.due
     return f"exchange {name}", (*packing.settling(moves(ROOM)), *packing.claiming(REQUEST), *where)
 
 
 def statements() -> dict[str, tuple[Any, ...]]:
-    """With values for each."""
+    """Return the statements, each with values for its parameters."""
     jobs = [JOB] + [job for job, _ in held(3)]
     return {
         "ranges": packing.ranges(REQUEST, ROOM),
@@ -155,7 +155,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
-    """Planned first, filled then, and never analyzed."""
+    """Return the statements planned on empty tables, which are filled afterwards and never analyzed."""
     dsn = postgres_server.create_database()
 
     async def migrated() -> tuple[PostgresStore, dict[str, str]]:
@@ -195,11 +195,11 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
 
 
 @pytest.mark.parametrize("name", list(statements()))
-def test_a_statement_looks_at_what_it_needs_whatever_is_there(plans: Plans, name: str) -> None:
+def test_a_statement_reads_only_the_rows_it_needs(plans: Plans, name: str) -> None:
     assert plans.read(name, statements()[name]) <= 20 * ROOM
 
 
 def test_the_claims_of_these_plans_are_full(plans: Plans) -> None:
-    """So that the other tests have something to count."""
+    """Without full claims the other tests would count nothing."""
     name, values = exchange(ONE)
     assert plans.read(name, values) >= 3 * ROOM

@@ -1,4 +1,4 @@
-"""Turns are lost by nobody, and a connection that does not come back in time is cut off, alone."""
+"""No caller loses its turn, and only a connection that is not released in time is cut off."""
 
 import asyncio
 from typing import Any, cast
@@ -12,7 +12,7 @@ from tests.engine.support import turns
 
 
 class Plug:
-    """A connection that nothing comes through."""
+    """A connection that transfers nothing."""
 
     def __init__(self) -> None:
         self.is_cut = False
@@ -44,7 +44,7 @@ def passing(seconds: float) -> Any:
 
 
 @pytest.mark.virtual_time
-async def test_only_a_free_one_is_had_without_waiting() -> None:
+async def test_only_a_free_connection_is_taken_without_waiting() -> None:
     one = pool_of(1)
     assert one.take_free(now() + 9) is None
     link = await one.acquire()
@@ -56,7 +56,7 @@ async def test_only_a_free_one_is_had_without_waiting() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_turn_goes_to_the_one_who_has_waited_longest() -> None:
+async def test_a_connection_goes_to_the_caller_that_has_waited_longest() -> None:
     one, order = pool_of(1), list[str]()
 
     async def use(name: str) -> None:
@@ -76,7 +76,7 @@ async def test_a_turn_goes_to_the_one_who_has_waited_longest() -> None:
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("is_promised", [False, True])
-async def test_one_who_gives_up_waiting_takes_no_turn_with_him(is_promised: bool) -> None:
+async def test_a_caller_that_stops_waiting_loses_no_connection(is_promised: bool) -> None:
     one = pool_of(1)
     link = await one.acquire()
     gone, stays = asyncio.ensure_future(one.acquire()), asyncio.ensure_future(one.acquire())
@@ -93,7 +93,7 @@ async def test_one_who_gives_up_waiting_takes_no_turn_with_him(is_promised: bool
 
 
 @pytest.mark.virtual_time
-async def test_one_who_waits_too_long_is_told_and_the_next_one_has_his_turn() -> None:
+async def test_a_wait_past_the_limit_is_an_error_and_the_next_caller_gets_the_connection() -> None:
     one = pool_of(1)
     link = await one.acquire()
     with pytest.raises(StoreUnavailable, match="all 1 connections were busy"):
@@ -105,7 +105,7 @@ async def test_one_who_waits_too_long_is_told_and_the_next_one_has_his_turn() ->
 
 
 @pytest.mark.virtual_time
-async def test_a_failed_connection_gives_the_turn_on() -> None:
+async def test_a_failed_connection_frees_its_slot() -> None:
     async def connect() -> Connection:
         raise StoreUnavailable("away")
 
@@ -116,7 +116,7 @@ async def test_a_failed_connection_gives_the_turn_on() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_what_is_not_back_in_time_is_cut_off_and_nothing_else() -> None:
+async def test_only_a_connection_that_is_not_released_in_time_is_cut_off() -> None:
     some = pool_of(4)
     links = [await some.acquire() for _ in range(4)]
     for link in links:
@@ -137,7 +137,7 @@ async def test_what_is_not_back_in_time_is_cut_off_and_nothing_else() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_closed_pool_rings_no_more() -> None:
+async def test_a_closed_pool_cancels_its_timer() -> None:
     one = pool_of(1)
     link = await one.acquire(now() + 1)
     await one.close()
@@ -147,6 +147,6 @@ async def test_a_closed_pool_rings_no_more() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_an_alarm_rings_early_by_less_than_it_allows_for() -> None:
-    """The loop runs what is due within its clock's resolution."""
+async def test_a_timer_fires_early_by_less_than_the_pool_allows_for() -> None:
+    """The event loop runs callbacks early by up to the resolution of its clock."""
     assert asyncio.get_running_loop()._clock_resolution < pool.EARLY  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The PostgreSQL store among many: locks, limits, quarrels, and a hundred who want the same job."""
+"""The PostgreSQL store under contention: locks, limits, conflicts, and a hundred claims for the same job."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ho
 
 @contextmanager
 def locked(dsn: str) -> Iterator[psycopg.Connection]:
-    """Somebody has the table of waiting jobs for himself; answers with a connection that can look around."""
+    """Lock the table of pending jobs in another session, and yield a connection for queries about locks."""
     with psycopg.connect(dsn, autocommit=True) as looking, psycopg.connect(dsn) as holding:
         holding.execute("LOCK TABLE holdfast.pending")
         yield looking
 
 
 async def are_waiting(looking: psycopg.Connection, count: int) -> None:
-    """Until so many of the store's connections wait for a lock."""
+    """Wait until that many of the store's connections wait for a lock."""
     await eventually(lambda: looking.execute(WAITING).fetchone() == (count,), within=STALL)
 
 
-def test_a_beat_waits_behind_nobody(database: str) -> None:
+def test_a_beat_does_not_wait_behind_other_calls(database: str) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
         with locked(database) as looking:
@@ -49,7 +49,7 @@ def test_a_beat_waits_behind_nobody(database: str) -> None:
     play(Site(database, connections=3), act)
 
 
-def test_one_who_gets_no_connection_is_told(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_gets_no_connection_is_an_error(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "TURN_LIMIT", 0.1)
 
     async def act(at: Scene) -> None:
@@ -67,19 +67,19 @@ def test_one_who_gets_no_connection_is_told(database: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
 def test_a_statement_that_takes_too_long_did_not_happen(database: str, limit: str) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with locked(database):
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="timeout"):
-                    await at.settle(raised(hold))
-        assert await at.state(hold.id) is State.RUNNING
-        assert await at.settle(raised(hold)) == (Answer.APPLIED,)
+                    await at.settle(raised(active))
+        assert await at.state(active.id) is State.RUNNING
+        assert await at.settle(raised(active)) == (Answer.APPLIED,)
 
     play(Site(database, server_settings={limit: "100ms"}), act)
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])
-def test_what_was_only_in_somebodys_way_is_done_again(database: str, code: str) -> None:
+def test_a_verb_that_met_a_conflict_is_done_again(database: str, code: str) -> None:
     quarrel = f"""
         CREATE SEQUENCE quarrels;
         CREATE FUNCTION quarrel() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
@@ -108,7 +108,7 @@ def test_what_was_only_in_somebodys_way_is_done_again(database: str, code: str) 
     play(Site(database), act)
 
 
-def test_of_a_hundred_who_want_one_job_one_gets_it(database: str) -> None:
+def test_of_a_hundred_concurrent_claims_one_gets_the_job(database: str) -> None:
     async def act(at: Scene) -> None:
         stores = [at.another() for _ in range(10)]
         leases = await asyncio.gather(*(at.lease(ttl=600.0) for _ in range(100)))
@@ -116,7 +116,7 @@ def test_of_a_hundred_who_want_one_job_one_gets_it(database: str) -> None:
         for _ in range(5):
             (job,) = await at.enqueue(at.new())
             answers = await asyncio.gather(
-                *(stores[place % 10].exchange([], at.request(lease, 5)) for place, lease in enumerate(leases))
+                *(stores[index % 10].exchange([], at.request(lease, 5)) for index, lease in enumerate(leases))
             )
             (claim,) = [claim for answer in answers for claim in answer.claims]
             assert claim.job.id == job
@@ -127,32 +127,37 @@ def test_of_a_hundred_who_want_one_job_one_gets_it(database: str) -> None:
     play(Site(database, connections=3), act)
 
 
-def test_those_who_settle_the_same_jobs_in_other_orders_never_lock_each_other_out(database: str) -> None:
+def test_settles_of_the_same_jobs_in_different_orders_do_not_deadlock(database: str) -> None:
     async def act(at: Scene) -> None:
         stores = [at.another() for _ in range(4)]
         for _ in range(5):
-            await at.enqueue(*(at.new(key=str(place)) for place in range(60)))
+            await at.enqueue(*(at.new(key=str(index)) for index in range(60)))
             lease = await at.lease(ttl=600.0)
-            holds = [claim.job for claim in await at.claim(lease, 60)]
-            orders = [holds, holds[::-1], holds[30:] + holds[:30], sorted(holds, key=lambda hold: hold.id.int % 7)]
+            active_jobs = [claim.job for claim in await at.claim(lease, 60)]
+            orders = [
+                active_jobs,
+                active_jobs[::-1],
+                active_jobs[30:] + active_jobs[:30],
+                sorted(active_jobs, key=lambda each: each.id.int % 7),
+            ]
             answers = await asyncio.gather(
-                insist(stores[0], [done(hold) for hold in orders[0]]),
-                insist(stores[1], [raised(hold) for hold in orders[1]], at.request(lease, 20)),
-                insist(stores[2], [cancelled(hold) for hold in orders[2]]),
-                report(stores[3], [ProgressUpdate(job=hold.id, token=hold.token, stage="last") for hold in orders[3]]),
+                insist(stores[0], [done(active) for active in orders[0]]),
+                insist(stores[1], [raised(active) for active in orders[1]], at.request(lease, 20)),
+                insist(stores[2], [cancelled(active) for active in orders[2]]),
+                report(stores[3], [ProgressUpdate(job=active.id, token=active.token, stage="last") for active in orders[3]]),
                 at.store.beat([lease]),
             )
             landed = [
-                hold.id
+                active.id
                 for order, answer in zip(orders[:3], answers[:3], strict=True)
-                for hold, each in zip(order, answer.answers, strict=True)
+                for active, each in zip(order, answer.answers, strict=True)
                 if each is Answer.APPLIED
             ]
-            assert sorted(landed) == sorted(hold.id for hold in holds)
+            assert sorted(landed) == sorted(active.id for active in active_jobs)
             await at.settle(*(done(claim.job) for claim in answers[1].claims))
             await at.store.purge("default", 100)
         with psycopg.connect(database) as other:
-            said = other.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
-        assert said == (0,)
+            deadlocks = other.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+        assert deadlocks == (0,)
 
     play(Site(database), act)

@@ -1,4 +1,4 @@
-"""The statements that look for jobs: each finds exactly what it says, whatever else there is beside it."""
+"""The statements that look for jobs: each finds exactly the jobs it asks for, beside jobs of every other kind."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ MANY = 100
 
 
 class World:
-    """Lines of every kind. ``plain`` and ``last`` are the jobs that can be claimed, as others and as last tries, in their order."""
+    """Ranges of every kind. ``plain`` and ``last`` are the jobs that can be claimed, normal and isolated, in the order of claims."""
 
     def __init__(self, at: Scene) -> None:
         self.at = at
@@ -34,8 +34,8 @@ class World:
         self.last: list[NewJob] = []
 
     async def build(self, home: Home) -> None:
-        """Each kind of line before, between and after those that count."""
-        everybody: list[NewJob] = []
+        """Enqueue ranges of each kind before, between and after those that count."""
+        enqueued: list[NewJob] = []
         kinds: dict[str, list[UUID]] = {"state = 'held'": [], "claimable_until = '-infinity'": []}
         for task, queue in product(("0", *KNOWN, "z"), ("1", "m", "n", "paused", "x")):
             new = partial(self.at.new, task=task, queue=queue)
@@ -45,26 +45,26 @@ class World:
             plain = [new(priority=priority, delay=delay, expires_in=ends[delay]) for priority in (0, 1, 4) for delay in ends]
             late = [new(priority=priority, delay=60.0) for priority in (-1, 0, 3, 4)]
             over = [new(priority=priority, expires_in=1.0) for priority in (-1, 1, 4, 5)]
-            # The first line of all: due later here, and due elsewhere, for one task; for the other it is due at once.
+            # The first range of all: for one task its jobs are due later here and at once elsewhere; for the other they are due at once.
             if queue == "1" and task in ("a", "0"):
                 late.append(new(priority=-5, delay=60.0))
                 over.append(new(priority=-5, expires_in=1.0))
             elif queue in ("1", "x"):
                 plain += [new(priority=-5, expires_in=600.0) for _ in range(2)]
-            everybody += [*held, *last, *plain, *late, *over]
+            enqueued += [*held, *last, *plain, *late, *over]
             for ids, jobs in zip(kinds.values(), (held, last), strict=True):
                 ids += [job.id for job in jobs]
             if task in KNOWN and queue != "paused":
                 self.plain += plain
                 self.last += last
-        await self.at.enqueue(*everybody)
+        await self.at.enqueue(*enqueued)
         for change, ids in kinds.items():
             home.sql(f"UPDATE holdfast.pending SET {change} WHERE id = ANY(%s)", ids)
         self.at.advance(2.0)
         await self.at.store.pause(["paused"], is_paused=True)
 
     def chosen(self, request: ClaimRequest) -> list[NewJob]:
-        """What may be claimed, in the order of claims."""
+        """Return the jobs that may be claimed, in the order of claims."""
         jobs = [] if request.isolated is ONLY else self.plain
         jobs = jobs if request.isolated is LEAVE else jobs + self.last
         jobs = [job for job in jobs if request.queues is None or job.queue in request.queues]
@@ -79,26 +79,26 @@ async def request_in(world: World, queues: tuple[str, ...] | None, isolated: Iso
     return at.request(await at.lease(), limit, tasks=KNOWN, queues=queues, isolated=isolated)
 
 
-def line_of(job: NewJob) -> tuple[str, str, int]:
+def range_of(job: NewJob) -> tuple[str, str, int]:
     return job.task, job.queue, job.priority
 
 
 @pytest.mark.parametrize("most", [1, 3, MANY])
-def test_lines_are_those_in_which_jobs_are_due_the_most_urgent_first(home: Home, most: int) -> None:
+def test_ranges_are_those_with_due_jobs_the_most_urgent_first(home: Home, most: int) -> None:
     async def act(at: Scene) -> None:
         world = World(at)
         await world.build(home)
         for queues, isolated in ASKED:
             request = await request_in(world, queues, isolated, MANY)
             found = await at.store._fetch("ranges", *packing.ranges(request, most))  # type: ignore[attr-defined]
-            expected = list(dict.fromkeys(map(line_of, world.chosen(request))))[:most]
+            expected = list(dict.fromkeys(map(range_of, world.chosen(request))))[:most]
             assert [(row["task"], row["queue"], row["priority"]) for row in found] == expected
             assert not any(row["is_isolated"] for row in found)
 
     play(Stage(home), act)
 
 
-def test_lines_say_whether_the_lease_runs_one_job_alone(home: Home) -> None:
+def test_ranges_state_whether_the_lease_is_isolated(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
         for is_isolated in (True, False):
@@ -111,7 +111,7 @@ def test_lines_say_whether_the_lease_runs_one_job_alone(home: Home) -> None:
 
 
 async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[Any]) -> list[UUID]:
-    """By this statement."""
+    """Return the ids of the jobs that this statement claims."""
     values = (*packing.settling(()), *packing.claiming(request), *where)
     return [row["id"] for row in await world.at.store._fetch(f"claim {name}", *values)]  # type: ignore[attr-defined]
 
@@ -126,16 +126,16 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
             request = await request_in(world, queues, isolated, limit)
             if not (jobs := world.chosen(request)):
                 continue
-            lines = list(dict.fromkeys(map(line_of, jobs)))
+            all_ranges = list(dict.fromkeys(map(range_of, jobs)))
             where: Sequence[Any]
             match way:
                 case "due_all_ranges":
                     where = packing.walking(request, limit)
                 case "due_ranges":
-                    where = (*zip(*lines, strict=True), None, None, None, 0)
+                    where = (*zip(*all_ranges, strict=True), None, None, None, 0)
                 case "due_range":
-                    jobs = [job for job in jobs if line_of(job) == lines[-1]]
-                    where = (*lines[-1], datetime.min, UUID(int=0))
+                    jobs = [job for job in jobs if range_of(job) == all_ranges[-1]]
+                    where = (*all_ranges[-1], datetime.min, UUID(int=0))
                 case _:
                     where = ([row.id for row in await at.store.list(at.everything)], queues)
             ids = [job.id for job in jobs[:limit]]
@@ -148,7 +148,7 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
 
 
 @pytest.mark.parametrize("way", ["due_range", "due_ranges"])
-def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str) -> None:
+def test_claims_along_ranges_continue_after_the_last_claimed_job(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         world, (first, second, third) = World(at), await at.enqueue(*(at.new(task="a", priority=1) for _ in range(3)))
         at.advance(1.0)
@@ -166,7 +166,7 @@ def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str
 
 
 @pytest.mark.parametrize("way", ["due_all_ranges", "due_ranges", "due_range", "due_ids"])
-def test_no_way_to_claim_takes_from_a_queue_that_was_paused_meanwhile(home: Home, way: str) -> None:
+def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         world, job = World(at), at.new(task="a")
         await at.enqueue(job)
@@ -203,7 +203,7 @@ def test_l10_claims_of_another_process_find_a_job_that_came_back_within_a_fifth_
 
 
 @pytest.mark.parametrize("fast", [0, 200])
-def test_l10_a_claim_beside_another_takes_the_next_jobs_of_all_lines(
+def test_l10_a_claim_beside_another_takes_the_next_jobs_of_all_ranges(
     home: Home, monkeypatch: pytest.MonkeyPatch, fast: int
 ) -> None:
     monkeypatch.setattr(trail, "FAST", fast)

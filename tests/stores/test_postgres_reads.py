@@ -1,4 +1,4 @@
-"""Statements that look for jobs pass by what is not for them, of which a few hundred rows are enough to tell."""
+"""Statements that look for jobs do not read rows that are not for them; a few hundred such rows are enough to show it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -47,7 +47,7 @@ INSERT INTO holdfast.leases (
 
 
 def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ...]]:
-    """With values for each."""
+    """Return the statements, each with values for its parameters."""
     asked = structs.replace(ASKED, queues=queues)
     claim = (*packing.settling(()), *packing.claiming(asked))
     return {
@@ -66,7 +66,7 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
 
 @pytest.fixture
 def plans(database: str) -> Iterator[Plans]:
-    """Planned first, filled then."""
+    """Return the statements planned on empty tables, which are filled afterwards."""
     made = Plans(database, store_at(database), AS_OURS)
     for name, values in statements().items():
         made.prepare(name, values)
@@ -78,6 +78,6 @@ def plans(database: str) -> Iterator[Plans]:
     made.connection.close()
 
 
-def test_they_look_at_few_rows(plans: Plans) -> None:
+def test_statements_that_look_for_jobs_read_few_rows(plans: Plans) -> None:
     for queues in (None, ("default", "aside")):
         assert {name: rows for name, values in statements(queues).items() if (rows := plans.read(name, values)) > FEW} == {}

@@ -1,4 +1,4 @@
-"""Roles: what each may do is the contract's business; here is what it may not, and who may make them."""
+"""Roles: what each may not do, and which users may create them. The contract tests what each role may do."""
 
 import asyncio
 import sys
@@ -25,13 +25,13 @@ DAY = 86400.0
 
 @pytest.fixture
 def divided(homes: Homes) -> Home:
-    """A database with roles, and users ``a_enqueue`` and so on that have one each."""
+    """Return a database with roles, and with users ``a_enqueue`` and so on that have one role each."""
     return homes.empty("roles")
 
 
 @pytest.fixture
 def tenant(postgres_server: PostgresServer) -> Iterator[str]:
-    """The address of a database of its own for a user who is not everybody's master, but may make roles."""
+    """Return the address of a separate database for a user that is not a superuser but may create roles."""
     server = postgres_server
     dsn = server.create_database()
     name = f"{dsn.rpartition('/')[2]}_user"
@@ -43,12 +43,12 @@ def tenant(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 def schema_of(dsn: str) -> str:
-    """One that no other test has, because roles belong to all databases of a server."""
+    """Return a schema name that no other test uses, because roles belong to all databases of a server."""
     return dsn.rpartition("/")[2]
 
 
 def asked(dsn: str, *verbs: str, schema: str | None = None) -> list[Any]:
-    """What a store answers."""
+    """Return the answers of a store to these verbs."""
 
     async def act() -> list[Any]:
         store = store_at(dsn, schema=schema or schema_of(dsn))
@@ -89,12 +89,12 @@ def test_no_role_may_do_more_than_it_is_for(divided: Home, role: str, statement:
         connection.execute(statement)
 
 
-def test_who_may_not_is_told_what_to_do(divided: Home) -> None:
+def test_a_missing_right_is_an_error_that_names_the_remedy(divided: Home) -> None:
     with pytest.raises(ConfigurationError, match="migrate --roles"):
         asked(divided.dsn.replace("//postgres@", "//a_enqueue@"), "counts", schema="holdfast")
 
 
-def test_partitions_made_later_are_everybodys(divided: Home) -> None:
+def test_every_role_may_use_partitions_made_later(divided: Home) -> None:
     async def act(at: Scene) -> None:
         at.advance(3 * DAY)
         await at.store.prune(10)
@@ -111,7 +111,7 @@ def test_partitions_made_later_are_everybodys(divided: Home) -> None:
     play(In(divided), act)
 
 
-def test_who_may_not_drop_a_day_forgets_its_jobs_all_the_same(divided: Home) -> None:
+def test_a_user_who_may_not_drop_a_partition_deletes_its_jobs(divided: Home) -> None:
     async def act(at: Scene) -> None:
         jobs = [at.new(queue="q", payload=payload) for payload in (b"{}", b"x" * 5000, b"{}")]
         await at.enqueue(*jobs)
@@ -159,7 +159,7 @@ def test_a_user_who_may_make_roles_makes_them_and_goes_on_migrating(tenant: str)
     assert owners == [(f"{schema}_own",)]
 
 
-def test_the_command_says_which_roles_there_are_to_grant(tenant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_lists_the_roles_to_grant(tenant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "granted.py").write_text(f"import holdfast\napp = holdfast.App({tenant!r}, schema={schema_of(tenant)!r})\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -171,7 +171,7 @@ def test_the_command_says_which_roles_there_are_to_grant(tenant: str, tmp_path: 
     )
 
 
-def test_without_the_right_to_make_roles_one_is_told_how_to_get_them(tenant: str, postgres_server: PostgresServer) -> None:
+def test_a_user_without_the_right_to_create_roles_learns_how_to_get_them(tenant: str, postgres_server: PostgresServer) -> None:
     schema = schema_of(tenant)
     server = postgres_server
     server.sql(f"ALTER ROLE {user(tenant)} NOCREATEROLE")

@@ -1,4 +1,4 @@
-"""Rows that hands, or a later release, have changed: what cannot be read hides nothing else, and is never run twice for that."""
+"""Rows that an operator or a later release has changed: an unreadable row hides no other, and its job does not run twice."""
 
 import pytest
 
@@ -13,14 +13,14 @@ from tests.stores.postgres_databases import Home
 CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
-def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(home: Home) -> None:
+def test_l11_many_unreadable_active_jobs_hide_no_readable_one_behind_them(home: Home) -> None:
     async def act(at: Scene) -> None:
         ids = await at.enqueue(*(at.new() for _ in range(7)))
         lease = await at.lease()
         await at.claim(lease, 7)
         home.sql("UPDATE holdfast.active SET state = 'odd' WHERE id = ANY(%s)", list(ids[:5]))
-        assert [hold.id for hold in await at.store.held(lease, 2)] == [*ids[5:]]
-        assert [hold.id for hold in await at.store.held(lease, 1)] == [ids[5]]
+        assert [active.id for active in await at.store.held(lease, 2)] == [*ids[5:]]
+        assert [active.id for active in await at.store.held(lease, 1)] == [ids[5]]
 
     play(Stage(home), act)
 
@@ -28,12 +28,12 @@ def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(home: Home) 
 @pytest.mark.parametrize("policy", ['{"on_crash":"of a later release"}', '{"on_crash":7,"max_crashes":9}', "odd", "", "[]"])
 def test_s16_a_job_whose_crash_policy_cannot_be_read_is_held_when_its_worker_dies(home: Home, policy: str) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
+        active = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
         home.sql("UPDATE holdfast.active SET policy = %s", policy)
-        await at.store.end_lease(hold.lease, CRASH)
-        (seen,) = await at.store.held(hold.lease)
+        await at.store.end_lease(active.lease, CRASH)
+        (seen,) = await at.store.held(active.lease)
         assert seen.policy.on_crash is CrashPolicy.HOLD
         assert await at.settle(rescued(seen, CRASH)) == (Answer.APPLIED,)
-        assert await at.state(hold.id) is State.HELD
+        assert await at.state(active.id) is State.HELD
 
     play(Stage(home), act)

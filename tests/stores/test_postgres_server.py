@@ -29,7 +29,7 @@ def site(breakable: Ground) -> Site:
 
 @pytest.fixture(params=["fast", "immediate", "kill -9"])
 def interrupt(request: pytest.FixtureRequest, server: PostgresServer) -> Callable[[], None]:
-    """Ends the server."""
+    """Return one of three ways to end the server."""
     return server.kill if request.param == "kill -9" else lambda: server.stop(request.param)
 
 
@@ -44,18 +44,18 @@ def test_what_was_acknowledged_outlives_a_restart(site: Site, server: PostgresSe
         server.start()
         assert await in_the_end(lambda: at.state(waiting)) is State.AVAILABLE
         assert await at.settle(raised(bad)) == (Answer.APPLIED,)
-        assert [hold.token for hold in await at.store.held(good.lease)] == [good.token]
+        assert [active.token for active in await at.store.held(good.lease)] == [good.token]
         assert (await at.store.beat([good.lease])).alive == {good.lease}
         assert not await at.store.start([(prefetched.id, prefetched.token)])
         assert await at.settle(done(good), done(prefetched)) == (Answer.APPLIED, Answer.APPLIED)
         (claim,) = await at.claim(good.lease, queues=("waiting",))
-        assert claim.job.token.number > max(hold.token.number for hold in (good, bad, prefetched))
+        assert claim.job.token.number > max(active.token.number for active in (good, bad, prefetched))
 
     play(site, act)
 
 
 def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: PostgresServer, interrupt: Callable[[], None]) -> None:
-    """Nothing that was acknowledged is lost, nothing happens twice, and no claim number comes back."""
+    """No acknowledged write is lost, no verb takes effect twice, and no claim number is reused."""
 
     async def act(at: Scene) -> None:
         acknowledged, settled, numbers = set(), set(), list[int]()
@@ -74,10 +74,10 @@ def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: Postgres
                 await in_the_end(lambda: at.store.exchange([], request))  # noqa: B023
                 held = await in_the_end(lambda: at.store.held(lease))
                 assert isinstance(held, tuple)
-                numbers.extend(hold.token.number for hold in held)
+                numbers.extend(active.token.number for active in held)
                 answer = await in_the_end(lambda: at.settle(*map(done, held)))  # noqa: B023
                 assert answer == (Answer.APPLIED,) * len(held)
-                settled.update(hold.id for hold in held)
+                settled.update(active.id for active in held)
 
         working = [asyncio.ensure_future(each()) for each in (enqueue, enqueue, work, work)]
         for _ in range(3):
@@ -95,25 +95,25 @@ def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: Postgres
 
 
 def test_a_killed_backend_takes_all_down_for_a_moment(site: Site, server: PostgresServer) -> None:
-    """The postmaster ends them all, because one may have left shared memory in disorder."""
+    """The postmaster ends all backends, because the killed one may have left shared memory in disorder."""
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         (pid, *_) = server.sql(MINE).splitlines()
         server.kill_backend(int(pid))
-        await in_the_end(lambda: at.settle(done(hold)))
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
-        assert await at.state(hold.id) is State.COMPLETED
+        await in_the_end(lambda: at.settle(done(active)))
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
+        assert await at.state(active.id) is State.COMPLETED
 
     play(site, act)
 
 
 def test_a_terminated_backend_costs_at_most_one_answer(site: Site, server: PostgresServer) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         server.sql(f"SELECT pg_terminate_backend(pid) FROM ({MINE}) AS mine")
-        await in_the_end(lambda: at.settle(done(hold)))
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        await in_the_end(lambda: at.settle(done(active)))
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
 
     play(site, act)
 
@@ -129,7 +129,7 @@ CREATE CONSTRAINT TRIGGER linger AFTER DELETE ON holdfast.active DEFERRABLE INIT
 
 
 async def is_terminated(server: PostgresServer, waits_for: str, act: Callable[[], Awaitable[object]]) -> None:
-    """An act whose backend ends while it waits at its commit, and which then does not know."""
+    """Terminate the backend of an action while it waits at its commit, so that its outcome is unknown."""
     acting = asyncio.ensure_future(act())
     pid = await eventually(lambda: server.sql(f"{MINE} AND wait_event = '{waits_for}'"), within=STALL)
     server.sql(f"SELECT pg_terminate_backend({pid})")
@@ -137,27 +137,27 @@ async def is_terminated(server: PostgresServer, waits_for: str, act: Callable[[]
         await acting
 
 
-def test_a_commit_that_never_was_is_made_up_for(site: Site, server: PostgresServer) -> None:
+def test_a_verb_whose_commit_did_not_happen_is_done_again(site: Site, server: PostgresServer) -> None:
     async def act(at: Scene) -> None:
-        call, job, hold = at.chance.uuid4(), at.new(), await at.running()
+        call, job, active = at.chance.uuid4(), at.new(), await at.running()
         with psycopg.connect(site.dsn, autocommit=True) as other:
             other.execute(LINGER)
             other.execute("SELECT pg_advisory_lock(1)")
             await is_terminated(server, "advisory", lambda: at.store.enqueue(call, [job]))
-            await is_terminated(server, "advisory", lambda: at.settle(raised(hold)))
+            await is_terminated(server, "advisory", lambda: at.settle(raised(active)))
         assert await at.store.get(job.id) is None
-        assert await at.state(hold.id) is State.RUNNING
+        assert await at.state(active.id) is State.RUNNING
         for _ in range(2):
             assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
-            assert await at.settle(raised(hold)) == (Answer.APPLIED,)
-        assert (await at.row(hold.id)).failures == 1
+            assert await at.settle(raised(active)) == (Answer.APPLIED,)
+        assert (await at.row(active.id)).failures == 1
         assert await at.store.counts() == {("", State.AVAILABLE): 1, ("", State.SCHEDULED): 1}
 
     play(site, act)
 
 
-def test_a_commit_that_nobody_was_told_of_is_not_made_twice(site: Site, server: PostgresServer) -> None:
-    """As when a primary waits for a stand-by that does not answer: it has committed, and its client is cut off."""
+def test_a_verb_whose_commit_was_not_acknowledged_is_not_done_twice(site: Site, server: PostgresServer) -> None:
+    """This happens when a primary waits for a stand-by that does not answer: it has committed, and its client is cut off."""
 
     async def act(at: Scene) -> None:
         call, job, good, bad = at.chance.uuid4(), at.new(queue="mine"), await at.running(), await at.running()
@@ -180,19 +180,19 @@ def test_a_commit_that_nobody_was_told_of_is_not_made_twice(site: Site, server: 
     play(site, act)
 
 
-def test_a_server_that_takes_no_writes_says_so_until_it_does(site: Site, server: PostgresServer) -> None:
+def test_a_read_only_server_is_reported_until_it_accepts_writes(site: Site, server: PostgresServer) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         server.configure(default_transaction_read_only="on")
         try:
             for _ in range(3):
                 with pytest.raises(StoreUnavailable, match="read-only"):
-                    await at.settle(done(hold))
+                    await at.settle(done(active))
                 with pytest.raises(StoreUnavailable, match="read-only"):
-                    await at.store.beat([hold.lease])
+                    await at.store.beat([active.lease])
         finally:
             server.configure(default_transaction_read_only="off")
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
 
     play(site, act)
 

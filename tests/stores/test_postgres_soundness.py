@@ -1,4 +1,4 @@
-"""A check is red for whatever keeps a job from moving, names the remedy, and leaves nothing behind; the remedy makes it green."""
+"""A check is red for anything that keeps a job from moving, and names the remedy, which makes it green. It leaves nothing behind."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ TABLES = ("SELECT relname FROM pg_class WHERE relnamespace = 'holdfast'::regname
 
 @pytest.fixture
 def owner(database: str) -> Iterator[psycopg.Connection]:
-    """A session of the database's owner."""
+    """Return a session of the database's owner."""
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def worker(database: str, owner: psycopg.Connection) -> Iterator[str]:
-    """The address of that database for a user who has the role of workers."""
+    """Return the address of that database for a user that has the role of workers."""
     _act(database, "create_roles")
     owner.execute("DROP ROLE IF EXISTS a_tried_worker")
     owner.execute("CREATE ROLE a_tried_worker LOGIN IN ROLE holdfast_work")
@@ -52,7 +52,7 @@ def _act(dsn: str, verb: str) -> None:
 
 
 def errors(dsn: str) -> dict[str, Check]:
-    """The findings that make a check red."""
+    """Return the findings that make a check red."""
     return {name: check for name, check in found_at(dsn).items() if check.level == "error"}
 
 
@@ -135,7 +135,7 @@ def test_a_publication_that_stops_nothing_is_not_red(database: str, owner: psyco
     assert errors(database) == {}
 
 
-def test_a_key_that_is_no_identity_is_not_taken_for_one(database: str, owner: psycopg.Connection) -> None:
+def test_a_key_that_does_not_identify_rows_is_not_taken_for_a_replica_identity(database: str, owner: psycopg.Connection) -> None:
     owner.execute("ALTER TABLE holdfast.leases REPLICA IDENTITY NOTHING")
     assert "leases" in found_at(database)["publication"].message
     owner.execute("ALTER TABLE holdfast.leases REPLICA IDENTITY USING INDEX leases_pkey")
@@ -146,13 +146,13 @@ def test_a_key_that_is_no_identity_is_not_taken_for_one(database: str, owner: ps
 
 def test_a_settle_that_a_publication_refuses_is_a_fault_that_names_the_remedy(database: str, owner: psycopg.Connection) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         owner.execute("ALTER TABLE holdfast.active REPLICA IDENTITY DEFAULT")
         owner.execute("CREATE PUBLICATION everything FOR ALL TABLES")
         with pytest.raises(StoreRefused, match="REPLICA IDENTITY FULL"):
-            await at.settle(done(hold))
+            await at.settle(done(active))
         owner.execute("ALTER TABLE holdfast.active REPLICA IDENTITY FULL")
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        assert await at.settle(done(active)) == (Answer.APPLIED,)
 
     play(Site(database), act)
 
@@ -171,15 +171,15 @@ RAISING = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         "'no'",
     ],
 )
-def test_a_write_that_the_server_refuses_is_no_outage(database: str, owner: psycopg.Connection, how: str) -> None:
+def test_a_write_that_the_server_refuses_is_not_an_outage(database: str, owner: psycopg.Connection, how: str) -> None:
     owner.execute(RAISING.format(how=how))
     owner.execute("CREATE TRIGGER refuse BEFORE INSERT ON holdfast.finished_other FOR EACH ROW EXECUTE FUNCTION refuse()")
 
     async def act(at: Scene) -> None:
-        hold = await at.running(policy=Policy(retention=60.0))
+        active = await at.running(policy=Policy(retention=60.0))
         with pytest.raises(StoreRefused, match="holdfast check"):
-            await at.settle(done(hold))
-        assert await at.state(hold.id) is State.RUNNING
+            await at.settle(done(active))
+        assert await at.state(active.id) is State.RUNNING
 
     play(Site(database), act)
 
@@ -211,7 +211,7 @@ def test_a_trigger_that_refuses_at_the_commit_is_red(database: str, owner: psyco
     assert "not at the end" in errors(database)["job"].message
 
 
-def test_a_check_leaves_nothing_and_nobody_sees_its_job(database: str, owner: psycopg.Connection) -> None:
+def test_a_check_leaves_nothing_and_no_other_session_sees_its_job(database: str, owner: psycopg.Connection) -> None:
     before = owner.execute("SELECT last_value FROM holdfast.claim_numbers").fetchone()
     assert found_at(database)["job"].level == "ok"
     for (table,) in owner.execute(TABLES).fetchall():
@@ -226,7 +226,7 @@ def test_a_check_waits_for_no_lock_for_long(database: str, owner: psycopg.Connec
         assert any("lock timeout" in found.message for found in errors(database).values())
 
 
-def test_a_right_that_was_revoked_is_red_whatever_it_is_on(worker: str, owner: psycopg.Connection) -> None:
+def test_a_revoked_right_on_any_object_is_red(worker: str, owner: psycopg.Connection) -> None:
     assert errors(worker) == {}
     rights = [f"{right} ON holdfast.{name}" for name, all_of_it in objects.RIGHTS.items() for right in sorted(all_of_it)]
     rights += ["EXECUTE ON FUNCTION holdfast.make_partitions"]
@@ -254,7 +254,7 @@ def test_a_schema_that_may_not_be_used_is_red(worker: str, owner: psycopg.Connec
     assert "permission denied" in errors(worker)["server"].message
 
 
-def test_a_user_who_may_only_read_is_told_that_nothing_was_tried(worker: str, owner: psycopg.Connection) -> None:
+def test_a_check_by_a_user_who_may_only_read_reports_that_nothing_was_tried(worker: str, owner: psycopg.Connection) -> None:
     owner.execute("REVOKE holdfast_work FROM a_tried_worker")
     owner.execute("GRANT holdfast_read TO a_tried_worker")
     assert levels(found_at(worker), "rights", "job") == ["warning", "-"]
@@ -317,13 +317,13 @@ def test_no_index_follows_the_databases_collation(homes: Homes) -> None:
         assert [row["name"] for row in _relations(homes.empty(kind).dsn) if row["is_collated"]] == []
 
 
-def test_an_index_that_follows_the_databases_collation_is_said(database: str, owner: psycopg.Connection) -> None:
+def test_an_index_that_follows_the_databases_collation_is_reported(database: str, owner: psycopg.Connection) -> None:
     owner.execute("DROP INDEX holdfast.unique_keys_job")
     owner.execute('CREATE INDEX unique_keys_job ON holdfast.unique_keys (job, key COLLATE "default")')
     assert "unique_keys_job" in found_at(database)["collation"].message
 
 
-def test_a_refusal_is_an_answer_for_whoever_enqueues(database: str, owner: psycopg.Connection) -> None:
+def test_a_caller_that_enqueues_gets_a_refusal_as_its_answer(database: str, owner: psycopg.Connection) -> None:
     owner.execute(RAISING.format(how="'closed'"))
     owner.execute("CREATE TRIGGER refuse BEFORE INSERT ON holdfast.pending FOR EACH ROW EXECUTE FUNCTION refuse()")
 

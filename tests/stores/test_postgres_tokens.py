@@ -1,4 +1,4 @@
-"""A handler's transaction is opened and committed under the whole token of its job, and that of a hook under its mark too."""
+"""A handler's transaction begins and commits under the whole token of its job, and that of a hook also under its due time."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ Asked = tuple[UUID, Token]
 
 
 def others(at: Scene, job: UUID, token: Token) -> Iterator[Asked]:
-    """Each differs from this one in one thing."""
+    """Yield job ids and tokens that differ from these in one part each."""
     yield at.chance.uuid7(), token
     yield job, Token(at.chance.uuid4(), token.number)
     yield job, stale(token, 1)
@@ -26,7 +26,7 @@ def others(at: Scene, job: UUID, token: Token) -> Iterator[Asked]:
 
 
 async def is_ours(at: Scene, name: str, asked: Asked, *more: Any) -> bool:
-    """What the statement says."""
+    """Return whether the statement finds the job under this token."""
     job, token = asked
     ((answer, *_),) = await at.store._fetch(name, job, token.claim, token.number, *more)  # type: ignore[attr-defined]
     assert isinstance(answer, bool)
@@ -35,17 +35,17 @@ async def is_ours(at: Scene, name: str, asked: Asked, *more: Any) -> bool:
 
 def test_s3_a_transaction_asks_for_the_whole_token(home: Home) -> None:
     async def act(at: Scene) -> None:
-        hold, _ = await at.running(), await at.running()
+        active, _ = await at.running(), await at.running()
         for name, more in (("transaction_begins", ("1000", "mark")), ("transaction_ends", ())):
-            for asked in others(at, hold.id, hold.token):
+            for asked in others(at, active.id, active.token):
                 assert not await is_ours(at, name, asked, *more)
-            assert await is_ours(at, name, (hold.id, hold.token), *more)
+            assert await is_ours(at, name, (active.id, active.token), *more)
 
     play(Stage(home), act)
 
 
 async def owing(at: Scene) -> list[tuple[UUID, Token, datetime]]:
-    """Two jobs in each place."""
+    """Return two jobs in each table whose hook is owed."""
     found = []
     for _ in range(2):
         running = await again(at, await crashed(at))
@@ -57,24 +57,24 @@ async def owing(at: Scene) -> list[tuple[UUID, Token, datetime]]:
     return found
 
 
-def test_s3_a_hook_asks_for_the_whole_token_and_its_mark(home: Home) -> None:
+def test_s3_a_hook_asks_for_the_whole_token_and_its_due_time(home: Home) -> None:
     async def act(at: Scene) -> None:
-        for job, token, mark in await owing(at):
+        for job, token, due_at in await owing(at):
             begins, ends = ("hook_begins", "1000", "mark"), ("hook_ends",)
             for name, *more in (begins, ends):
                 for asked in others(at, job, token):
-                    assert not await is_ours(at, name, asked, *more, mark)
-                for wrong in (mark - timedelta(seconds=1), mark + timedelta(seconds=1)):
+                    assert not await is_ours(at, name, asked, *more, due_at)
+                for wrong in (due_at - timedelta(seconds=1), due_at + timedelta(seconds=1)):
                     assert not await is_ours(at, name, (job, token), *more, wrong)
-                assert (await at.row(job)).hook_due_at == mark
-                assert await is_ours(at, name, (job, token), *more, mark)
+                assert (await at.row(job)).hook_due_at == due_at
+                assert await is_ours(at, name, (job, token), *more, due_at)
             assert (await at.row(job)).hook_due_at is None
-            assert not await is_ours(at, "hook_begins", (job, token), "1000", "mark", mark)
+            assert not await is_ours(at, "hook_begins", (job, token), "1000", "mark", due_at)
 
     play(Stage(home), act)
 
 
-def test_s3_a_hook_of_a_waiting_job_is_nobodys_who_has_a_claim(home: Home) -> None:
+def test_s3_a_hook_of_a_pending_job_is_refused_to_a_claim(home: Home) -> None:
     async def act(at: Scene) -> None:
         row = await crashed(at, HOLDS)
         assert row.token.claim is None

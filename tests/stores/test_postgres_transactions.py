@@ -1,4 +1,4 @@
-"""A handler's own rows land if and only if its job is still its own, and its transaction holds up nobody for long."""
+"""A handler's rows land if and only if its worker still owns the job, and its transaction blocks no other for long."""
 
 import asyncio
 import socket
@@ -31,12 +31,12 @@ from tests.stores.postgres_faulty_databases import store_at
 LONG, SHORT = 60.0, 0.2
 CRASH = LeaseEnd(RescueReason.CRASHED)
 
-Speak = Callable[[str], Awaitable[Any]]
-Use = Callable[[Speak], Awaitable[None]]
+Send = Callable[[str], Awaitable[Any]]
+Use = Callable[[Send], Awaitable[None]]
 
 
 class Notes(Part):
-    """Scenes on an application's own database, with the time of the world."""
+    """Scenes on an application's own database, with real time."""
 
     def __init__(self, home: Home) -> None:
         self.home, self.dsn = home, home.through or home.dsn
@@ -45,11 +45,11 @@ class Notes(Part):
         return store_at(self.dsn, pooler="transaction" if self.home.through else None)
 
     def written(self) -> list[str]:
-        """What anybody else sees."""
+        """Return the notes that other sessions see."""
         return [text for (text,) in self.home.sql("SELECT text FROM fake.notes ORDER BY text")]
 
     def open_ones(self) -> int:
-        """Connections of handlers; behind a pooler, which keeps them, those in a transaction."""
+        """Count the connections of handlers; behind a pooler, which keeps connections open, only those in a transaction."""
         question = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast transaction%'"
         ((count,),) = self.home.sql(f"{question} AND xact_start IS NOT NULL" if self.home.through else question)
         return int(count)
@@ -57,7 +57,7 @@ class Notes(Part):
 
 @pytest.fixture(params=[kind for kind in ("18", "serializable", "pooled") if KINDS[kind]])
 def notes(request: pytest.FixtureRequest, homes: Homes) -> Iterator[Notes]:
-    """Also of a user who wants SERIALIZABLE, and behind PgBouncer where it is installed."""
+    """Return scenes on each kind of home: plain, with SERIALIZABLE as default, and behind PgBouncer if it is installed."""
     yield from on(homes.empty(request.param))
 
 
@@ -72,27 +72,27 @@ def on(home: Home) -> Iterator[Notes]:
     home.sql("DROP TABLE fake.notes")
 
 
-async def awaiting(at: Scene, hold: ActiveJob, use: Use, *, idle: float = LONG) -> None:
-    """The use of asyncpg's connection."""
-    async with at.store.transaction(hold.id, hold.token, idle=idle) as connection:
+async def awaiting(at: Scene, active: ActiveJob, use: Use, *, idle: float = LONG) -> None:
+    """Run a block on asyncpg's connection."""
+    async with at.store.transaction(active.id, active.token, idle=idle) as connection:
         assert isinstance(connection, asyncpg.Connection)
         await use(connection.execute)
 
 
-async def blocking(at: Scene, hold: ActiveJob, use: Use, *, idle: float = LONG) -> None:
-    """The use of psycopg's, in a thread, by what waits in the loop."""
+async def blocking(at: Scene, active: ActiveJob, use: Use, *, idle: float = LONG) -> None:
+    """Run a block on psycopg's connection in a thread, driven from the event loop."""
     loop = asyncio.get_running_loop()
 
     def transact() -> None:
-        with at.store.blocking_transaction(hold.id, hold.token, idle=idle) as connection:
+        with at.store.blocking_transaction(active.id, active.token, idle=idle) as connection:
             assert isinstance(connection, psycopg.Connection)
 
-            async def speak(statement: str) -> None:
+            async def send(statement: str) -> None:
                 await asyncio.to_thread(connection.execute, statement)
 
-            asyncio.run_coroutine_threadsafe(use(speak), loop).result()  # type: ignore[arg-type]
+            asyncio.run_coroutine_threadsafe(use(send), loop).result()  # type: ignore[arg-type]
 
-    with ThreadPoolExecutor(1) as thread:  # of its own: `speak` needs one too
+    with ThreadPoolExecutor(1) as thread:  # a separate pool: `send` needs a thread too
         await loop.run_in_executor(thread, transact)
 
 
@@ -100,23 +100,23 @@ both = pytest.mark.parametrize("transact", [awaiting, blocking])
 
 
 def writing(text: str = "mine") -> Use:
-    """A note."""
+    """Return a block that writes a note."""
 
-    async def write(speak: Speak) -> None:
-        await speak(f"INSERT INTO notes VALUES ('{text}')")
+    async def write(send: Send) -> None:
+        await send(f"INSERT INTO notes VALUES ('{text}')")
 
     return write
 
 
 @both
-def test_rows_land_while_the_job_is_ones_own(notes: Notes, transact: Any) -> None:
+def test_rows_land_while_the_worker_owns_the_job(notes: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        await transact(at, hold, writing())
+        active = await at.running()
+        await transact(at, active, writing())
         assert notes.written() == ["mine"]
-        assert await at.settle(done(hold))
+        assert await at.settle(done(active))
         with pytest.raises(JobLost, match="no longer active under token"):
-            await transact(at, hold, writing())
+            await transact(at, active, writing())
         assert notes.written() == ["mine"]
         await eventually(lambda: notes.open_ones() == 0, within=STALL)
 
@@ -126,61 +126,61 @@ def test_rows_land_while_the_job_is_ones_own(notes: Notes, transact: Any) -> Non
 @both
 def test_another_token_is_refused_before_the_block_begins(notes: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def never(_: Speak) -> None:
+        async def never(_: Send) -> None:
             pytest.fail("the block has begun")
 
-        for token in (stale(hold.token), structs.replace(hold.token, claim=at.chance.uuid4())):
+        for token in (stale(active.token), structs.replace(active.token, claim=at.chance.uuid4())):
             with pytest.raises(JobLost):
-                await transact(at, structs.replace(hold, token=token), never)
+                await transact(at, structs.replace(active, token=token), never)
 
     play(notes, act)
 
 
 @both
-def test_a_rescue_inside_the_block_waits_for_nobody_and_keeps_its_rows_out(notes: Notes, transact: Any) -> None:
+def test_a_rescue_inside_the_block_does_not_wait_and_keeps_the_rows_out(notes: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def lose(speak: Speak) -> None:
-            await writing()(speak)
-            await at.store.end_lease(hold.lease, CRASH)
-            await at.settle(rescued(hold, CRASH))
+        async def lose(send: Send) -> None:
+            await writing()(send)
+            await at.store.end_lease(active.lease, CRASH)
+            await at.settle(rescued(active, CRASH))
 
         with pytest.raises(JobLost):
-            await transact(at, hold, lose)
-        assert (notes.written(), await at.state(hold.id)) == ([], State.AVAILABLE)
+            await transact(at, active, lose)
+        assert (notes.written(), await at.state(active.id)) == ([], State.AVAILABLE)
 
     play(notes, act)
 
 
 @both
-def test_reports_of_its_own_worker_do_not_disturb_it(notes: Notes, transact: Any) -> None:
+def test_progress_reports_do_not_disturb_the_transaction_of_their_job(notes: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def report(speak: Speak) -> None:
-            await writing()(speak)
-            assert await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, fraction=0.5)]) == frozenset()
+        async def report(send: Send) -> None:
+            await writing()(send)
+            assert await at.store.report([ProgressUpdate(job=active.id, token=active.token, fraction=0.5)]) == frozenset()
 
-        await transact(at, hold, report)
-        assert (notes.written(), (await at.row(hold.id)).fraction) == (["mine"], 0.5)
+        await transact(at, active, report)
+        assert (notes.written(), (await at.row(active.id)).fraction) == (["mine"], 0.5)
 
     play(notes, act)
 
 
-def test_its_last_lock_lets_reports_and_beats_through(plain: Notes) -> None:
+def test_the_last_lock_of_a_transaction_lets_reports_and_beats_through(plain: Notes) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with closing(psycopg.connect(plain.dsn)) as other:
             text = at.store._sql("transaction_ends")  # type: ignore[attr-defined]
-            found = psycopg.RawCursor(other).execute(text, [hold.id, hold.token.claim, hold.token.number]).fetchone()
+            found = psycopg.RawCursor(other).execute(text, [active.id, active.token.claim, active.token.number]).fetchone()
             assert found is not None
             assert found[0] is True
             async with asyncio.timeout(STALL):
-                assert await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, checkpoint=b"1")]) == frozenset()
-                assert (await at.store.beat([hold.lease])).alive == {hold.lease}
+                assert await at.store.report([ProgressUpdate(job=active.id, token=active.token, checkpoint=b"1")]) == frozenset()
+                assert (await at.store.beat([active.lease])).alive == {active.lease}
 
     play(plain, act)
 
@@ -188,15 +188,15 @@ def test_its_last_lock_lets_reports_and_beats_through(plain: Notes) -> None:
 @both
 def test_what_the_block_raises_rolls_back_and_is_raised(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def fail(speak: Speak) -> None:
-            await writing()(speak)
+        async def fail(send: Send) -> None:
+            await writing()(send)
             raise ValueError("no")
 
         with pytest.raises(ValueError, match="no"):
-            await transact(at, hold, fail)
-        assert (plain.written(), await at.state(hold.id)) == ([], State.RUNNING)
+            await transact(at, active, fail)
+        assert (plain.written(), await at.state(active.id)) == ([], State.RUNNING)
         await eventually(lambda: plain.open_ones() == 0, within=STALL)
 
     play(plain, act)
@@ -205,20 +205,20 @@ def test_what_the_block_raises_rolls_back_and_is_raised(plain: Notes, transact: 
 @both
 def test_a_statement_that_fails_is_the_drivers_own_error(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def fail(speak: Speak, *, is_swallowed: bool) -> None:
-            await writing()(speak)
+        async def fail(send: Send, *, is_swallowed: bool) -> None:
+            await writing()(send)
             try:
-                await speak("SELECT 1 / 0")
+                await send("SELECT 1 / 0")
             except (asyncpg.PostgresError, psycopg.Error):
                 if not is_swallowed:
                     raise
 
         with pytest.raises((asyncpg.DivisionByZeroError, psycopg.errors.DivisionByZero)):
-            await transact(at, hold, lambda speak: fail(speak, is_swallowed=False))
+            await transact(at, active, lambda send: fail(send, is_swallowed=False))
         with pytest.raises((asyncpg.InFailedSQLTransactionError, psycopg.errors.InFailedSqlTransaction)):
-            await transact(at, hold, lambda speak: fail(speak, is_swallowed=True))
+            await transact(at, active, lambda send: fail(send, is_swallowed=True))
         assert plain.written() == []
 
     play(plain, act)
@@ -228,15 +228,15 @@ def test_a_statement_that_fails_is_the_drivers_own_error(plain: Notes, transact:
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"])
 def test_a_block_that_ends_its_transaction_itself_gets_an_error(plain: Notes, transact: Any, end: str) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def finish(speak: Speak) -> None:
-            await writing("first")(speak)
-            await speak(end)
-            await writing("second")(speak)
+        async def finish(send: Send) -> None:
+            await writing("first")(send)
+            await send(end)
+            await writing("second")(send)
 
         with pytest.raises(HoldfastError, match="leave out COMMIT"):
-            await transact(at, hold, finish)
+            await transact(at, active, finish)
         assert "second" not in plain.written() or (transact is awaiting and ";" not in end)  # asyncpg's own autocommit
 
     play(plain, act)
@@ -244,11 +244,11 @@ def test_a_block_that_ends_its_transaction_itself_gets_an_error(plain: Notes, tr
 
 def test_the_methods_of_psycopg_that_end_it_are_refused(plain: Notes) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         for end in ("commit", "rollback"):
 
             def transact(end: str = end) -> None:
-                with at.store.blocking_transaction(hold.id, hold.token, idle=LONG) as connection:
+                with at.store.blocking_transaction(active.id, active.token, idle=LONG) as connection:
                     connection.execute("INSERT INTO notes VALUES ('mine')")
                     getattr(connection, end)()
 
@@ -261,8 +261,8 @@ def test_the_methods_of_psycopg_that_end_it_are_refused(plain: Notes) -> None:
 
 def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        async with at.store.transaction(hold.id, hold.token, idle=LONG) as connection:
+        active = await at.running()
+        async with at.store.transaction(active.id, active.token, idle=LONG) as connection:
             await connection.execute("INSERT INTO notes VALUES ('one')")
             inner = connection.transaction()
             await inner.start()
@@ -270,7 +270,7 @@ def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
             await inner.rollback()
 
         def transact() -> None:
-            with at.store.blocking_transaction(hold.id, hold.token, idle=LONG) as connection:
+            with at.store.blocking_transaction(active.id, active.token, idle=LONG) as connection:
                 connection.execute("INSERT INTO notes VALUES ('three')")
                 with connection.transaction(force_rollback=True):
                     connection.execute("INSERT INTO notes VALUES ('four')")
@@ -283,41 +283,43 @@ def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
 
 @both
 @pytest.mark.parametrize("is_swallowed", [False, True])
-def test_one_that_says_nothing_for_too_long_is_rolled_back_by_the_server(notes: Notes, transact: Any, is_swallowed: bool) -> None:
+def test_a_transaction_that_is_idle_for_too_long_is_rolled_back_by_the_server(
+    notes: Notes, transact: Any, is_swallowed: bool
+) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def dawdle(speak: Speak) -> None:
-            await speak("INSERT INTO notes VALUES ('mine')")
+        async def dawdle(send: Send) -> None:
+            await send("INSERT INTO notes VALUES ('mine')")
             await eventually(lambda: notes.open_ones() == 0, within=STALL)
             try:
-                await speak("INSERT INTO notes VALUES ('late')")
+                await send("INSERT INTO notes VALUES ('late')")
             except (asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
                 if not is_swallowed:
                     raise
 
         with pytest.raises(HoldfastError, match=rf"idle for longer than {SHORT} s and was rolled back"):
-            await transact(at, hold, dawdle, idle=SHORT)
+            await transact(at, active, dawdle, idle=SHORT)
         assert notes.written() == []
-        assert await at.state(hold.id) is State.RUNNING
+        assert await at.state(active.id) is State.RUNNING
 
     play(notes, act)
 
 
 @both
-def test_one_that_works_for_long_is_not_cut_off_and_not_called_idle(plain: Notes, transact: Any) -> None:
+def test_a_transaction_that_works_for_long_is_not_cut_off_and_does_not_count_as_idle(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def work(speak: Speak, *, then: str) -> None:
-            await writing()(speak)
-            await speak("SELECT pg_sleep(2.1)")
-            await speak(then)
+        async def work(send: Send, *, then: str) -> None:
+            await writing()(send)
+            await send("SELECT pg_sleep(2.1)")
+            await send(then)
 
-        await transact(at, hold, lambda speak: work(speak, then="SELECT 1"), idle=2.0)
+        await transact(at, active, lambda send: work(send, then="SELECT 1"), idle=2.0)
         assert plain.written() == ["mine"]
         with pytest.raises(StoreUnavailable, match="closed before its block ended"):
-            await transact(at, hold, lambda speak: work(speak, then="SELECT pg_terminate_backend(pg_backend_pid())"), idle=2.0)
+            await transact(at, active, lambda send: work(send, then="SELECT pg_terminate_backend(pg_backend_pid())"), idle=2.0)
         assert plain.written() == ["mine"]
 
     play(plain, act)
@@ -337,16 +339,16 @@ def test_a_connection_that_is_lost_inside_keeps_nothing_and_one_lost_at_the_comm
     )
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def die(speak: Speak) -> None:
-            await writing()(speak)
-            await speak("SELECT pg_terminate_backend(pg_backend_pid())")
+        async def die(send: Send) -> None:
+            await writing()(send)
+            await send("SELECT pg_terminate_backend(pg_backend_pid())")
 
         with pytest.raises(StoreUnavailable, match="nothing of it is kept"):
-            await transact(at, hold, die)
+            await transact(at, active, die)
         with pytest.raises(StoreUnavailable, match="lost while it was committed, so whether it was is unknown"):
-            await transact(at, hold, writing("deadly"))
+            await transact(at, active, writing("deadly"))
         assert plain.written() == []
 
     play(plain, act)
@@ -360,9 +362,9 @@ def test_what_fails_at_the_commit_is_the_drivers_own_error(plain: Notes, transac
     )
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with pytest.raises((asyncpg.UniqueViolationError, psycopg.errors.UniqueViolation)):
-            await transact(at, hold, writing())
+            await transact(at, active, writing())
         assert plain.written() == ["mine"]
 
     play(plain, act)
@@ -371,11 +373,11 @@ def test_what_fails_at_the_commit_is_the_drivers_own_error(plain: Notes, transac
 def test_a_cancelled_block_leaves_nothing_open(plain: Notes) -> None:
     async def act(at: Scene) -> None:
         for statement in ("INSERT INTO notes VALUES ('mine')", "SELECT pg_sleep(60)"):
-            hold = await at.running()
+            active = await at.running()
             entered = asyncio.Event()
 
-            async def stay(hold: ActiveJob = hold, statement: str = statement, entered: asyncio.Event = entered) -> None:
-                async with at.store.transaction(hold.id, hold.token, idle=LONG) as connection:
+            async def stay(active: ActiveJob = active, statement: str = statement, entered: asyncio.Event = entered) -> None:
+                async with at.store.transaction(active.id, active.token, idle=LONG) as connection:
                     await connection.execute("INSERT INTO notes VALUES ('mine')")
                     entered.set()
                     await connection.execute(statement)
@@ -393,27 +395,27 @@ def test_a_cancelled_block_leaves_nothing_open(plain: Notes) -> None:
 
 
 @both
-def test_they_use_few_connections(plain: Notes, transact: Any) -> None:
+def test_transactions_use_few_connections(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        holds = [await at.running() for _ in range(2 * CONNECTIONS)]
+        active_jobs = [await at.running() for _ in range(2 * CONNECTIONS)]
         most = 0
 
-        async def look(speak: Speak) -> None:
+        async def look(send: Send) -> None:
             nonlocal most
-            await writing()(speak)
+            await writing()(send)
             most = max(most, await asyncio.to_thread(plain.open_ones))
 
         async with asyncio.TaskGroup() as tasks:
-            for hold in holds:
-                tasks.create_task(transact(at, hold, look))
+            for active in active_jobs:
+                tasks.create_task(transact(at, active, look))
         assert 1 < most <= CONNECTIONS
-        assert len(plain.written()) == len(holds)
+        assert len(plain.written()) == len(active_jobs)
 
     play(plain, act)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
+def test_s7_jobs_can_be_enqueued_within_a_handlers_transaction(plain: Notes, fails: bool) -> None:
     app = App(plain.dsn)
 
     @app.task
@@ -421,10 +423,10 @@ def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
 
     async def act(at: Scene) -> None:
         for kind in ("asyncpg", "psycopg"):
-            hold = await at.running()
+            active = await at.running()
 
-            def transact(hold: ActiveJob = hold) -> None:
-                with at.store.blocking_transaction(hold.id, hold.token, idle=LONG) as connection:
+            def transact(active: ActiveJob = active) -> None:
+                with at.store.blocking_transaction(active.id, active.token, idle=LONG) as connection:
                     child.options(within=connection).enqueue("a")
                     assert not fails
 
@@ -432,7 +434,7 @@ def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
                 if kind == "psycopg":
                     await asyncio.to_thread(transact)
                 else:
-                    async with at.store.transaction(hold.id, hold.token, idle=LONG) as connection:
+                    async with at.store.transaction(active.id, active.token, idle=LONG) as connection:
                         await child.options(within=connection).aenqueue("a")
                         assert not fails
             except AssertionError:
@@ -446,14 +448,14 @@ def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
 @both
 def test_what_is_committed_is_durable(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
-        async def look(speak: Speak) -> None:
-            await speak("INSERT INTO notes SELECT current_setting('synchronous_commit')")
+        async def look(send: Send) -> None:
+            await send("INSERT INTO notes SELECT current_setting('synchronous_commit')")
 
         for given, durable in (("off", "on"), ("remote_apply", "remote_apply")):
             plain.home.sql(f"ALTER DATABASE {plain.home._owner.info.dbname} SET synchronous_commit = {given}")
-            await transact(at, hold, look)
+            await transact(at, active, look)
             assert plain.written() == [durable]
             plain.home.sql("DELETE FROM fake.notes")
         plain.home.sql(f"ALTER DATABASE {plain.home._owner.info.dbname} RESET synchronous_commit")
@@ -462,44 +464,44 @@ def test_what_is_committed_is_durable(plain: Notes, transact: Any) -> None:
 
 
 @both
-def test_a_server_that_is_not_there_is_said(plain: Notes, transact: Any, free_port: int) -> None:
+def test_a_server_that_is_not_running_is_reported(plain: Notes, transact: Any, free_port: int) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         plain.dsn = f"postgresql://127.0.0.1:{free_port}/nowhere?connect_timeout=2"
         at.store = at.another()
         with pytest.raises(StoreUnavailable, match=r"postgresql://127\.0\.0\.1:\d+/nowhere.* cannot be reached"):
-            await transact(at, hold, writing())
+            await transact(at, active, writing())
 
     play(plain, act)
 
 
 @pytest.fixture
 def free_port() -> int:
-    """Where nobody listens."""
+    """Return a port on which no process listens."""
     with socket.socket() as plug:
         plug.bind(("127.0.0.1", 0))
         return int(plug.getsockname()[1])
 
 
 @both
-def test_settings_of_the_url_and_of_the_store_hold_for_them(plain: Notes, transact: Any) -> None:
+def test_transactions_use_the_settings_of_the_url_and_of_the_store(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         settings = {"holdfast_test.words": "a b\\c' -c"}
         at.store = store_at(f"{plain.dsn}?statement_timeout=7s&options=-c%20lock_timeout%3D3s", server_settings=settings)
 
-        async def look(speak: Speak) -> None:
+        async def look(send: Send) -> None:
             for name in ("statement_timeout", "lock_timeout", "holdfast_test.words"):
-                await speak(f"INSERT INTO notes VALUES (current_setting('{name}'))")
+                await send(f"INSERT INTO notes VALUES (current_setting('{name}'))")
 
-        await transact(at, hold, look)
+        await transact(at, active, look)
         assert plain.written() == ["3s", "7s", "a b\\c' -c"]
         await at.store.close()
 
     play(plain, act)
 
 
-def test_psycopg_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_psycopg_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "holdfast.databases.postgres.transactions_psycopg", raising=False)
     monkeypatch.delattr(holdfast.databases.postgres, "transactions_psycopg", raising=False)

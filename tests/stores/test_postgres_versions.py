@@ -1,4 +1,4 @@
-"""Many who make the tables at once, and schemas of other releases."""
+"""Concurrent migrations, and schemas of other releases."""
 
 import asyncio
 import subprocess
@@ -27,14 +27,14 @@ migrate(sys.argv[1])
 
 @pytest.fixture
 def empty(postgres_server: PostgresServer) -> Iterator[str]:
-    """The address of a database without tables."""
+    """Return the address of a database without tables."""
     dsn = postgres_server.create_database()
     yield dsn
     postgres_server.drop_database(dsn)
 
 
 def catalogue(dsn: str) -> list[tuple[str, ...]]:
-    """All that was made."""
+    """Return every object that a migration has made."""
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
             "SELECT relname, relkind::text FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace ORDER BY 1"
@@ -70,11 +70,11 @@ def test_processes_that_migrate_at_once_make_it_once(empty: str) -> None:
     assert {process.returncode for process in waiting} == {0}
 
 
-async def test_one_that_was_killed_while_it_migrated_left_nothing(empty: str, postgres_server: PostgresServer) -> None:
+async def test_a_migration_that_was_killed_leaves_nothing(empty: str, postgres_server: PostgresServer) -> None:
     store = store_at(empty)
     with psycopg.connect(empty, autocommit=True) as other:
         other.execute("BEGIN")
-        other.execute("CREATE SCHEMA holdfast")  # nobody else can, until this ends
+        other.execute("CREATE SCHEMA holdfast")  # no other session can, until this transaction ends
         migrating = asyncio.ensure_future(store.migrate())
         with psycopg.connect(empty, autocommit=True) as looking:
             await eventually(lambda: looking.execute(WAITING).fetchall(), within=STALL)
@@ -99,12 +99,12 @@ def test_a_newer_schema_is_refused(database: str) -> None:
     play(Site(database), act)
 
 
-def test_no_schema_is_an_error_that_says_how_to_get_one(empty: str) -> None:
+def test_a_missing_schema_is_an_error_that_names_the_remedy(empty: str) -> None:
     async def act(at: Scene) -> None:
         with pytest.raises(SchemaMissing, match="holdfast migrate"):
             await at.store.counts()
         await at.store.migrate()
-        hold = await at.running()
-        await at.settle(done(hold))
+        active = await at.running()
+        await at.settle(done(active))
 
     play(Site(empty), act)

@@ -1,4 +1,4 @@
-"""Jobs inside a caller's own transaction, by every library that can have one on PostgreSQL, against the libraries themselves."""
+"""Jobs inside a caller's own transaction, by every library for PostgreSQL, tested with the real libraries."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ Kind = Callable[[str], Caller]
 
 
 def by(driver: str, kind: Kind) -> Kind:
-    """That kind of SQLAlchemy's, over that driver."""
+    """Return that kind of SQLAlchemy connection over that driver."""
     return lambda dsn: kind(dsn.replace("postgresql://", f"postgresql+{driver}://", 1))
 
 
@@ -79,7 +79,7 @@ def elsewhere(kind: Kind, postgres_dsn: str) -> Iterator[Caller]:
 
 @pytest.fixture
 def orders(database: str) -> Callable[[], int]:
-    """How many anybody else sees."""
+    """Return a function that counts the orders which other sessions see."""
 
     def count() -> int:
         with closing(psycopg.connect(database)) as connection:
@@ -95,7 +95,7 @@ def connection(database: str, app: App) -> Iterator["psycopg.Connection[Any]"]:
 
 
 class TestWithinOnPostgres(WithinStories):
-    """Every story, on every kind."""
+    """Run every test on every kind of connection."""
 
 
 def test_s7_a_serializable_transaction_keeps_both_or_neither(app: App, database: str, orders: Callable[[], int]) -> None:
@@ -145,7 +145,7 @@ def test_the_holder_of_a_key_that_is_not_committed_yet_is_waited_for(app: App, d
 
 
 def until_waiting(database: str, process: int) -> None:
-    """Until that process of the server waits for a lock."""
+    """Wait until that process of the server waits for a lock."""
     with closing(psycopg.connect(database, autocommit=True)) as connection:
         question = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
         until(lambda: connection.execute(question, [process]).fetchone() == (True,), within=STALL)
@@ -192,7 +192,7 @@ def test_what_is_committed_with_a_job_is_durable(app: App, connection: "psycopg.
             connection.commit()
 
 
-def test_a_schema_that_is_not_there_or_too_new_is_said_and_aborts_nothing(app: App, database: str) -> None:
+def test_a_missing_or_newer_schema_is_reported_and_aborts_nothing(app: App, database: str) -> None:
     other = App(database, schema="other")
     with closing(psycopg.connect(database)) as connection:
         connection.execute(ORDER)
@@ -206,7 +206,7 @@ def test_a_schema_that_is_not_there_or_too_new_is_said_and_aborts_nothing(app: A
     other.close()
 
 
-def test_what_is_no_connection_is_refused(app: App, connection: "psycopg.Connection[Any]") -> None:
+def test_a_value_that_is_not_a_connection_is_refused(app: App, connection: "psycopg.Connection[Any]") -> None:
     task = app.task(shrink)
     for wrong in (object(), connection.cursor(), "postgresql://", app):
         with pytest.raises(Unsupported, match=r"needs a connection of asyncpg, psycopg 3, SQLAlchemy or Django"):

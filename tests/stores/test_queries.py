@@ -1,4 +1,4 @@
-"""Files of SQL include parts, with the words that are given for their parameters."""
+"""SQL files include parts, and pass words for the parameters of a part."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from holdfast.databases import queries
 
 IN_EXCHANGE = ("exchange", "settling", "nothing_settled", "due_range", "due_ranges", "due_ids", "due_all_ranges")
-"""They are parts of one statement, and use the parameters that ``exchange.sql`` declares."""
+"""Files that are parts of one statement, and use the parameters that ``exchange.sql`` declares."""
 
 DUE = """-- due(job, now): whether its time has come.
 -- Said of waiting jobs.

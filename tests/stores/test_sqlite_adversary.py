@@ -1,4 +1,4 @@
-"""What an enemy of the file tried, and what has to hold nevertheless."""
+"""Attacks on the store's file, and the promises that hold under them."""
 
 import asyncio
 from contextlib import closing, suppress
@@ -37,8 +37,8 @@ def test_nothing_lands_without_the_check_after_sqlite_itself_rolled_back(file: O
         connection.execute("INSERT INTO notes VALUES (1)")
 
     async def use(at: Scene) -> None:
-        hold = await at.running()
-        async with at.store.transaction(hold.id, hold.token, idle=60.0) as mine:
+        active = await at.running()
+        async with at.store.transaction(active.id, active.token, idle=60.0) as mine:
             mine.execute("INSERT INTO notes VALUES (2)")
             with suppress(Exception):
                 mine.execute("INSERT OR ROLLBACK INTO notes VALUES (1)")
@@ -55,21 +55,21 @@ def test_nothing_lands_without_the_check_after_sqlite_itself_rolled_back(file: O
 
 
 def test_of_many_transactions_of_a_process_one_at_a_time_tries_for_the_lock(file: OnFile) -> None:
-    """Else they keep each other, and everybody's beats, from the file for seconds."""
+    """Otherwise they would block each other, and the beats of all workers, for seconds."""
     trying = list[int]()
 
     async def act(at: Scene) -> None:
-        holds = [await at.running() for _ in range(8)]
+        active_jobs = [await at.running() for _ in range(8)]
         store = at.store
         assert isinstance(store, SqliteStore)
         turns = store._begin.keywords["turns"]
 
-        async def one(place: int) -> None:
-            async with store.transaction(holds[place].id, holds[place].token, idle=60.0):
+        async def one(number: int) -> None:
+            async with store.transaction(active_jobs[number].id, active_jobs[number].token, idle=60.0):
                 assert turns._lock.locked()
-                trying.append(place)
+                trying.append(number)
                 await turns_of_the_loop()
-                assert trying[-1] == place
+                assert trying[-1] == number
 
         await asyncio.gather(*map(one, range(8)))
         assert sorted(trying) == list(range(8))
@@ -93,7 +93,7 @@ def test_a_turn_ends_with_the_time_a_transaction_may_be_open(file: OnFile) -> No
     play(file, act)
 
 
-def test_a_forked_child_waits_for_nobodys_turn() -> None:
+def test_a_forked_child_waits_for_no_turn_of_its_parent() -> None:
     turns = TransactionTurns()
     end = turns.take(FakeChance(), 60.0, lambda: False)
     turns.before_fork()

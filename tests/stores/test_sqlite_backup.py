@@ -1,4 +1,4 @@
-"""Copies of the file by `holdfast backup`, and who may read the file."""
+"""Copies of the file by `holdfast backup`, and the mode of the file."""
 
 import asyncio
 import os
@@ -130,7 +130,7 @@ def damage(connection: driver.Connection) -> None:
 
 
 @pytest.mark.parametrize("spoil", [lose_a_job, damage])
-def test_a_copy_that_is_not_sound_is_removed(tmp_path: Path, spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_is_not_valid_is_removed(tmp_path: Path, spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     back_up = driver.back_up
 
     def spoilt(source: driver.Connection, copied: driver.Connection) -> None:
@@ -148,7 +148,7 @@ def test_a_copy_that_is_not_sound_is_removed(tmp_path: Path, spoil: Any, monkeyp
     assert names(tmp_path) == {"jobs.db"}
 
 
-def test_a_backup_of_no_store_says_so_and_makes_nothing(tmp_path: Path) -> None:
+def test_a_backup_of_a_missing_store_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
     target = tmp_path / "backup.db"
     with pytest.raises(ConfigurationError, match="there is no file to copy"):
         using(store_at(tmp_path / "jobs.db", use_apsw=False), lambda store: store.backup(target))
@@ -208,7 +208,7 @@ def test_s6_a_backup_never_has_a_name_that_sqlite_uses_beside_the_store(tmp_path
     assert names(tmp_path) == before
 
 
-def test_a_backup_that_was_killed_stands_in_the_way_of_no_other(tmp_path: Path, use_apsw: bool) -> None:
+def test_a_backup_that_was_killed_blocks_no_later_one(tmp_path: Path, use_apsw: bool) -> None:
     path, target = tmp_path / "jobs.db", tmp_path / "copy.db"
     (tmp_path / f".{target.name}.{os.getpid()}-0.partial").touch()
 

@@ -1,4 +1,4 @@
-"""The store's thread: calls in turn, answers to whoever still waits, nothing left behind."""
+"""The store's thread: it runs calls in turn, answers each caller that still waits, and leaves nothing behind."""
 
 import asyncio
 import gc
@@ -15,49 +15,49 @@ from tests.stores.support import store_on
 
 
 @pytest.fixture
-def lane() -> Iterator[CallThread]:
-    lane = CallThread("lane")
-    yield lane
-    lane.close()
+def worker() -> Iterator[CallThread]:
+    worker = CallThread("lane")
+    yield worker
+    worker.close()
 
 
 async def others_first() -> None:
-    """Let every task that is ready take its next step."""
+    """Yield to the event loop until every ready task has taken its next step."""
     later = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(later.set_result, None)
     await later
 
 
-def test_calls_run_in_one_thread_in_the_order_in_which_they_came(lane: CallThread) -> None:
+def test_calls_run_in_one_thread_in_the_order_in_which_they_came(worker: CallThread) -> None:
     async def act() -> list[tuple[int, str]]:
-        return list(await asyncio.gather(*(lane.run(lambda n=n: (n, threading.current_thread().name)) for n in range(50))))
+        return list(await asyncio.gather(*(worker.run(lambda n=n: (n, threading.current_thread().name)) for n in range(50))))
 
     order: list[int] = []
     assert asyncio.run(act()) == [(n, "lane") for n in range(50)]
 
     async def note() -> None:
-        await asyncio.gather(*(lane.run(lambda n=n: order.append(n)) for n in range(50)))
+        await asyncio.gather(*(worker.run(lambda n=n: order.append(n)) for n in range(50)))
 
     asyncio.run(note())
     assert order == list(range(50))
 
 
-def test_what_a_call_raises_reaches_its_caller_and_nobody_else(lane: CallThread) -> None:
+def test_what_a_call_raises_reaches_only_its_caller(worker: CallThread) -> None:
     async def act() -> list[object]:
-        return await asyncio.gather(lane.run(lambda: 1 // 0), lane.run(lambda: 7), return_exceptions=True)
+        return await asyncio.gather(worker.run(lambda: 1 // 0), worker.run(lambda: 7), return_exceptions=True)
 
     failed, answered = asyncio.run(act())
     assert isinstance(failed, ZeroDivisionError)
     assert answered == 7
 
 
-def test_a_caller_that_left_before_its_turn_takes_its_call_with_it(lane: CallThread) -> None:
+def test_a_call_whose_caller_stopped_waiting_is_not_run(worker: CallThread) -> None:
     gate, ran = threading.Event(), list[str]()
 
     async def act() -> None:
-        first = asyncio.ensure_future(lane.run(gate.wait))
-        second = asyncio.ensure_future(lane.run(lambda: ran.append("second")))
-        third = asyncio.ensure_future(lane.run(lambda: ran.append("third")))
+        first = asyncio.ensure_future(worker.run(gate.wait))
+        second = asyncio.ensure_future(worker.run(lambda: ran.append("second")))
+        third = asyncio.ensure_future(worker.run(lambda: ran.append("third")))
         await others_first()
         second.cancel()
         await others_first()
@@ -68,16 +68,16 @@ def test_a_caller_that_left_before_its_turn_takes_its_call_with_it(lane: CallThr
     assert ran == ["third"]
 
 
-def test_an_answer_for_a_loop_that_has_closed_harms_nobody(lane: CallThread) -> None:
+def test_an_answer_for_a_closed_event_loop_harms_no_later_call(worker: CallThread) -> None:
     gate = threading.Event()
 
     async def leave() -> None:
-        waiting = asyncio.ensure_future(lane.run(gate.wait))
+        waiting = asyncio.ensure_future(worker.run(gate.wait))
         await others_first()
         waiting.cancel()
 
     async def come_later() -> int:
-        return await lane.run(lambda: 5)
+        return await worker.run(lambda: 5)
 
     asyncio.run(leave())
     gate.set()
@@ -85,13 +85,13 @@ def test_an_answer_for_a_loop_that_has_closed_harms_nobody(lane: CallThread) -> 
 
 
 def test_close_lets_waiting_calls_run_and_ends_the_thread() -> None:
-    lane = CallThread("ending")
+    worker = CallThread("ending")
     ran: list[int] = []
 
     async def act() -> None:
-        calls = [asyncio.ensure_future(lane.run(lambda n=n: ran.append(n))) for n in range(5)]
+        calls = [asyncio.ensure_future(worker.run(lambda n=n: ran.append(n))) for n in range(5)]
         await others_first()
-        lane.close()
+        worker.close()
         await asyncio.gather(*calls)
 
     asyncio.run(act())
@@ -99,16 +99,16 @@ def test_close_lets_waiting_calls_run_and_ends_the_thread() -> None:
     assert "ending" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_closed_lane_takes_no_call_that_nobody_would_answer() -> None:
-    lane = CallThread("closed")
+def test_a_closed_call_thread_refuses_calls_it_would_not_answer() -> None:
+    worker = CallThread("closed")
 
     async def act() -> None:
-        assert await lane.run(lambda: "last", is_last=True) == "last"
+        assert await worker.run(lambda: "last", is_last=True) == "last"
         with pytest.raises(Closed):
-            await lane.run(lambda: "later")
+            await worker.run(lambda: "later")
 
     asyncio.run(act())
-    lane.close()
+    worker.close()
     assert "closed" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -139,15 +139,15 @@ def test_a_call_that_comes_while_another_thread_closes_the_store_is_answered(
     assert set(threading.enumerate()) <= others
 
 
-def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: CallThread) -> None:
+def test_nothing_of_a_call_stays_alive_while_the_thread_waits(worker: CallThread) -> None:
     class Big:
         pass
 
     async def act() -> ref[Big]:
         big = Big()
         with pytest.raises(KeyError):
-            await lane.run(lambda: {}[big])
-        await lane.run(int)
+            await worker.run(lambda: {}[big])
+        await worker.run(int)
         return ref(big)
 
     kept = asyncio.run(act())
@@ -155,50 +155,50 @@ def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: CallThread) 
     assert kept() is None
 
 
-def test_a_lane_that_is_given_back_is_the_next_ones_and_those_in_use_are_nobody_elses() -> None:
-    lanes = CallThreadPool()
-    with lanes.borrow() as one, lanes.borrow() as other:
+def test_a_released_call_thread_is_used_again_and_one_in_use_is_not_shared() -> None:
+    threads = CallThreadPool()
+    with threads.borrow() as one, threads.borrow() as other:
         assert one is not other
-    with lanes.borrow() as again, lanes.borrow() as another:
+    with threads.borrow() as again, threads.borrow() as another:
         assert {again, another} == {one, other}
 
 
-def test_no_more_lanes_are_kept_than_a_few() -> None:
-    lanes, others = CallThreadPool(), set(threading.enumerate())
+def test_only_a_few_idle_call_threads_are_kept() -> None:
+    threads, others = CallThreadPool(), set(threading.enumerate())
     with ExitStack() as stack:
         for _ in range(SPARE + 3):
-            stack.enter_context(lanes.borrow())
+            stack.enter_context(threads.borrow())
         assert len(set(threading.enumerate()) - others) == SPARE + 3
     assert len(set(threading.enumerate()) - others) == SPARE
 
 
-def test_a_forked_child_borrows_none_of_its_parents_lanes() -> None:
-    lanes = CallThreadPool()
-    with lanes.borrow() as parents:
+def test_a_forked_child_borrows_none_of_its_parents_call_threads() -> None:
+    threads = CallThreadPool()
+    with threads.borrow() as parents:
         pass
-    lanes.after_fork_in_child()
-    with lanes.borrow() as childs:
+    threads.after_fork_in_child()
+    with threads.borrow() as childs:
         assert childs is not parents
 
 
-def test_what_is_borrowed_over_a_fork_does_not_come_back_to_the_child() -> None:
-    lanes = CallThreadPool()
-    with lanes.borrow() as parents:
-        lanes.after_fork_in_child()
-    with lanes.borrow() as childs:
+def test_a_call_thread_borrowed_across_a_fork_is_not_released_in_the_child() -> None:
+    threads = CallThreadPool()
+    with threads.borrow() as parents:
+        threads.after_fork_in_child()
+    with threads.borrow() as childs:
         assert childs is not parents
 
 
-def test_who_finds_that_another_thread_has_just_taken_the_last_one_does_without() -> None:
+def test_use_idle_does_nothing_when_another_thread_takes_the_last_call_thread() -> None:
     class Taken(list[CallThread]):
         def __len__(self) -> int:
             return 1
 
-    lanes, called = CallThreadPool(), list[int]()
-    lanes._idle = Taken()
+    threads, called = CallThreadPool(), list[int]()
+    threads._idle = Taken()
 
     async def act() -> None:
-        lanes.use_idle(lambda: called.append(1))
+        threads.use_idle(lambda: called.append(1))
 
     asyncio.run(act())
     assert called == []

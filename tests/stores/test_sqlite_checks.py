@@ -1,4 +1,4 @@
-"""A check finds what is wrong with a file before it hurts, and says what to do about it."""
+"""A check finds what is wrong with a file before it does harm, and names the remedy."""
 
 import shutil
 import sqlite3
@@ -22,11 +22,11 @@ class Usage(NamedTuple):
 
 
 def found_on(path: Path, clock: FakeClock | None = None) -> dict[str, Check]:
-    """By name; a check that has nothing to say about something leaves it out."""
+    """Return the findings by name; a check that finds nothing under a name leaves it out."""
     return {found.name: found for found in using(store_on(path, clock), lambda store: store.check())}
 
 
-def test_a_sound_file_has_nothing_to_complain_of_but_the_library(tmp_path: Path) -> None:
+def test_a_check_of_a_healthy_file_has_no_findings_but_the_librarys(tmp_path: Path) -> None:
     using(store_on(tmp_path / "jobs.db"), lambda store: store.migrate())
     found = found_on(tmp_path / "jobs.db")
     assert {name: check.level for name, check in found.items() if name != "sqlite"} == dict.fromkeys(
@@ -55,7 +55,7 @@ def test_a_newer_schema_is_an_error(tmp_path: Path) -> None:
     assert (found_on(path)["file"].level, "upgrade holdfast" in found_on(path)["file"].message) == ("error", True)
 
 
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     path.write_bytes(b"this is no database, whatever its name says. " * 100)
     assert (found_on(path)["file"].level, "name another file" in found_on(path)["file"].message) == ("error", True)
@@ -69,13 +69,15 @@ def test_a_large_file_is_not_read_in_full(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("megabytes", "level"), [(10_000, "ok"), (200, "warning"), (3, "error")])
-def test_a_disk_that_is_nearly_full_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int, level: str) -> None:
+def test_a_disk_that_is_nearly_full_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int, level: str
+) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(megabytes << 20))
     disk = found_on(tmp_path / "jobs.db")["disk"]
     assert (disk.level, disk.message, bool(disk.remedy)) == (level, f"{megabytes} MB free", level != "ok")
 
 
-def test_a_log_that_a_reader_keeps_growing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_a_reader_keeps_growing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
     monkeypatch.setattr(checks, "LARGE_LOG", 1)
     assert "log" not in found_on(path)
@@ -88,8 +90,8 @@ def test_a_log_that_a_reader_keeps_growing_is_said(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("act", ["enqueue", "cancel", "lease"])
-def test_a_wall_clock_that_was_set_back_is_said(tmp_path: Path, act: str) -> None:
-    async def leave_a_mark(at: Scene) -> None:
+def test_a_wall_clock_that_was_set_back_is_reported(tmp_path: Path, act: str) -> None:
+    async def record_a_time(at: Scene) -> None:
         if act == "lease":
             await at.lease()
             return
@@ -99,7 +101,7 @@ def test_a_wall_clock_that_was_set_back_is_said(tmp_path: Path, act: str) -> Non
             await at.store.request_cancel([job])
 
     at_that_time = FakeClock()
-    play(OnFile(tmp_path / "jobs.db"), leave_a_mark)
+    play(OnFile(tmp_path / "jobs.db"), record_a_time)
     at_that_time.step_wall(-61.0)
     clock = found_on(tmp_path / "jobs.db", at_that_time)["clock"]
     assert (clock.level, "set back" in clock.message, "NTP" in clock.remedy) == ("warning", True, True)
@@ -108,7 +110,7 @@ def test_a_wall_clock_that_was_set_back_is_said(tmp_path: Path, act: str) -> Non
 
 
 @pytest.mark.parametrize("what", ["jobs", "receipts"])
-def test_pruning_that_nobody_does_is_said(tmp_path: Path, what: str) -> None:
+def test_overdue_pruning_is_reported(tmp_path: Path, what: str) -> None:
     async def act(at: Scene) -> None:
         jobs = await at.enqueue(*(at.new(policy=Policy(retention=60.0)) for _ in range(3)))
         if what == "jobs":
@@ -125,13 +127,13 @@ def test_pruning_that_nobody_does_is_said(tmp_path: Path, what: str) -> None:
 
 
 def errors_on(path: Path) -> dict[str, Check]:
-    """The findings that make a check red."""
+    """Return the findings that make a check red."""
     return {name: found for name, found in found_on(path).items() if found.level == "error"}
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """A file with all tables of a store."""
+    """Return a file with all tables of a store."""
     using(store_on(tmp_path / "jobs.db"), lambda store: store.migrate())
     return tmp_path / "jobs.db"
 
@@ -186,14 +188,14 @@ def test_a_refused_move_leaves_nothing_either(made: Path) -> None:
 
 def test_a_check_moves_a_job_beside_those_that_are_there(made: Path) -> None:
     async def act(at: Scene) -> None:
-        for _ in range(20):  # of the same seed are the ids that the store draws
+        for _ in range(20):  # drawn from the same seed as the ids of the store
             at.chance.uuid7()
         job = at.new(queue="waits")
         await at.enqueue(job)
-        hold = await at.running()
+        active = await at.running()
         (found,) = [found for found in await at.store.check() if found.name == "job"]
         assert found.level == "ok", found.message
-        assert len(await at.store.held(hold.lease)) == 1
+        assert len(await at.store.held(active.lease)) == 1
         assert (await at.store.counts())["", State.AVAILABLE] == 1
 
     play(OnFile(made), act)

@@ -46,12 +46,12 @@ class OnDriver(OnFile):
 
 
 @pytest.fixture(params=["sqlite3", "apsw"])
-def place(tmp_path: Path, request: pytest.FixtureRequest) -> OnDriver:
+def file(tmp_path: Path, request: pytest.FixtureRequest) -> OnDriver:
     return OnDriver(tmp_path / "jobs.db", use_apsw=request.param == "apsw")
 
 
 def elsewhere(path: Path, *statements: str) -> list[str]:
-    """What a process says that opens the file, says that, and closes the file."""
+    """Return what another process prints that opens the file, executes the statements, and closes the file."""
     command = [sys.executable, "-c", _ELSEWHERE, str(path), *statements]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
@@ -67,46 +67,46 @@ def lose_the_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [FILES, FILES[:1], FILES[1:2], FILES[2:]], ids=["all", "database", "log", "memory"])
-def test_s5_what_is_acknowledged_after_a_copy_in_the_same_process_is_kept(place: OnDriver, names: tuple[str, ...]) -> None:
+def test_s5_what_is_acknowledged_after_a_copy_in_the_same_process_is_kept(file: OnDriver, names: tuple[str, ...]) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
-        copy(place.path, names)
-        elsewhere(place.path, TOUCH)
+        copy(file.path, names)
+        elsewhere(file.path, TOUCH)
         for _ in range(50):
             await at.enqueue(at.new())
-        assert elsewhere(place.path, JOBS, "PRAGMA integrity_check") == ["[(51,)]", "[('ok',)]"]
+        assert elsewhere(file.path, JOBS, "PRAGMA integrity_check") == ["[(51,)]", "[('ok',)]"]
         assert await at.store.counts() == {("", State.AVAILABLE): 51}
 
-    play(place, act)
+    play(file, act)
 
 
 @pytest.mark.parametrize("names", [FILES, FILES[:1]], ids=["all", "database"])
 def test_s5_a_commit_into_a_log_that_another_process_removed_is_not_acknowledged(
-    place: OnDriver, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    file: OnDriver, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guards, "_IS_POSSIBLE", False)  # as where the system has no locks of open file descriptions
 
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
-        copy(place.path, names)
-        elsewhere(place.path, TOUCH)
+        copy(file.path, names)
+        elsewhere(file.path, TOUCH)
         call, job = at.chance.uuid4(), at.new()
         with pytest.raises(StoreUnavailable, match=r"jobs\.db-wal was deleted or replaced while it was open.*`holdfast backup`"):
             await at.store.enqueue(call, [job])
         await at.store.enqueue(call, [job])
-        assert elsewhere(place.path, JOBS) == ["[(2,)]"]
+        assert elsewhere(file.path, JOBS) == ["[(2,)]"]
 
-    play(place, act)
+    play(file, act)
 
 
-def test_s5_a_log_that_is_removed_while_a_statement_runs_is_noticed_before_the_answer(place: OnDriver) -> None:
+def test_s5_a_log_that_is_removed_while_a_statement_runs_is_noticed_before_the_answer(file: OnDriver) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
         call, job, now = at.chance.uuid4(), at.new(), at.clock.wall
 
         def lose() -> float:
-            if place.path.with_name(FILES[1]).exists():
-                lose_the_log(place.path)  # after the look before the statement
+            if file.path.with_name(FILES[1]).exists():
+                lose_the_log(file.path)  # after the store has checked the file, and before the statement
             return now()
 
         at.clock.wall = lose  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ def test_s5_a_log_that_is_removed_while_a_statement_runs_is_noticed_before_the_a
         await at.store.enqueue(call, [job])
         assert job.id in [row.id for row in await at.store.list(at.everything)]
 
-    play(place, act)
+    play(file, act)
 
 
 def test_s5_the_log_of_a_database_behind_a_link_is_watched_where_it_is(tmp_path: Path) -> None:
@@ -132,91 +132,91 @@ def test_s5_the_log_of_a_database_behind_a_link_is_watched_where_it_is(tmp_path:
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_lost_log_is_never_copied_over_what_others_have_written(place: OnDriver) -> None:
+def test_a_lost_log_is_never_copied_over_what_others_have_written(file: OnDriver) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
-        elsewhere(place.path, "PRAGMA wal_checkpoint(TRUNCATE)")
+        elsewhere(file.path, "PRAGMA wal_checkpoint(TRUNCATE)")
         for _ in range(5):
             await at.enqueue(at.new())
-        lose_the_log(place.path)
-        elsewhere(place.path, "CREATE TABLE notes (text)", "INSERT INTO notes VALUES ('kept')")
+        lose_the_log(file.path)
+        elsewhere(file.path, "CREATE TABLE notes (text)", "INSERT INTO notes VALUES ('kept')")
         with pytest.raises(StoreUnavailable, match=r"jobs\.db-wal was deleted"):
             await at.enqueue(at.new())
-        assert elsewhere(place.path, "SELECT text FROM notes", "PRAGMA integrity_check") == ["[('kept',)]", "[('ok',)]"]
+        assert elsewhere(file.path, "SELECT text FROM notes", "PRAGMA integrity_check") == ["[('kept',)]", "[('ok',)]"]
         await at.enqueue(at.new())
-        assert elsewhere(place.path, JOBS, "PRAGMA integrity_check") == ["[(2,)]", "[('ok',)]"]
+        assert elsewhere(file.path, JOBS, "PRAGMA integrity_check") == ["[(2,)]", "[('ok',)]"]
 
-    play(place, act)
+    play(file, act)
 
 
-def test_s5_rows_of_a_transaction_whose_log_was_removed_are_not_acknowledged(place: OnDriver) -> None:
-    elsewhere(place.path, "CREATE TABLE notes (text)")
+def test_s5_rows_of_a_transaction_whose_log_was_removed_are_not_acknowledged(file: OnDriver) -> None:
+    elsewhere(file.path, "CREATE TABLE notes (text)")
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with pytest.raises(StoreUnavailable, match=r"transaction: .*jobs\.db-wal was deleted"):  # noqa: PT012 - the end of the block raises
-            async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
+            async with at.store.transaction(active.id, active.token, idle=5.0) as connection:
                 connection.execute("INSERT INTO notes VALUES ('lost')")
-                lose_the_log(place.path)
-        assert elsewhere(place.path, "SELECT * FROM notes") == ["[]"]
+                lose_the_log(file.path)
+        assert elsewhere(file.path, "SELECT * FROM notes") == ["[]"]
 
-    play(place, act)
+    play(file, act)
 
 
 @pytest.mark.parametrize("names", [FILES, FILES[2:]], ids=["all", "memory"])
-def test_a_transaction_whose_lock_was_given_up_by_a_copy_is_rolled_back(place: OnDriver, names: tuple[str, ...]) -> None:
-    elsewhere(place.path, "CREATE TABLE notes (text)")
+def test_a_transaction_whose_lock_was_given_up_by_a_copy_is_rolled_back(file: OnDriver, names: tuple[str, ...]) -> None:
+    elsewhere(file.path, "CREATE TABLE notes (text)")
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with pytest.raises(StoreUnavailable, match=r"gave up its lock.*`holdfast backup`"):  # noqa: PT012 - the end of the block raises
-            async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
+            async with at.store.transaction(active.id, active.token, idle=5.0) as connection:
                 connection.execute("INSERT INTO notes VALUES ('ours')")
-                copy(place.path, names)
-        assert elsewhere(place.path, "SELECT * FROM notes", "PRAGMA integrity_check") == ["[]", "[('ok',)]"]
-        async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
+                copy(file.path, names)
+        assert elsewhere(file.path, "SELECT * FROM notes", "PRAGMA integrity_check") == ["[]", "[('ok',)]"]
+        async with at.store.transaction(active.id, active.token, idle=5.0) as connection:
             connection.execute("INSERT INTO notes VALUES ('ours')")
-            copy(place.path, FILES[:2])  # which have none of its locks
-        assert elsewhere(place.path, "SELECT * FROM notes") == ["[('ours',)]"]
+            copy(file.path, FILES[:2])  # a copy of the two files on which it has no lock
+        assert elsewhere(file.path, "SELECT * FROM notes") == ["[('ours',)]"]
 
-    play(place, act)
+    play(file, act)
 
 
-def test_the_guard_of_the_log_hinders_nobody_and_ends_with_the_last_connection(place: OnDriver) -> None:
+def test_the_guard_of_the_log_blocks_no_connection_and_ends_with_the_last_one(file: OnDriver) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
+        active = await at.running()
+        async with at.store.transaction(active.id, active.token, idle=5.0) as connection:
             connection.execute("CREATE TABLE notes (text)")
         other = at.another()
         await other.counts()
         await other.close()
-        copy(place.path)
+        copy(file.path)
         busy, *rest = elsewhere(
-            place.path, "PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", TOUCH, f"VACUUM INTO '{place.path}.vacuumed'", JOBS
+            file.path, "PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", TOUCH, f"VACUUM INTO '{file.path}.vacuumed'", JOBS
         )
         assert busy == "[(0, 0, 0)]"
         assert rest[-1] == "[(1,)]"
-        assert place.path.with_name(FILES[1]).exists(), "one connection closed, and another process, and we are still there"
-        await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CLOSED))
+        assert file.path.with_name(FILES[1]).exists(), "one connection closed, and another process, and we are still there"
+        await at.store.end_lease(active.lease, LeaseEnd(RescueReason.CLOSED))
 
-    play(place, act)
-    assert {each.name for each in place.path.parent.glob("jobs.db*")} == {"jobs.db", "jobs.db.vacuumed"}
+    play(file, act)
+    assert {each.name for each in file.path.parent.glob("jobs.db*")} == {"jobs.db", "jobs.db.vacuumed"}
 
 
-def test_the_shared_memory_of_an_open_file_is_not_begun_anew_after_a_copy(place: OnDriver) -> None:
+def test_the_shared_memory_of_an_open_file_is_not_reset_after_a_copy(file: OnDriver) -> None:
     unused = 132  # four bytes of the header that SQLite keeps for later versions
 
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
-        with place.path.with_name(FILES[2]).open("r+b") as memory:
+        with file.path.with_name(FILES[2]).open("r+b") as memory:
             memory.seek(unused)
             memory.write(b"mark")
-        elsewhere(place.path, JOBS)
-        with place.path.with_name(FILES[2]).open("rb") as memory:
+        elsewhere(file.path, JOBS)
+        with file.path.with_name(FILES[2]).open("rb") as memory:
             memory.seek(unused)
             assert memory.read(4) == b"mark"
 
-    play(place, act)
+    play(file, act)
 
 
 def test_a_file_without_a_log_is_not_guarded(tmp_path: Path) -> None:
@@ -231,27 +231,27 @@ def test_a_file_without_a_log_is_not_guarded(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_leaves_its_parents_guard_in_place(place: OnDriver) -> None:
+def test_a_forked_child_leaves_its_parents_guard_in_place(file: OnDriver) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        async with at.store.transaction(hold.id, hold.token, idle=60.0) as connection:
+        active = await at.running()
+        async with at.store.transaction(active.id, active.token, idle=60.0) as connection:
             connection.execute("CREATE TABLE notes (text)")
             child = os.fork()
             if child == 0:
                 _read_and_end(at)
             assert os.waitpid(child, 0)[1] == 0  # noqa: ASYNC222 - nothing else runs here
-            copy(place.path, FILES[:1])
-            elsewhere(place.path, JOBS)
-            assert place.path.with_name(FILES[1]).exists()
-        assert elsewhere(place.path, "SELECT count(*) FROM notes") == ["[(0,)]"]
+            copy(file.path, FILES[:1])
+            elsewhere(file.path, JOBS)
+            assert file.path.with_name(FILES[1]).exists()
+        assert elsewhere(file.path, "SELECT count(*) FROM notes") == ["[(0,)]"]
 
-    play(place, act)
+    play(file, act)
 
 
 def _read_and_end(at: Scene) -> NoReturn:
     code = 1
     try:
-        with ThreadPoolExecutor(1) as threads:  # this one has a running loop
+        with ThreadPoolExecutor(1) as threads:  # this thread has a running event loop
             assert threads.submit(asyncio.run, _read(at)).result() == {("", State.RUNNING): 1}
         code = 0
     finally:

@@ -1,4 +1,4 @@
-"""What the connection does when the file is busy, broken, full or gone."""
+"""The store's connection when the file is busy, damaged, full or deleted."""
 
 import sqlite3
 from collections.abc import Callable, Coroutine
@@ -21,7 +21,7 @@ from tests.stores.support import OnFile, inside, new_job, sql, store_on, using
 
 
 class Meanwhile(FakeChance):
-    """Does something while a store waits for the third time."""
+    """Randomness that runs an action while a store waits for the third time."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ VERBS: dict[str, Callable[[Scene, UUID], Coroutine[None, None, object]]] = {
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_file_that_was_deleted_or_replaced_is_noticed_and_said(tmp_path: Path, verb: str, is_replaced: bool) -> None:
+def test_a_file_that_was_deleted_or_replaced_is_noticed_and_reported(tmp_path: Path, verb: str, is_replaced: bool) -> None:
     path = tmp_path / "jobs.db"
 
     async def act(at: Scene) -> None:
@@ -135,7 +135,7 @@ def test_a_file_that_was_deleted_or_replaced_is_noticed_and_said(tmp_path: Path,
     play(OnFile(path), act)
 
 
-def test_after_that_the_file_at_the_path_is_used(tmp_path: Path) -> None:
+def test_after_a_replacement_the_file_at_the_path_is_used(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def act(at: Scene) -> None:
@@ -144,7 +144,7 @@ def test_after_that_the_file_at_the_path_is_used(tmp_path: Path) -> None:
         for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm"):
             (tmp_path / name).unlink()
         at.advance(0.5)
-        await at.store.counts()  # nobody looks more often than once a second
+        await at.store.counts()  # the store checks the file at most once a second
         at.advance(0.5)
         with pytest.raises(StoreUnavailable, match="deleted or replaced"):
             await at.store.counts()
@@ -155,7 +155,7 @@ def test_after_that_the_file_at_the_path_is_used(tmp_path: Path) -> None:
     play(OnFile(path), act)
 
 
-def test_a_file_that_is_no_database_is_refused_at_once_and_a_mended_one_is_used(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_at_once_and_a_repaired_one_is_used(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     path.write_bytes(b"this is no database, whatever its name says. " * 100)
 
@@ -180,7 +180,7 @@ def test_an_error_closes_the_connection_and_the_next_verb_opens_another(tmp_path
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_second_job_of_an_id_is_no_outage(tmp_path: Path) -> None:
+def test_a_second_job_of_an_id_is_not_an_outage(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         job = at.new()
         await at.enqueue(job)
@@ -212,14 +212,14 @@ def test_no_write_hands_anything_back_while_it_holds_the_lock() -> None:
 
 def test_no_write_leaves_a_transaction_open(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        await at.store.request_cancel([hold.id])
-        await at.store.reopen([hold.id])
-        await at.store.beat([hold.lease])
-        await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CLOSED))
+        active = await at.running()
+        await at.store.request_cancel([active.id])
+        await at.store.reopen([active.id])
+        await at.store.beat([active.lease])
+        await at.store.end_lease(active.lease, LeaseEnd(RescueReason.CLOSED))
         sql(tmp_path / "jobs.db", "PRAGMA busy_timeout = 0")
         sql(tmp_path / "jobs.db", "UPDATE holdfast_sequence SET claim_number = claim_number + 7")
-        assert (await at.running()).token.number > hold.token.number + 7
+        assert (await at.running()).token.number > active.token.number + 7
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -234,7 +234,7 @@ def test_old_versions_are_refused_and_racy_ones_named(tmp_path: Path, monkeypatc
         assert (library.level, "holdfast[apsw]" in library.remedy) == (level, level == "warning")
 
 
-def test_a_check_of_a_place_that_cannot_be_is_a_finding(tmp_path: Path) -> None:
+def test_a_check_of_an_impossible_path_is_a_finding(tmp_path: Path) -> None:
     found = using(store_on(tmp_path / "none" / "jobs.db"), lambda store: store.check())
     (error,) = [finding for finding in found if finding.level == "error"]
     assert "does not exist" in error.message
@@ -250,7 +250,7 @@ def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
     assert [finding.name for finding in found if finding.level == "error"] == ["file"]
 
 
-def test_every_query_says_its_promise_first() -> None:
+def test_every_query_begins_with_its_promise() -> None:
     folder = Path(schema.__file__).parent / "queries"
     for path in folder.rglob("*.sql"):
         first = path.read_text().splitlines()[0]
@@ -258,7 +258,7 @@ def test_every_query_says_its_promise_first() -> None:
         assert first.endswith((".", ":", "?")), path.name
 
 
-def test_a_clock_of_the_wall_is_no_clock_of_leases(tmp_path: Path) -> None:
+def test_leases_are_not_judged_by_the_wall_clock(tmp_path: Path) -> None:
     clock = FakeClock()
     clock.step_wall(-1_000_000_000.0)
 

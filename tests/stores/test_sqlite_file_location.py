@@ -1,4 +1,4 @@
-"""The file lies on a disk of this machine, or the store says why not."""
+"""The store accepts a file on a disk of this machine, and refuses one on a network file system with the reason."""
 
 from pathlib import Path
 

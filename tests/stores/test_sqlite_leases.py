@@ -29,21 +29,21 @@ def test_a_lease_on_another_clock_is_overdue_once_it_was_watched_unchanged_for_i
 ) -> None:
     async def act(at: Scene) -> None:
         judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
-        hold = await at.running()
+        active = await at.running()
         at.advance(TTL * 10)
         assert await judge.expired(10) == ()
         (view,) = await judge.workers()
         assert view.overdue == pytest.approx(-TTL)
         at.advance(TTL)
         assert await judge.expired(10) == ()
-        assert await judge.end_lease(hold.lease, CRASH, seen=view.seen) is None
+        assert await judge.end_lease(active.lease, CRASH, seen=view.seen) is None
         at.advance(EARLY)
         (view,) = await judge.expired(10)
-        assert (view.id, view.holds) == (hold.lease, 1)
+        assert (view.id, view.holds) == (active.lease, 1)
         assert view.overdue == pytest.approx(EARLY, abs=1e-6)
-        assert await judge.end_lease(hold.lease, CRASH, seen=view.seen) == CRASH
-        assert (await judge.exchange([rescued(hold, CRASH)])).answers == (Answer.APPLIED,)
-        assert (await at.store.beat([hold.lease])).gone == {hold.lease}
+        assert await judge.end_lease(active.lease, CRASH, seen=view.seen) == CRASH
+        assert (await judge.exchange([rescued(active, CRASH)])).answers == (Answer.APPLIED,)
+        assert (await at.store.beat([active.lease])).gone == {active.lease}
         await judge.close()
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -127,12 +127,12 @@ def test_an_owner_that_shares_no_clock_with_its_lease_claims_until_it_is_ended(t
 def test_limits_are_judged_only_on_the_clock_of_their_lease(tmp_path: Path, other: ProcessIdentity) -> None:
     async def act(at: Scene) -> None:
         judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
-        hold = await at.running(policy=Policy(timeout=1.0))
+        active = await at.running(policy=Policy(timeout=1.0))
         at.advance(TTL * 10)
-        move = deadline_exceeded_elsewhere(hold, RescueReason.TIMED_OUT, jitter=0.0)
+        move = deadline_exceeded_elsewhere(active, RescueReason.TIMED_OUT, jitter=0.0)
         assert await judge.overdue(10) == ()
         assert (await judge.exchange([move])).answers == (Answer.LOST,)
-        assert await at.store.overdue(10) == (OverdueJob(hold, "worker", RescueReason.TIMED_OUT, LeaseTiming.of(TTL)),)
+        assert await at.store.overdue(10) == (OverdueJob(active, "worker", RescueReason.TIMED_OUT, LeaseTiming.of(TTL)),)
         assert await at.settle(move) == (Answer.APPLIED,)
         await judge.close()
 
@@ -163,19 +163,19 @@ def test_processes_that_do_not_know_their_boot_share_no_clock(tmp_path: Path) ->
 
 def test_jobs_of_a_lease_without_a_row_are_found_and_rescued(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold, other, prefetched = await at.running(), await at.running(), await at.prefetched()
+        active, other, prefetched = await at.running(), await at.running(), await at.prefetched()
         sql(tmp_path / "jobs.db", "DELETE FROM holdfast_leases")
         views = {view.id: view for view in await at.store.expired(10)}
-        assert set(views) == {hold.lease, other.lease, prefetched.lease}
+        assert set(views) == {active.lease, other.lease, prefetched.lease}
         assert all((view.end, view.holds, view.worker) == (CRASH, 1, "") for view in views.values())
         assert await at.store.workers() == ()
-        assert await at.claim(hold.lease) == ()
-        assert (await at.store.beat([hold.lease])).gone == {hold.lease}
+        assert await at.claim(active.lease) == ()
+        assert (await at.store.beat([active.lease])).gone == {active.lease}
         assert await at.store.start([(prefetched.id, prefetched.token)]) == {prefetched.id}
         assert await at.settle(done(other)) == (Answer.APPLIED,)
-        assert await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CRASHED), seen=views[hold.lease].seen) is not None
-        assert await at.settle(rescued(hold, CRASH), rescued(prefetched, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
-        assert await at.state(hold.id) is State.AVAILABLE
+        assert await at.store.end_lease(active.lease, LeaseEnd(RescueReason.CRASHED), seen=views[active.lease].seen) is not None
+        assert await at.settle(rescued(active, CRASH), rescued(prefetched, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
+        assert await at.state(active.id) is State.AVAILABLE
         assert await at.store.expired(10) == ()
 
     play(OnFile(tmp_path / "jobs.db"), act)

@@ -1,4 +1,4 @@
-"""A million jobs that nobody here can run stand in front of one that somebody can."""
+"""A million jobs of an unknown task precede one job that a worker can run."""
 
 from collections.abc import Coroutine
 from contextlib import closing
@@ -12,7 +12,7 @@ from tests.stores.support import OnFile
 
 MANY = 1_000_000
 SOON = 0.05
-"""Seconds that one look at the file may take, the quickest of some: a busy machine is no slow query."""
+"""Seconds that one query may take, the fastest of several: a busy machine must not count as a slow query."""
 SEED = """
 INSERT INTO holdfast_jobs (id, task, queue, priority, state, created_at, available_at, policy, payload)
 WITH RECURSIVE many (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many WHERE n < ?)

@@ -1,4 +1,4 @@
-"""What a query costs, counted in steps of SQLite's machine: no clock, so no luck."""
+"""The cost of a query, counted in steps of SQLite's virtual machine: unlike time, the count is always the same."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CROWD = 4000
 
 
 async def steps(store: Store, name: str, act: object) -> int:
-    """How many steps of the machine a coroutine costs, in units of the grain."""
+    """Return how many steps of the virtual machine a coroutine costs, in units of the grain."""
     count = 0
 
     def tick() -> None:
@@ -51,50 +51,50 @@ CROWDS = {
     "unknown task": lambda at, n: at.new(task="unknown", priority=-9),
     "unknown tasks": lambda at, n: at.new(task=f"unknown{n}", priority=-9),
     "due later": lambda at, n: at.new(delay=1000.0, priority=-9),
-    "due later in the same line": lambda at, n: at.new(delay=1000.0),
+    "due later in the same range": lambda at, n: at.new(delay=1000.0),
     "due, less urgent": lambda at, n: at.new(priority=9),
-    "due, behind in the same line": lambda at, n: at.new(),
-    "due, behind in a more urgent line": lambda at, n: at.new(priority=-1),
-    "due, each with a priority of its own": lambda at, n: at.new(priority=10 + n),
+    "due, behind in the same range": lambda at, n: at.new(),
+    "due, behind in a more urgent range": lambda at, n: at.new(priority=-1),
+    "due, each with a different priority": lambda at, n: at.new(priority=10 + n),
 }
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
-def test_a_claim_costs_the_same_whoever_else_waits(tmp_path: Path, crowd: str) -> None:
+def test_a_claim_costs_the_same_beside_any_crowd_of_jobs(tmp_path: Path, crowd: str) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
-        # In two lines: the first claim takes from both.
+        # In two ranges: the first claim takes from both.
         await at.enqueue(*(at.new(priority=-1) for _ in range(5)), *(at.new() for _ in range(30)))
         at.advance(1.0)
-        alone = await cost_of_claim(at, at.request(lease, 10))
+        baseline = await cost_of_claim(at, at.request(lease, 10))
         await at.enqueue(*(at.new(priority=-1) for _ in range(5)))
         others: list[NewJob] = [CROWDS[crowd](at, n) for n in range(CROWD)]
         await at.enqueue(*others)
         at.advance(1.0)
         crowded = await cost_of_claim(at, at.request(lease, 10))
-        assert crowded <= alone * 1.5 + 10, (alone, crowded)
+        assert crowded <= baseline * 1.5 + 10, (baseline, crowded)
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_claim_walks_only_as_many_lines_as_it_takes_jobs(tmp_path: Path) -> None:
+def test_a_claim_walks_only_as_many_ranges_as_it_takes_jobs(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
         await at.enqueue(*(at.new(priority=n) for n in range(30)))
-        alone = await cost_of_claim(at, at.request(lease, 10))
+        baseline = await cost_of_claim(at, at.request(lease, 10))
         await at.enqueue(*(at.new(priority=n) for n in range(30, CROWD)))
-        assert await cost_of_claim(at, at.request(lease, 10)) <= alone * 1.5 + 10
+        assert await cost_of_claim(at, at.request(lease, 10)) <= baseline * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_claim_that_finds_nothing_costs_the_same_whoever_waits(tmp_path: Path) -> None:
+def test_a_claim_that_finds_nothing_costs_the_same_beside_any_crowd_of_jobs(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
         await at.enqueue(at.new(delay=1.0))
-        alone = await cost_of_claim(at, at.request(lease, 10))
+        baseline = await cost_of_claim(at, at.request(lease, 10))
         await at.enqueue(*(at.new(task="unknown") for _ in range(CROWD)), *(at.new(delay=1.0) for _ in range(CROWD)))
-        assert await cost_of_claim(at, at.request(lease, 10)) <= alone * 1.5 + 10
+        assert await cost_of_claim(at, at.request(lease, 10)) <= baseline * 1.5 + 10
         due = await steps(at.store, "next_due", at.store.next_due(["task"]))
         assert due < 100
 
@@ -102,24 +102,24 @@ def test_a_claim_that_finds_nothing_costs_the_same_whoever_waits(tmp_path: Path)
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
-def test_a_claim_by_ids_costs_the_same_whoever_waits(tmp_path: Path, crowd: str) -> None:
+def test_a_claim_by_ids_costs_the_same_beside_any_crowd_of_jobs(tmp_path: Path, crowd: str) -> None:
     async def act(at: Scene) -> None:
         lease, ids = await at.lease(), await at.enqueue(*(at.new() for _ in range(20)))
         at.advance(1.0)
-        alone = await cost_of_claim(at, at.request(lease, 10, ids=ids[:10]))
+        baseline = await cost_of_claim(at, at.request(lease, 10, ids=ids[:10]))
         await at.enqueue(*(CROWDS[crowd](at, n) for n in range(CROWD)))
         at.advance(1.0)
-        assert await cost_of_claim(at, at.request(lease, 10, ids=ids[10:])) <= alone * 1.2 + 10
+        assert await cost_of_claim(at, at.request(lease, 10, ids=ids[10:])) <= baseline * 1.2 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_look_for_what_is_due_reads_no_more_of_a_line_than_it_answers(tmp_path: Path) -> None:
+def test_a_search_for_due_jobs_reads_no_more_of_a_range_than_it_answers(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(*(at.new() for _ in range(20)))
-        alone = await steps(at.store, "due", at.store.due(["task"], 10))
+        baseline = await steps(at.store, "due", at.store.due(["task"], 10))
         await at.enqueue(*(at.new(task="unknown", priority=-1) for _ in range(CROWD)), *(at.new() for _ in range(CROWD)))
-        assert await steps(at.store, "due", at.store.due(["task"], 10)) <= alone * 1.2 + 10
+        assert await steps(at.store, "due", at.store.due(["task"], 10)) <= baseline * 1.2 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -146,18 +146,18 @@ def test_history_costs_nothing(tmp_path: Path) -> None:
         async def round_of(count: int) -> tuple[int, int, int, int]:
             await at.enqueue(*(at.new() for _ in range(count)))
             claim = await cost_of_claim(at, at.request(lease, count))
-            holds = await at.store.held(lease)
-            moves = [raised(hold) if place % 2 else done(hold) for place, hold in enumerate(holds)]
+            active_jobs = await at.store.held(lease)
+            moves = [raised(active) if index % 2 else done(active) for index, active in enumerate(active_jobs)]
             settle = await steps(at.store, "settle", at.store.exchange(moves))
             again = await steps(at.store, "settle again", at.store.exchange(moves))
             beat = await steps(at.store, "beat", at.store.beat([lease]))
             await at.store.request_cancel([move.job for move in moves])
             return claim, settle, again, beat
 
-        alone = await round_of(20)
+        baseline = await round_of(20)
         await round_of(CROWD)
         crowded = await round_of(20)
-        assert all(late <= early * 1.5 + 10 for early, late in zip(alone, crowded, strict=True)), (alone, crowded)
+        assert all(late <= early * 1.5 + 10 for early, late in zip(baseline, crowded, strict=True)), (baseline, crowded)
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -176,25 +176,23 @@ def test_beats_and_audits_do_not_grow_with_what_others_hold(tmp_path: Path) -> N
                 await steps(at.store, "claim by ids", at.store.exchange((), at.request(few, 1, ids=()))),
             ]
 
-        alone = await costs()
+        baseline = await costs()
         await at.claim(many, CROWD)
-        assert [late <= early * 1.5 + 10 for early, late in zip(alone, await costs(), strict=True)] == [True] * 4
-        assert await steps(at.store, "beat", at.store.beat([many])) <= alone[0] * 1.5 + 10
+        assert [late <= early * 1.5 + 10 for early, late in zip(baseline, await costs(), strict=True)] == [True] * 4
+        assert await steps(at.store, "beat", at.store.beat([many])) <= baseline[0] * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
 @pytest.mark.parametrize("ids", [None, ()])
-def test_a_lease_that_runs_a_job_alone_looks_at_what_it_holds_and_at_nobody_elses(
-    tmp_path: Path, ids: tuple[UUID, ...] | None
-) -> None:
+def test_a_claim_of_an_isolated_lease_reads_only_the_jobs_of_that_lease(tmp_path: Path, ids: tuple[UUID, ...] | None) -> None:
     async def act(at: Scene) -> None:
         lease = structs.replace(at.new_lease(), is_isolated=True)
         await at.store.open_lease(lease)
-        alone = await cost_of_claim(at, at.request(lease.id, ids=ids))
+        baseline = await cost_of_claim(at, at.request(lease.id, ids=ids))
         await at.enqueue(*(at.new(task="unknown") for _ in range(CROWD)))
         await at.claim(await at.lease(), CROWD // 2, tasks=["unknown"])
-        assert await cost_of_claim(at, at.request(lease.id, ids=ids)) <= alone * 1.5 + 10
+        assert await cost_of_claim(at, at.request(lease.id, ids=ids)) <= baseline * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -204,15 +202,15 @@ def test_an_owner_of_thousands_claims_as_cheaply_as_one_of_none(tmp_path: Path, 
     async def act(at: Scene) -> None:
         lease = await at.lease()
         jobs = await at.enqueue(*(at.new() for _ in range(CROWD + 20)))
-        alone = await cost_of_claim(at, at.request(lease, 10, ids=jobs[:10] if is_by_ids else None))
+        baseline = await cost_of_claim(at, at.request(lease, 10, ids=jobs[:10] if is_by_ids else None))
         await at.claim(lease, CROWD)
-        assert await cost_of_claim(at, at.request(lease, 10, ids=jobs[-10:] if is_by_ids else None)) <= alone * 1.5 + 10
+        assert await cost_of_claim(at, at.request(lease, 10, ids=jobs[-10:] if is_by_ids else None)) <= baseline * 1.5 + 10
         assert len(await at.store.held(lease)) == CROWD + 20
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-# Reads for people walk the whole table, and facts look at its end; nothing else does.
+# Reads for operators scan the whole table, and facts read its end; no other query does.
 INDEXED = set(QUERIES) - {"counts", "list", "queues", "facts"}
 
 
@@ -222,7 +220,7 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
         for name in sorted(INDEXED):
             plan = await inside(at.store, lambda database, name=name: plan_of(database, name))
             walks = [line for line in plan if re.match(r"SCAN (holdfast_)?(jobs?|attempts|payloads)\b", line)]
-            # The active rows alone, by their own index.
+            # Only the active rows, by their index.
             assert [line for line in walks if "INDEX holdfast_active_lease" not in line] == [], (name, plan)
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -250,7 +248,7 @@ def test_a_query_finds_what_it_wants_by_the_index_made_for_it(tmp_path: Path, na
 
 
 def plan_of(database: StoreDatabase, name: str) -> list[str]:
-    """Of the statement, and of those of its trigger, which SQLite does not explain with it."""
+    """Return the plans of a statement and of its trigger's statements, which SQLite does not explain with it."""
     connection, query = database._open("plan"), QUERIES[name]
     bodies = [program.partition("\nBEGIN\n")[2].rpartition("END;")[0] for program in query.programs if "TRIGGER" in program]
     inner = [re.sub(r"\bNEW\.", ":", each) for body in bodies for each in statements(body)]
@@ -268,16 +266,16 @@ KEEPERS = {
 
 
 @pytest.mark.parametrize("verb", KEEPERS)
-def test_a_bounded_verb_costs_the_same_however_much_is_left_to_do(tmp_path: Path, verb: str) -> None:
+def test_a_bounded_verb_costs_the_same_for_any_amount_of_work_that_is_left(tmp_path: Path, verb: str) -> None:
     make, keep = KEEPERS[verb]
 
     async def act(at: Scene) -> None:
         await at.enqueue(*(make(at) for _ in range(20)))
         at.advance(2.0)
-        alone = await steps(at.store, verb, keep(at))
+        baseline = await steps(at.store, verb, keep(at))
         await at.enqueue(*(make(at) for _ in range(CROWD)), *(at.new(task=f"t{n % 3}") for n in range(CROWD)))
         at.advance(2.0)
-        assert await steps(at.store, verb, keep(at)) <= alone * 1.5 + 10
+        assert await steps(at.store, verb, keep(at)) <= baseline * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -293,12 +291,12 @@ def test_pruning_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> No
 
         await finish(20, 0.0)
         at.advance(RETENTION_FLOOR)
-        alone = await steps(at.store, "prune", at.store.prune(10))
+        baseline = await steps(at.store, "prune", at.store.prune(10))
         assert (await at.store.prune(100)).jobs == 10
         await finish(CROWD, 1e6)
         await finish(CROWD, 0.0)
         at.advance(RETENTION_FLOOR)
-        assert await steps(at.store, "prune", at.store.prune(10)) <= alone * 1.5 + 10
+        assert await steps(at.store, "prune", at.store.prune(10)) <= baseline * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -312,14 +310,14 @@ def test_forgetting_snoozes_looks_at_what_it_takes_and_not_at_history(tmp_path: 
             await at.settle(*(end(claim.job) for claim in claims))
             await at.store.request_cancel([job.id for job in await at.store.list(at.everything)])
 
-        await attempt(20, lambda hold: answered(hold, Snooze(1.0)))
+        await attempt(20, lambda active: answered(active, Snooze(1.0)))
         at.advance(RETENTION_FLOOR)
-        alone = await steps(at.store, "prune", at.store.prune(10))
+        baseline = await steps(at.store, "prune", at.store.prune(10))
         assert (await at.store.prune(100)).attempts == 10
         await attempt(CROWD, raised)
-        await attempt(CROWD, lambda hold: answered(hold, Snooze(1.0)))
+        await attempt(CROWD, lambda active: answered(active, Snooze(1.0)))
         at.advance(RETENTION_FLOOR)
-        assert await steps(at.store, "prune", at.store.prune(10)) <= alone * 1.5 + 10
+        assert await steps(at.store, "prune", at.store.prune(10)) <= baseline * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -331,12 +329,12 @@ def test_jobs_without_a_key_do_not_pay_for_those_with_one(tmp_path: Path) -> Non
         async def costs() -> list[int]:
             add = await steps(at.store, "enqueue", at.enqueue(*(at.new() for _ in range(20))))
             claim = await cost_of_claim(at, at.request(lease, 20))
-            settle = await steps(at.store, "settle", at.store.exchange([done(hold) for hold in await at.store.held(lease)]))
+            settle = await steps(at.store, "settle", at.store.exchange([done(active) for active in await at.store.held(lease)]))
             return [add, claim, settle]
 
-        alone = await costs()
+        baseline = await costs()
         await at.enqueue(*(at.new(key=str(number), task="other") for number in range(CROWD)))
-        assert all(late <= early * 1.1 + 5 for early, late in zip(alone, await costs(), strict=True))
+        assert all(late <= early * 1.1 + 5 for early, late in zip(baseline, await costs(), strict=True))
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -346,7 +344,7 @@ def test_an_index_holds_what_a_claim_asks_of_the_jobs_it_passes_over(tmp_path: P
         lease = await at.lease()
         await at.enqueue(*(at.new(expires_in=1.0) for _ in range(CROWD)), at.new())
         at.advance(2.0)
-        # Four walks over what has expired, some ten steps of the machine for each.
+        # Four scans of the expired jobs, about ten steps of the virtual machine for each job.
         assert await cost_of_claim(at, at.request(lease, 10)) * GRAIN < CROWD * 4 * 20
         assert len(await at.store.held(lease)) == 1
 

@@ -1,4 +1,4 @@
-"""Real processes on one file: forked, racing, killed."""
+"""Several processes on one file: forked, concurrent, killed."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ def test_processes_share_the_jobs_without_doubles(tmp_path: Path) -> None:
         child.stdin.write("go\n")
         child.stdin.flush()
     done = [entry for child in children for entry in json.loads(child.communicate()[0])]
-    assert {said for _, _, said in done} == {"applied"}
+    assert {answer for _, _, answer in done} == {"applied"}
     assert len({job for job, _, _ in done}) == len({number for _, number, _ in done}) == len(done) == 600
 
 
@@ -112,7 +112,7 @@ def test_a_process_killed_in_the_midst_leaves_every_job_in_one_place(tmp_path: P
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_starts_afresh_and_its_parent_goes_on(tmp_path: Path) -> None:
+def test_a_forked_child_opens_its_own_connection_and_its_parent_keeps_working(tmp_path: Path) -> None:
     path, chance = tmp_path / "jobs.db", FakeChance()
     store = store_on(path)
     with asyncio.Runner() as runner:

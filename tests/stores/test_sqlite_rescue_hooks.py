@@ -1,4 +1,4 @@
-"""A hook's rows and the mark of its debt are one commit, in the file in which both live."""
+"""A hook's rows and the change that completes the hook are one commit, in one file."""
 
 import asyncio
 import os
@@ -37,19 +37,19 @@ ENDS_AT_ONCE = Policy(has_rescue_hook=True, on_crash=CrashPolicy.FAIL)
 
 
 async def crashed(at: Scene, policy: Policy = ENDS_AT_ONCE) -> JobRecord:
-    """A job whose hook is owed."""
-    hold = await at.running(policy=policy)
-    await at.store.end_lease(hold.lease, CRASH)
-    await at.settle(rescued(hold, CRASH))
-    return await at.row(hold.id)
+    """Return a job whose hook is owed."""
+    active = await at.running(policy=policy)
+    await at.store.end_lease(active.lease, CRASH)
+    await at.settle(rescued(active, CRASH))
+    return await at.row(active.id)
 
 
-def blocking_heal(at: Scene, row: JobRecord, text: str) -> None:
+def run_hook_blocking(at: Scene, row: JobRecord, text: str) -> None:
     with at.store.blocking_transaction(row.id, row.token, idle=LONG, hook_due_at=row.hook_due_at) as connection:
         write(connection, text)
 
 
-async def heal(store: Store, row: JobRecord, text: str) -> None:
+async def run_hook(store: Store, row: JobRecord, text: str) -> None:
     async with store.transaction(row.id, row.token, idle=LONG, hook_due_at=row.hook_due_at) as connection:
         write(connection, text)
 
@@ -61,28 +61,28 @@ async def overstay(store: Store, row: JobRecord) -> None:
             await asyncio.to_thread(lambda: None)
 
 
-def test_the_rows_land_with_the_mark_once(file: OnFile) -> None:  # noqa: F811
+def test_the_rows_land_once_in_the_commit_that_completes_the_hook(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         first, second = await crashed(at), await crashed(at)
-        await heal(at.store, first, "first")
-        await asyncio.to_thread(blocking_heal, at, second, "second")
+        await run_hook(at.store, first, "first")
+        await asyncio.to_thread(run_hook_blocking, at, second, "second")
         for row in (first, second):
             assert (await at.row(row.id)).hook_due_at is None
             with pytest.raises(JobLost):
-                await heal(at.store, row, "again")
+                await run_hook(at.store, row, "again")
         assert notes(file) == ["first", "second"]
 
     play(file, act)
 
 
-def test_of_two_who_heal_at_once_one_does(file: OnFile) -> None:  # noqa: F811
+def test_of_two_concurrent_runs_of_a_hook_one_commits(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row, loop, waits = await crashed(at), asyncio.get_running_loop(), asyncio.Event()
         other = file.store_that_waits(at.clock, LONG, ThirdWait(lambda: loop.call_soon_threadsafe(waits.set)))
         async with at.store.transaction(row.id, row.token, idle=LONG, hook_due_at=row.hook_due_at) as connection:
             write(connection, "slow")
-            late = asyncio.ensure_future(heal(other, row, "late"))
-            await waits.wait()  # it has found the mark, and waits for the lock
+            late = asyncio.ensure_future(run_hook(other, row, "late"))
+            await waits.wait()  # it has found the hook due, and waits for the lock
         with pytest.raises(JobLost):
             await late
         assert notes(file) == ["slow"]
@@ -90,19 +90,19 @@ def test_of_two_who_heal_at_once_one_does(file: OnFile) -> None:  # noqa: F811
     play(file, act)
 
 
-def test_a_mark_that_was_offered_to_another_meanwhile_keeps_the_rows_out(file: OnFile) -> None:  # noqa: F811
+def test_a_hook_that_was_offered_again_in_the_meantime_keeps_the_rows_out(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row = await crashed(at)
         (offered,) = await at.store.owed_hooks(["task"], 10, pause=1.0)
         with pytest.raises(JobLost):
-            await heal(at.store, row, "late")
-        await heal(at.store, offered, "in time")
+            await run_hook(at.store, row, "late")
+        await run_hook(at.store, offered, "in time")
         assert notes(file) == ["in time"]
 
     play(file, act)
 
 
-def test_a_token_or_a_mark_that_is_not_the_jobs_own_begins_nothing(file: OnFile) -> None:  # noqa: F811
+def test_a_token_or_a_due_time_that_does_not_match_the_job_begins_nothing(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row, begun = await crashed(at), []
         assert row.hook_due_at is not None
@@ -127,8 +127,8 @@ def test_a_job_that_moves_while_its_hook_waits_for_the_lock_keeps_the_rows_out(p
         other = plain.store_that_waits(at.clock, LONG, ThirdWait(lambda: loop.call_soon_threadsafe(waits.set)))
         with closing(driver.connect(plain.path, use_apsw=False)) as mover:
             mover.execute("BEGIN IMMEDIATE")
-            late = asyncio.ensure_future(heal(other, row, "late"))
-            await waits.wait()  # it has found the mark, and waits for the lock
+            late = asyncio.ensure_future(run_hook(other, row, "late"))
+            await waits.wait()  # it has found the hook due, and waits for the lock
             mover.execute(f"UPDATE holdfast_jobs SET {move} WHERE id = ?", (row.id.bytes,))
             mover.execute("COMMIT")
         with pytest.raises(JobLost):
@@ -167,7 +167,7 @@ with store.blocking_transaction(UUID(job), token, idle=60.0, hook_due_at=datetim
 """
 
 
-def test_who_is_killed_inside_leaves_neither_rows_nor_a_debt_paid(plain: OnFile) -> None:  # noqa: F811
+def test_a_process_killed_inside_a_hook_leaves_no_rows_and_the_hook_owed(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row = await crashed(at)
         assert row.hook_due_at is not None
@@ -177,33 +177,33 @@ def test_who_is_killed_inside_leaves_neither_rows_nor_a_debt_paid(plain: OnFile)
         assert process.returncode == -signal.SIGKILL
         assert notes(plain) == []
         assert await at.row(row.id) == row
-        await heal(at.store, row, "alive")
+        await run_hook(at.store, row, "alive")
         assert notes(plain) == ["alive"]
 
     play(plain, act)
 
 
-def test_rows_that_somebody_spoiled_keep_no_hook_from_others(plain: OnFile) -> None:  # noqa: F811
+def test_unreadable_rows_keep_no_hook_of_another_job_from_running(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         spoiled, row = await crashed(at), await crashed(at)
         sql(plain.path, "UPDATE holdfast_jobs SET rescue = 'x' WHERE id = ?", spoiled.id.bytes)
         found = {each.id: each.rescue for each in await at.store.owed_hooks(["task"], 10, pause=1.0)}
         assert found == {spoiled.id: None, row.id: row.rescue}
         sql(plain.path, "UPDATE holdfast_jobs SET policy = 'x' WHERE id = ?", spoiled.id.bytes)
-        await heal(at.store, await at.row(spoiled.id), "spoiled")
+        await run_hook(at.store, await at.row(spoiled.id), "spoiled")
         assert notes(plain) == ["spoiled"]
 
     play(plain, act)
 
 
-MEANWHILE = {
+CHANGES = {
     "healed": "UPDATE holdfast_jobs SET hook_due_at = NULL",
     "reopened": "UPDATE holdfast_jobs SET state = 'available'",
 }
 
 
-@pytest.mark.parametrize("change", MEANWHILE)
-def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_hook_that_completes_or_whose_job_is_reopened_is_not_offered(
     plain: OnFile,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     change: str,
@@ -214,7 +214,7 @@ def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
 
         def read_late(database: StoreDatabase, name: str, **values: Json) -> list[tuple[Json, ...]]:
             if name == "owed_hooks_jobs":
-                sql(plain.path, f"{MEANWHILE[change]} WHERE id = ?", first.id.bytes)
+                sql(plain.path, f"{CHANGES[change]} WHERE id = ?", first.id.bytes)
             return read(database, name, **values)
 
         monkeypatch.setattr(StoreDatabase, "read", read_late)
@@ -228,7 +228,7 @@ def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those
         for _ in range(3):
             await at.settle(done(await at.running(policy=ENDS_AT_ONCE)))
         with closing(driver.connect(plain.path, use_apsw=False)) as other:
-            other.execute("BEGIN IMMEDIATE")  # whoever writes now waits in vain
+            other.execute("BEGIN IMMEDIATE")  # a write would wait, and then fail
             assert await at.store.owed_hooks(["task"], 10, pause=1.0) == ()
             other.execute("ROLLBACK")
         plan = await inside(at.store, lambda database: _plan(database, "owed_hooks_due"))
@@ -246,11 +246,11 @@ def _plan(database: StoreDatabase, name: str) -> str:
 def test_a_limit_that_a_worker_was_killed_for_is_the_reason(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         for charge in (RescueReason.UNRESPONSIVE, RescueReason.STALLED, RescueReason.TIMED_OUT):
-            hold = await at.running(policy=structs.replace(ENDS_AT_ONCE, max_attempts=9))
-            why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={hold.id: charge})
-            await at.store.end_lease(hold.lease, why)
-            await at.settle(rescued(hold, why))
-            row = await at.row(hold.id)
+            active = await at.running(policy=structs.replace(ENDS_AT_ONCE, max_attempts=9))
+            why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={active.id: charge})
+            await at.store.end_lease(active.lease, why)
+            await at.settle(rescued(active, why))
+            row = await at.row(active.id)
             assert row.rescue is not None
             assert row.rescue.reason is charge
             assert row.hook_due_at is not None

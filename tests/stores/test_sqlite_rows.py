@@ -1,4 +1,4 @@
-"""Rows that nobody can read stop nobody."""
+"""Unreadable rows block no other job."""
 
 from pathlib import Path
 
@@ -41,10 +41,10 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
         assert isinstance(claims[1].payload, bytes)
         assert isinstance((await at.row(bad)).payload, bytes)
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.bytes)
-        holds = await at.store.held(lease)
-        assert [hold.id for hold in holds] == [first, bad, last]
+        active_jobs = await at.store.held(lease)
+        assert [active.id for active in active_jobs] == [first, bad, last]
         if "policy" in poison:
-            assert holds[1].policy.on_crash is (CrashPolicy.RETRY if "max_attempts" in poison else CrashPolicy.HOLD)
+            assert active_jobs[1].policy.on_crash is (CrashPolicy.RETRY if "max_attempts" in poison else CrashPolicy.HOLD)
         assert await at.settle(*(done(claim.job) for claim in claims)) == (Answer.APPLIED,) * 3
         assert set(await at.settle(*(raised(claim.job) for claim in claims))) == {Answer.LOST}
 
@@ -70,27 +70,27 @@ def test_a_bad_row_is_rescued_and_judged_with_its_neighbours(tmp_path: Path, poi
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.id.bytes)
         at.advance(1000.0)
         assert [each.job for each in await at.store.overdue(10)] == [other]
-        for hold in (bad, other):
-            await at.store.end_lease(hold.lease, CRASH)
+        for active in (bad, other):
+            await at.store.end_lease(active.lease, CRASH)
         assert await at.settle(rescued(bad, CRASH), rescued(other, CRASH)) == (Answer.APPLIED,) * 2
-        assert [(await at.row(hold.id)).state for hold in (bad, other)] == [State.AVAILABLE] * 2
+        assert [(await at.row(active.id)).state for active in (bad, other)] == [State.AVAILABLE] * 2
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobodys_way(tmp_path: Path) -> None:
+def test_an_attempt_recorded_before_its_job_has_ended_blocks_no_verb(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold, other = await at.running(), await at.running()
-        assert hold.token.claim is not None
-        remembered = (hold.id.bytes, hold.token.number, hold.token.claim.bytes)
+        active, other = await at.running(), await at.running()
+        assert active.token.claim is not None
+        remembered = (active.id.bytes, active.token.number, active.token.claim.bytes)
         columns = "job, claim_number, claim_id, requested_state, outcome, attempt, worker"
         sql(
             tmp_path / "jobs.db",
             f"INSERT INTO holdfast_attempts ({columns}) VALUES (?, ?, ?, 'available', 'failed', 1, '')",
             *remembered,
         )
-        assert await at.settle(raised(hold), raised(other)) == (Answer.APPLIED,) * 2
-        assert [(await at.row(each.id)).state for each in (hold, other)] == [State.SCHEDULED] * 2
+        assert await at.settle(raised(active), raised(other)) == (Answer.APPLIED,) * 2
+        assert [(await at.row(each.id)).state for each in (active, other)] == [State.SCHEDULED] * 2
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -106,7 +106,7 @@ def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobody
         "reason = 'NEW'",
     ],
 )
-def test_l4_an_active_row_that_nobody_can_read_stands_in_nobodys_way(tmp_path: Path, change: str) -> None:
+def test_l4_an_unreadable_active_row_blocks_no_other_job(tmp_path: Path, change: str) -> None:
     async def act(at: Scene) -> None:
         ids = await at.enqueue(*(at.new() for _ in range(3)))
         lease = await at.lease()
@@ -114,14 +114,14 @@ def test_l4_an_active_row_that_nobody_can_read_stands_in_nobodys_way(tmp_path: P
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {change} WHERE id = ?", ids[0].bytes)
         assert [row.id for row in await at.store.list(JobFilter()) if row.id != ids[0]] == [ids[2], ids[1]]
         await at.store.end_lease(lease, CRASH)
-        holds = [hold for hold in await at.store.held(lease) if hold.id != ids[0]]
-        assert [hold.id for hold in holds] == [claims[1].job.id, claims[2].job.id]
-        assert set(await at.settle(*(rescued(hold, CRASH) for hold in holds))) == {Answer.APPLIED}
+        active_jobs = [active for active in await at.store.held(lease) if active.id != ids[0]]
+        assert [active.id for active in active_jobs] == [claims[1].job.id, claims[2].job.id]
+        assert set(await at.settle(*(rescued(active, CRASH) for active in active_jobs))) == {Answer.APPLIED}
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_l4_a_waiting_row_without_a_proper_id_is_claimed_in_nobodys_way(tmp_path: Path) -> None:
+def test_l4_a_pending_row_without_a_valid_id_blocks_no_claim(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         ids = await at.enqueue(*(at.new() for _ in range(3)))
         sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET id = x'00' WHERE id = ?", ids[0].bytes)
@@ -130,24 +130,24 @@ def test_l4_a_waiting_row_without_a_proper_id_is_claimed_in_nobodys_way(tmp_path
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_row_that_does_not_say_who_runs_it_is_rescued_with_its_neighbours(tmp_path: Path) -> None:
+def test_an_active_row_without_an_owner_is_rescued_with_its_neighbours(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold, other = await at.running(), await at.running()
-        for each in (hold, other):
+        active, other = await at.running(), await at.running()
+        for each in (active, other):
             await at.store.end_lease(each.lease, CRASH)
-        sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET worker = NULL, started_at = NULL WHERE id = ?", hold.id.bytes)
-        assert await at.settle(rescued(hold, CRASH), rescued(other, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
-        assert [(await at.row(each.id)).attempts[0].worker for each in (hold, other)] == ["", "worker"]
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET worker = NULL, started_at = NULL WHERE id = ?", active.id.bytes)
+        assert await at.settle(rescued(active, CRASH), rescued(other, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
+        assert [(await at.row(each.id)).attempts[0].worker for each in (active, other)] == ["", "worker"]
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
 def test_an_attempt_that_cannot_be_read_does_not_hide_its_job(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        await at.settle(raised(hold))
+        active = await at.running()
+        await at.settle(raised(active))
         sql(tmp_path / "jobs.db", "UPDATE holdfast_attempts SET error = '{'")
-        row = await at.row(hold.id)
+        row = await at.row(active.id)
         assert (row.error, row.attempts[0].error) == (BOOM, None)
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -167,36 +167,36 @@ def test_long_payloads_stay_where_they_are_while_their_job_moves(tmp_path: Path)
 
 def test_records_are_laid_out_as_the_queries_read_them(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        values = records([(hold.id, hold.token, None), (hold.id, hold.token, b""), (hold.id, hold.token, b"abc")])
+        active = await at.running()
+        values = records([(active.id, active.token, None), (active.id, active.token, b""), (active.id, active.token, b"abc")])
         items, data = values["items"], values["data"]
         assert isinstance(items, bytes)
         assert isinstance(data, bytes)
         assert len(items) == 3 * 72
-        for place, expected in enumerate((None, b"", b"abc")):
-            record = items[72 * place : 72 * (place + 1)]
-            assert hold.token.claim is not None
-            assert record[:32] == hold.id.bytes + hold.token.claim.bytes
+        for index, expected in enumerate((None, b"", b"abc")):
+            record = items[72 * index : 72 * (index + 1)]
+            assert active.token.claim is not None
+            assert record[:32] == active.id.bytes + active.token.claim.bytes
             start, length = int(record[51:62]), int(record[62:])
-            assert int(record[32:51]) == hold.token.number
+            assert int(record[32:51]) == active.token.number
             assert (data[start - 1 : start - 1 + length] if start else None) == expected
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_what_utf8_cannot_say_becomes_a_question_mark() -> None:
+def test_characters_that_utf8_cannot_encode_become_question_marks() -> None:
     assert json_text(("a\udcff", "ä")) == '["a?","ä"]'
     assert json_text(BOOM) == '{"type":"ValueError","message":"boom","traceback":"Traceback …"}'
 
 
-def test_progress_with_characters_that_json_or_utf8_cannot_say_is_kept_as_well_as_it_goes(tmp_path: Path) -> None:
+def test_progress_with_characters_that_json_or_utf8_cannot_encode_is_kept(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         assert (
-            await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="a\0b", message="c\udcffd")])
+            await at.store.report([ProgressUpdate(job=active.id, token=active.token, stage="a\0b", message="c\udcffd")])
             == frozenset()
         )
-        row = await at.row(hold.id)
+        row = await at.row(active.id)
         assert (row.stage, row.message) == ("a\ufffdb", "c?d")
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -215,9 +215,9 @@ def test_the_thread_of_a_store_is_its_own(tmp_path: Path) -> None:
 def test_only_a_long_payload_lies_apart_from_its_row(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         short, long = b"s" * INLINE, b"l" * (INLINE + 1)
-        alone = [await at.enqueue(at.new(payload=payload)) for payload in (short, long)]
+        apart = [await at.enqueue(at.new(payload=payload)) for payload in (short, long)]
         together = await at.enqueue(at.new(payload=short), at.new(payload=long))
-        rows = [(alone[0][0], short), (alone[1][0], None), (together[0], short), (together[1], None)]
+        rows = [(apart[0][0], short), (apart[1][0], None), (together[0], short), (together[1], None)]
         found = sql(tmp_path / "jobs.db", "SELECT id, payload FROM holdfast_jobs ORDER BY rowid")
         assert found == [(job.bytes, payload) for job, payload in rows]
         bodies = sql(tmp_path / "jobs.db", "SELECT job, payload FROM holdfast_payloads ORDER BY job")
@@ -228,26 +228,26 @@ def test_only_a_long_payload_lies_apart_from_its_row(tmp_path: Path) -> None:
 
 def test_of_what_is_not_inserted_no_long_payload_is_left(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        long, hold = b"l" * (INLINE + 1), await at.running()
-        await at.settle(done(hold))
+        long, active = b"l" * (INLINE + 1), await at.running()
+        await at.settle(done(active))
         (holder,) = await at.enqueue(at.new(key="k", payload=long))
         assert (await at.send(at.new(key="k", payload=long))).duplicates
         assert (await at.send(at.new(key="k", payload=long * 2), at.new(payload=long))).is_refused
-        assert (await at.send(at.new(payload=long), under=hold)).is_lost
+        assert (await at.send(at.new(payload=long), under=active)).is_lost
         assert sql(tmp_path / "jobs.db", "SELECT job FROM holdfast_payloads") == [(holder.bytes,)]
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(tmp_path: Path) -> None:
+def test_l11_many_unreadable_active_jobs_hide_no_readable_one_behind_them(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         ids = await at.enqueue(*(at.new() for _ in range(7)))
         lease = await at.lease()
         await at.claim(lease, 7, policy=Policy(timeout=1.0))
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET id = substr(id, 1, 15) WHERE id <= x'{ids[4].hex}'")
         at.advance(1000.0)
-        assert [hold.id for hold in await at.store.held(lease, 2)] == [*ids[5:]]
-        assert [hold.id for hold in await at.store.held(lease, 1)] == [ids[5]]
+        assert [active.id for active in await at.store.held(lease, 2)] == [*ids[5:]]
+        assert [active.id for active in await at.store.held(lease, 1)] == [ids[5]]
         assert [each.job.id for each in await at.store.overdue(2)] == [*ids[5:]]
 
     play(OnFile(tmp_path / "jobs.db"), act)

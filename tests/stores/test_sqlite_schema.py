@@ -1,4 +1,4 @@
-"""The schema is made on first use, once, and never by halves."""
+"""The schema is created on first use, once, and never in part."""
 
 import sqlite3
 import subprocess
@@ -48,7 +48,7 @@ def test_a_file_of_a_newer_release_is_refused_and_untouched(tmp_path: Path) -> N
     assert sql(path, "SELECT version FROM holdfast_schema") == [(schema.VERSION + 1,)]
 
 
-def test_the_database_of_an_application_is_shared_and_all_that_is_its_own_stays(tmp_path: Path) -> None:
+def test_a_store_shares_the_database_of_an_application_and_leaves_its_tables(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     for statement in (
         "CREATE TABLE jobs (id INTEGER PRIMARY KEY)",
@@ -68,7 +68,7 @@ def test_the_database_of_an_application_is_shared_and_all_that_is_its_own_stays(
     assert sql(path, "SELECT * FROM jobs") == []
 
 
-def test_every_name_of_ours_says_so(tmp_path: Path) -> None:
+def test_every_name_in_the_schema_has_the_prefix_holdfast(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     using(store_on(path), lambda store: store.migrate())
     names = [name for (name,) in sql(path, "SELECT name FROM sqlite_schema WHERE sql IS NOT NULL")]

@@ -1,4 +1,4 @@
-"""A transaction that is cut off while its code speaks ends with an error that says so, and the process goes on."""
+"""A transaction that is cut off while its code runs statements ends with an error that states it, and the process continues."""
 
 import sqlite3
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.shared_connection import SharedConnection, SharedCursor
 
-# In a process of its own: without turns it stands still in a way that no time limit of a test ends.
+# In a separate process: without turns it would stop in a way that no time limit of a test can end.
 SPEAKS = """
 import sys
 from pathlib import Path
@@ -43,9 +43,9 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "file.db"
 
 
-def test_it_ends_whatever_its_code_is_saying(file: Path) -> None:
-    told = subprocess.run([sys.executable, "-c", SPEAKS, str(file)], capture_output=True, text=True, timeout=50, check=False)
-    assert (told.stdout, told.stderr) == ("ended\n", "")
+def test_a_transaction_that_is_cut_off_ends_while_its_code_runs_statements(file: Path) -> None:
+    finished = subprocess.run([sys.executable, "-c", SPEAKS, str(file)], capture_output=True, text=True, timeout=50, check=False)
+    assert (finished.stdout, finished.stderr) == ("ended\n", "")
 
 
 def test_a_shared_connection_answers_as_any_other(file: Path) -> None:

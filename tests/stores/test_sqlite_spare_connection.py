@@ -1,4 +1,4 @@
-"""A connection that is opened ahead is as good as a fresh one, and nobody's business when it is not used."""
+"""A connection that is opened ahead behaves like a new one, and disturbs no other when it is not used."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeChance
 
 
-class Place:
+class SpareFile:
     """A file, and transactions in it."""
 
     def __init__(self, path: Path, *, use_apsw: bool) -> None:
@@ -32,7 +32,7 @@ class Place:
         self.make()
 
     def connect(self) -> driver.Connection:
-        """For somebody else; by the same library, because one process must not open a file by both."""
+        """Open a separate connection by the same library, because one process must not open a file by both."""
         return driver.connect(self.path, use_apsw=self.use_apsw)
 
     def make(self, mode: str = "WAL") -> None:
@@ -46,7 +46,7 @@ class Place:
         )
 
     async def note(self, text: str) -> Any:
-        """In a transaction; its connection."""
+        """Write a note in a transaction, and return the connection of that transaction."""
         async with in_thread(self.block()) as connection:
             connection.execute("INSERT INTO notes VALUES (?)", (text,))
         return connection
@@ -57,79 +57,79 @@ class Place:
 
 
 @pytest.fixture(params=["sqlite3", "apsw"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """The next connection is opened before a transaction has ended, and not in a thread a moment later."""
+def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SpareFile]:
+    """Return a file whose next connection is opened before a transaction has ended, and not later in a thread."""
     monkeypatch.setattr(_LANES, "use_idle", lambda call: call())
-    place = Place(tmp_path / "file.db", use_apsw=request.param == "apsw")
-    yield place
-    place.spares.close()
+    file = SpareFile(tmp_path / "file.db", use_apsw=request.param == "apsw")
+    yield file
+    file.spares.close()
 
 
-async def test_each_transaction_has_one_of_its_own(place: Place) -> None:
-    connections = [await place.note(text) for text in "abc"]
+async def test_each_transaction_has_its_own_connection(file: SpareFile) -> None:
+    connections = [await file.note(text) for text in "abc"]
     assert len({id(each) for each in connections}) == 3
-    for each in connections[:2]:  # whoever has kept one
+    for each in connections[:2]:  # code that kept a connection
         with pytest.raises(Exception, match=r"(?i)closed"):
             each.execute("INSERT INTO notes VALUES ('leaked')")
-    assert place.notes() == ["a", "b", "c"]
+    assert file.notes() == ["a", "b", "c"]
 
 
-async def test_it_is_taken_at_once_and_says_what_a_fresh_one_would(place: Place) -> None:
-    assert place.block().try_open() is None
-    await place.note("a")
-    block = place.block()
+async def test_a_spare_connection_is_taken_at_once_and_has_the_settings_of_a_new_one(file: SpareFile) -> None:
+    assert file.block().try_open() is None
+    await file.note("a")
+    block = file.block()
     connection = block.try_open()
     assert connection is not None
     assert [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")] == [2, 1]
     connection.execute("INSERT INTO notes VALUES ('b')")
     block.commit()
-    assert place.notes() == ["a", "b"]
+    assert file.notes() == ["a", "b"]
 
 
-async def test_it_is_not_spoken_to_once_its_file_is_another(place: Place) -> None:
-    await place.note("a")
-    for path in place.path.parent.iterdir():
+async def test_a_spare_connection_is_not_used_once_its_file_was_replaced(file: SpareFile) -> None:
+    await file.note("a")
+    for path in file.path.parent.iterdir():
         path.unlink()
-    place.make()
-    await place.note("b")
-    assert place.notes() == ["b"]
+    file.make()
+    await file.note("b")
+    assert file.notes() == ["b"]
 
 
-async def test_who_finds_the_lock_taken_waits_in_a_thread_and_keeps_no_turn(place: Place) -> None:
-    await place.note("a")
-    with closing(place.connect()) as other:
+async def test_a_transaction_that_finds_the_file_locked_waits_in_a_thread_without_a_turn(file: SpareFile) -> None:
+    await file.note("a")
+    with closing(file.connect()) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert place.block().try_open() is None
-        assert not place.turns._lock.locked()
-        place.spares.refill()
+        assert file.block().try_open() is None
+        assert not file.turns._lock.locked()
+        file.spares.refill()
         with pytest.raises(StoreUnavailable, match="locked"):
-            await place.note("b")
+            await file.note("b")
         other.execute("COMMIT")
-    await place.note("b")
-    assert place.notes() == ["a", "b"]
+    await file.note("b")
+    assert file.notes() == ["a", "b"]
 
 
-async def test_who_finds_another_transaction_of_the_process_waits_for_its_turn(place: Place) -> None:
-    await place.note("a")
-    async with in_thread(place.block()) as connection:
-        place.spares.refill()
-        assert place.block().try_open() is None
+async def test_a_transaction_beside_another_of_its_process_waits_for_its_turn(file: SpareFile) -> None:
+    await file.note("a")
+    async with in_thread(file.block()) as connection:
+        file.spares.refill()
+        assert file.block().try_open() is None
         connection.execute("INSERT INTO notes VALUES ('b')")
-    assert place.notes() == ["a", "b"]
+    assert file.notes() == ["a", "b"]
 
 
-async def test_none_is_opened_once_it_is_closed_until_somebody_needs_the_next(place: Place) -> None:
-    await place.note("a")
-    place.spares.close()
-    place.spares.refill()
-    assert place.spares._spare is None
-    await place.note("b")
-    assert place.spares._spare is not None
+async def test_a_closed_spare_is_not_opened_again_until_a_transaction_needs_one(file: SpareFile) -> None:
+    await file.note("a")
+    file.spares.close()
+    file.spares.refill()
+    assert file.spares._spare is None
+    await file.note("b")
+    assert file.spares._spare is not None
 
 
-def test_a_fork_takes_none_along(place: Place) -> None:
+def test_a_forked_child_inherits_no_spare_connection(file: SpareFile) -> None:
     async def act() -> None:
-        await place.note("a")
+        await file.note("a")
 
     asyncio.run(act())
     child = os.fork()
@@ -141,19 +141,19 @@ def test_a_fork_takes_none_along(place: Place) -> None:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     asyncio.run(act())
-    assert place.notes() == ["a", "a", "a"]
+    assert file.notes() == ["a", "a", "a"]
 
 
-def test_a_file_that_cannot_be_opened_leaves_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_leaves_none(file: SpareFile, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act() -> None:
-        with blocking(place.block()) as connection:
+        with blocking(file.block()) as connection:
             connection.execute("INSERT INTO notes VALUES ('a')")
         with monkeypatch.context() as patched:
             patched.setattr(driver, "connect", _refuse)
-            place.spares.refill()
-        assert place.spares._spare is None
-        await place.note("b")
-        assert place.notes() == ["a", "b"]
+            file.spares.refill()
+        assert file.spares._spare is None
+        await file.note("b")
+        assert file.notes() == ["a", "b"]
 
     asyncio.run(act())
     gc.collect()
@@ -163,61 +163,61 @@ def _refuse(*_: object, **__: object) -> Any:
     raise sqlite3.OperationalError("unable to open database file")
 
 
-async def test_there_is_none_of_a_file_without_a_write_ahead_log(place: Place) -> None:
-    place.make("DELETE")
-    await place.note("a")
-    assert (place.spares._spare, place.spares._has_log) == (None, False)
-    place.spares.close()
-    place.make()
-    await place.note("b")
-    assert place.spares._spare is not None
+async def test_a_file_without_a_write_ahead_log_has_no_spare_connection(file: SpareFile) -> None:
+    file.make("DELETE")
+    await file.note("a")
+    assert (file.spares._spare, file.spares._has_log) == (None, False)
+    file.spares.close()
+    file.make()
+    await file.note("b")
+    assert file.spares._spare is not None
 
 
-def test_a_transaction_waits_for_who_reads_a_file_without_a_write_ahead_log(place: Place) -> None:
-    place.make("DELETE")
-    with closing(place.connect()) as reader:
+def test_a_transaction_waits_for_a_reader_of_a_file_without_a_write_ahead_log(file: SpareFile) -> None:
+    file.make("DELETE")
+    with closing(file.connect()) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM notes").fetchall()
 
         class Reader(FakeChance):
-            def jitter(self) -> float:  # somebody waits
+            def jitter(self) -> float:  # called while a transaction waits
                 if reader.in_transaction:
                     reader.execute("COMMIT")
                 return -1.0
 
         async def act() -> None:
-            async with in_thread(place.block(Reader())) as connection:
+            async with in_thread(file.block(Reader())) as connection:
                 connection.execute("INSERT INTO notes VALUES ('a')")
-            assert place.notes() == ["a"]
+            assert file.notes() == ["a"]
 
         asyncio.run(act())
 
 
-async def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
+async def test_no_call_waits_for_the_next_spare_connection_to_be_opened() -> None:
     opening, may_open, opened = threading.Event(), threading.Event(), threading.Event()
-    lanes = CallThreadPool()
+    threads = CallThreadPool()
 
     def open_slowly() -> None:
         opening.set()
         assert may_open.wait(20)
         opened.set()
 
-    lanes.use_idle(open_slowly)  # there is no thread: nothing happens
-    with lanes.borrow() as lane:
-        await lane.run(lambda: None)
-    lanes.use_idle(open_slowly)
+    threads.use_idle(open_slowly)  # there is no thread: nothing happens
+    with threads.borrow() as thread:
+        await thread.run(lambda: None)
+    threads.use_idle(open_slowly)
     assert opening.wait(20)
-    with lanes.borrow() as other:
-        assert other is not lane
+    with threads.borrow() as other:
+        assert other is not thread
         await other.run(lambda: None)
         may_open.set()
         assert opened.wait(20)
 
 
-def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    asyncio.run(place.note("a"))
-    assert place.block().try_open() is not None
-    made, files = place.spares.connect()
+def test_a_spare_connection_that_could_not_be_prepared_is_closed(file: SpareFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(file.note("a"))
+    assert file.block().try_open() is not None
+    made, files = file.spares.connect()
 
     class Spoilt:
         close = made.close
@@ -225,16 +225,16 @@ def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: p
         def execute(self, *_: object) -> Any:
             raise sqlite3.OperationalError("database is locked")
 
-    monkeypatch.setattr(place.spares, "connect", lambda: (Spoilt(), files))
-    place.spares.refill()
-    assert place.spares._spare is None
+    monkeypatch.setattr(file.spares, "connect", lambda: (Spoilt(), files))
+    file.spares.refill()
+    assert file.spares._spare is None
     with pytest.raises(Exception, match=r"(?i)closed"):
         made.execute("SELECT 1")
 
 
-def test_a_child_of_a_fork_that_nobody_announced_leaves_its_parents_alone(place: Place) -> None:
-    asyncio.run(place.note("a"))
-    spare = place.spares._spare
-    place.spares.after_fork_in_child()
-    assert place.spares._spare is None
+def test_a_child_of_an_unannounced_fork_does_not_touch_its_parents_spare_connection(file: SpareFile) -> None:
+    asyncio.run(file.note("a"))
+    spare = file.spares._spare
+    file.spares.after_fork_in_child()
+    assert file.spares._spare is None
     assert any(each is spare for each in INHERITED)

@@ -1,4 +1,4 @@
-"""A handler's own rows land if and only if its job is still its own, and never keep others waiting for long."""
+"""A handler's rows land if and only if its worker still owns the job, and its transaction blocks no other for long."""
 
 import asyncio
 import sqlite3
@@ -34,21 +34,21 @@ class OnFile(Part):
         return self.store_that_waits(clock, 0.05, FakeChance())
 
     def store_that_waits(self, clock: FakeClock, busy_limit: float, chance: FakeChance) -> SqliteStore:
-        """For the lock, that long."""
+        """Return a store that waits for the lock for that long."""
         return SqliteStore(self.path, clock=clock, chance=chance, process=PROCESS, use_apsw=self.use_apsw, busy_limit=busy_limit)
 
 
 class ThirdWait(FakeChance):
-    """Tells when a store waits for the third time."""
+    """Randomness that calls a function when a store waits for the third time."""
 
-    def __init__(self, tell: Callable[[], object]) -> None:
+    def __init__(self, notify: Callable[[], object]) -> None:
         super().__init__()
-        self.tell, self.waits = tell, 0
+        self.notify, self.waits = notify, 0
 
     def jitter(self) -> float:
         self.waits += 1
         if self.waits == 3:
-            self.tell()
+            self.notify()
         return -1.0
 
 
@@ -78,25 +78,25 @@ def write(connection: Any, text: str = "mine") -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (text,))
 
 
-def blocking(at: Scene, hold: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
-    with at.store.blocking_transaction(hold.id, hold.token, idle=idle) as connection:
+def blocking(at: Scene, active: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    with at.store.blocking_transaction(active.id, active.token, idle=idle) as connection:
         use(connection)
 
 
-async def waiting(at: Scene, hold: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
-    async with at.store.transaction(hold.id, hold.token, idle=idle) as connection:
+async def waiting(at: Scene, active: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    async with at.store.transaction(active.id, active.token, idle=idle) as connection:
         use(connection)
 
 
-async def blocking_in_thread(at: Scene, hold: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
-    await asyncio.to_thread(blocking, at, hold, use, idle=idle)
+async def blocking_in_thread(at: Scene, active: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    await asyncio.to_thread(blocking, at, active, use, idle=idle)
 
 
 both = pytest.mark.parametrize("transact", [waiting, blocking_in_thread])
 
 
 async def free(at: Scene) -> None:
-    """Somebody else's write goes through, at last."""
+    """Wait until a write of another store succeeds."""
     for _ in range(400):
         try:
             await at.enqueue(at.new(task="other"))
@@ -107,14 +107,14 @@ async def free(at: Scene) -> None:
 
 
 @both
-def test_rows_land_while_the_job_is_ones_own(file: OnFile, transact: Any) -> None:
+def test_rows_land_while_the_worker_owns_the_job(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
-        await transact(at, hold, write)
+        active = await at.running()
+        await transact(at, active, write)
         assert notes(file) == ["mine"]
-        assert await at.settle(done(hold))
+        assert await at.settle(done(active))
         with pytest.raises(JobLost, match="no longer active under token"):
-            await transact(at, hold, write)
+            await transact(at, active, write)
         assert notes(file) == ["mine"]
 
     play(file, act)
@@ -125,7 +125,7 @@ def test_another_file_is_read_and_not_written_because_it_would_not_commit_togeth
     other = on_file(file.path.with_name("other.db"), use_apsw=file.use_apsw)
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
         def use(connection: Any, *more: str) -> None:
             connection.execute("ATTACH ? AS other", (str(other.path),))
@@ -138,9 +138,9 @@ def test_another_file_is_read_and_not_written_because_it_would_not_commit_togeth
 
         for statement in ("INSERT INTO other.notes VALUES ('a')", "CREATE TABLE other.more (text)"):
             with pytest.raises(HoldfastError, match=r"own file only, and 'other' is another.*after the block"):
-                await transact(at, hold, lambda connection, statement=statement: use(connection, statement))
+                await transact(at, active, lambda connection, statement=statement: use(connection, statement))
         assert (notes(file), notes(other)) == ([], [])
-        await transact(at, hold, use)
+        await transact(at, active, use)
         assert notes(file) == ["mine"]
 
     play(file, act)
@@ -149,10 +149,10 @@ def test_another_file_is_read_and_not_written_because_it_would_not_commit_togeth
 @both
 def test_another_token_is_refused_before_the_lock_is_waited_for(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with closing(driver.connect(file.path, use_apsw=file.use_apsw)) as other:
             other.execute("BEGIN IMMEDIATE")
-            lost = structs.replace(hold, token=stale(hold.token))
+            lost = structs.replace(active, token=stale(active.token))
             with pytest.raises(JobLost):
                 await transact(at, lost, write)
 
@@ -162,22 +162,22 @@ def test_another_token_is_refused_before_the_lock_is_waited_for(file: OnFile, tr
 @both
 def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         other = at.another()
 
         def lose(connection: Any) -> None:
             write(connection)
-            # As a rescuer would that was first at the lock.
+            # As a supervisor's rescue would that got the lock first.
             connection.execute("UPDATE holdfast_jobs SET claim_id = NULL, state = 'available'")
 
         with pytest.raises(JobLost):
-            await transact(at, hold, lose)
+            await transact(at, active, lose)
         assert notes(file) == []
-        assert (await at.row(hold.id)).token == hold.token
-        await other.end_lease(hold.lease, LeaseEnd(RescueReason.CRASHED))
-        await at.settle(rescued(hold, LeaseEnd(RescueReason.CRASHED)))
+        assert (await at.row(active.id)).token == active.token
+        await other.end_lease(active.lease, LeaseEnd(RescueReason.CRASHED))
+        await at.settle(rescued(active, LeaseEnd(RescueReason.CRASHED)))
         with pytest.raises(JobLost):
-            await transact(at, hold, write)
+            await transact(at, active, write)
 
     play(file, act)
 
@@ -185,7 +185,7 @@ def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transa
 @both
 def test_s7_jobs_enqueued_within_it_land_with_its_rows(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold, jobs = await at.running(), [at.new(), at.new(key="k")]
+        active, jobs = await at.running(), [at.new(), at.new(key="k")]
 
         def enqueue(connection: Any) -> None:
             write(connection)
@@ -197,9 +197,9 @@ def test_s7_jobs_enqueued_within_it_land_with_its_rows(file: OnFile, transact: A
             raise ValueError("no")
 
         with pytest.raises(ValueError, match="no"):
-            await transact(at, hold, fail)
+            await transact(at, active, fail)
         assert (notes(file), [await at.store.get(job.id) for job in jobs]) == ([], [None, None])
-        await transact(at, hold, enqueue)
+        await transact(at, active, enqueue)
         assert (notes(file), [await at.state(job.id) for job in jobs]) == (["mine"], [State.AVAILABLE] * 2)
 
     play(file, act)
@@ -208,17 +208,17 @@ def test_s7_jobs_enqueued_within_it_land_with_its_rows(file: OnFile, transact: A
 @both
 def test_what_the_block_raises_rolls_back_and_is_raised(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
         def fail(connection: Any) -> None:
             write(connection)
             raise ValueError("no")
 
         with pytest.raises(ValueError, match="no"):
-            await transact(at, hold, fail)
+            await transact(at, active, fail)
         assert notes(file) == []
         await free(at)
-        assert await at.state(hold.id) is State.RUNNING
+        assert await at.state(active.id) is State.RUNNING
 
     play(file, act)
 
@@ -235,14 +235,14 @@ ENDS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_only_the_end_of_the_block_ends_the_transaction(file: OnFile, transact: Any, end: str) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
         def commit(connection: Any) -> None:
             write(connection)
             ENDS[end](connection)
 
         with pytest.raises((HoldfastError, sqlite3.Error)) as failure:
-            await transact(at, hold, commit)
+            await transact(at, active, commit)
         if not (end == "a script" and isinstance(failure.value, sqlite3.Error)):  # sqlite3 takes one statement at a time
             assert isinstance(failure.value, HoldfastError)
             assert "leave out COMMIT" in str(failure.value)
@@ -252,17 +252,17 @@ def test_only_the_end_of_the_block_ends_the_transaction(file: OnFile, transact: 
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback", "__exit__"])
-def test_nor_do_the_methods_of_sqlite3(plain: OnFile, end: str) -> None:
+def test_the_methods_of_sqlite3_do_not_end_the_transaction(plain: OnFile, end: str) -> None:
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
         def finish(connection: Any) -> None:
             write(connection)
             getattr(connection, end)(*((None, None, None) if end == "__exit__" else ()))
 
         with pytest.raises(HoldfastError, match="leave out COMMIT"):
-            blocking(at, hold, finish)
+            blocking(at, active, finish)
         assert notes(plain) == []
 
     play(plain, act)
@@ -271,7 +271,7 @@ def test_nor_do_the_methods_of_sqlite3(plain: OnFile, end: str) -> None:
 @both
 def test_savepoints_are_the_users_own(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
 
         def use(connection: Any) -> None:
             write(connection, "one")
@@ -280,16 +280,16 @@ def test_savepoints_are_the_users_own(file: OnFile, transact: Any) -> None:
             connection.execute("ROLLBACK TO inner")
             connection.execute("RELEASE inner")
 
-        await transact(at, hold, use)
+        await transact(at, active, use)
         assert notes(file) == ["one"]
 
     play(file, act)
 
 
 @both
-def test_a_block_that_stays_open_is_rolled_back_and_nothing_it_says_lands(file: OnFile, transact: Any) -> None:
+def test_a_block_that_stays_open_is_rolled_back_and_none_of_its_writes_land(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         is_free = threading.Event()
 
         def dawdle(connection: Any) -> None:
@@ -304,7 +304,7 @@ def test_a_block_that_stays_open_is_rolled_back_and_nothing_it_says_lands(file: 
             write(connection, "latest")
 
         with pytest.raises(HoldfastError, match=rf"open for longer than {SHORT} s and was rolled back"):
-            await transact(at, hold, dawdle, idle=SHORT)
+            await transact(at, active, dawdle, idle=SHORT)
         assert notes(file) == []
 
     play(file, act)
@@ -313,10 +313,10 @@ def test_a_block_that_stays_open_is_rolled_back_and_nothing_it_says_lands(file: 
 @both
 def test_a_statement_that_takes_too_long_is_stopped(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO notes SELECT i FROM n WHERE i < 0"
         with pytest.raises(HoldfastError, match="open for longer than"):
-            await transact(at, hold, lambda connection: connection.execute(endless), idle=SHORT)
+            await transact(at, active, lambda connection: connection.execute(endless), idle=SHORT)
         assert notes(file) == []
         await free(at)
 
@@ -324,9 +324,9 @@ def test_a_statement_that_takes_too_long_is_stopped(file: OnFile, transact: Any)
 
 
 @both
-def test_a_block_that_swallows_the_error_is_told_at_its_end(file: OnFile, transact: Any) -> None:
+def test_a_block_that_swallows_the_error_gets_it_again_at_its_end(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         is_free = threading.Event()
 
         def dawdle(connection: Any) -> None:
@@ -335,7 +335,7 @@ def test_a_block_that_swallows_the_error_is_told_at_its_end(file: OnFile, transa
             assert is_free.wait(20.0)
 
         with pytest.raises(HoldfastError, match="open for longer than"):
-            await transact(at, hold, dawdle, idle=SHORT)
+            await transact(at, active, dawdle, idle=SHORT)
         assert notes(file) == []
 
     play(file, act)
@@ -356,17 +356,17 @@ def test_the_loop_runs_on_while_the_lock_is_waited_for(plain: OnFile) -> None:
     play(plain, act)
 
 
-def test_a_file_that_nobody_may_even_read_for_now_is_waited_for(plain: OnFile) -> None:
-    """As while the log is put in order, after somebody was killed."""
+def test_a_transaction_waits_for_a_file_that_is_locked_against_readers(plain: OnFile) -> None:
+    """SQLite locks the file this way while it recovers the log after a process was killed."""
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         await at.store.close()
-        with closing(sqlite3.connect(plain.path, isolation_level=None, check_same_thread=False)) as alone:
-            alone.execute("PRAGMA locking_mode = EXCLUSIVE")
-            alone.execute("INSERT INTO notes VALUES ('alone')")
-            patient = plain.store_that_waits(at.clock, 3600.0, ThirdWait(alone.close))
-            async with patient.transaction(hold.id, hold.token, idle=LONG) as connection:
+        with closing(sqlite3.connect(plain.path, isolation_level=None, check_same_thread=False)) as exclusive:
+            exclusive.execute("PRAGMA locking_mode = EXCLUSIVE")
+            exclusive.execute("INSERT INTO notes VALUES ('alone')")
+            patient = plain.store_that_waits(at.clock, 3600.0, ThirdWait(exclusive.close))
+            async with patient.transaction(active.id, active.token, idle=LONG) as connection:
                 write(connection, "after")
         assert notes(plain) == ["alone", "after"]
 
@@ -417,12 +417,12 @@ def test_a_cancelled_block_leaves_nothing_open(plain: OnFile) -> None:
     play(plain, act)
 
 
-def test_a_connection_that_was_closed_inside_says_so(plain: OnFile) -> None:
+def test_a_connection_that_was_closed_inside_the_block_is_an_error(plain: OnFile) -> None:
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         with pytest.raises(HoldfastError, match="leave its connection open"):
-            await waiting(at, hold, lambda connection: connection.close())
+            await waiting(at, active, lambda connection: connection.close())
         await free(at)
 
     play(plain, act)
@@ -430,9 +430,9 @@ def test_a_connection_that_was_closed_inside_says_so(plain: OnFile) -> None:
 
 def test_rows_of_a_transaction_survive_a_power_failure(file: OnFile) -> None:
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         found = []
-        await waiting(at, hold, lambda connection: found.extend(connection.execute("PRAGMA synchronous").fetchall()))
+        await waiting(at, active, lambda connection: found.extend(connection.execute("PRAGMA synchronous").fetchall()))
         assert found == [(2,)]
 
     play(file, act)
@@ -441,11 +441,11 @@ def test_rows_of_a_transaction_survive_a_power_failure(file: OnFile) -> None:
 def test_a_file_that_is_gone_is_not_made_again(plain: OnFile) -> None:
 
     async def act(at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         await at.store.close()
         plain.path.unlink()
         with pytest.raises(StoreUnavailable, match="there is no file"):
-            await waiting(at, hold, write)
+            await waiting(at, active, write)
         assert not plain.path.exists()
 
     play(plain, act)

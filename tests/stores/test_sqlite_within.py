@@ -1,4 +1,4 @@
-"""Jobs enqueued inside a caller's own transaction exist if and only if that commits, on whatever connection he has."""
+"""Jobs enqueued inside a caller's own transaction exist if and only if it commits, on any kind of connection."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ EVERYTHING = JobFilter(limit=100)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file of an application that has tables of names like ours."""
+    """Return the file of an application whose tables have names like those of Holdfast."""
     path = tmp_path / "app.db"
     sql(path, "CREATE TABLE jobs (id TEXT PRIMARY KEY, state TEXT)")
     return path
@@ -48,7 +48,7 @@ def enqueue(store: SqliteStore, connection: Any, *jobs: NewJob) -> EnqueueAnswer
 
 
 def waiting(path: Path) -> int:
-    """As anybody else sees it."""
+    """Return how many jobs wait, as another connection sees it."""
     found = sql(path, "SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_jobs'")
     return sql(path, "SELECT count(*) FROM holdfast_jobs")[0][0] if found else 0
 
@@ -111,7 +111,7 @@ def test_a_refused_id_leaves_the_callers_transaction_as_it_was(
     connection.execute("INSERT INTO jobs VALUES ('mine', 'new')")
     enqueue(store, connection, job)
     call = CHANCE.uuid4()
-    for _ in range(2):  # of a refused call no receipt is left
+    for _ in range(2):  # a refused call leaves no receipt
         with pytest.raises(HoldfastError, match="id of its own"):
             store.enqueue_within(connection, call, [new(), job])
     connection.commit()
@@ -127,7 +127,7 @@ def test_a_taken_key_is_answered_and_aborts_nothing(path: Path, store: SqliteSto
     assert (waiting(path), sql(path, "SELECT id FROM jobs")) == (1, [("mine",)])
 
 
-def test_a_call_that_comes_again_inserts_nothing_whoever_brings_it(
+def test_a_repeated_call_inserts_nothing_on_any_connection(
     path: Path, store: SqliteStore, connection: sqlite3.Connection
 ) -> None:
     call, job = CHANCE.uuid4(), new()
@@ -159,7 +159,7 @@ def test_a_store_that_is_only_attached_is_refused_because_a_crash_could_keep_one
     tmp_path: Path, path: Path, store: SqliteStore
 ) -> None:
     main = tmp_path / "main.db"
-    using(store_on(main), lambda store: store.migrate())  # a store of its own, with tables of the same names
+    using(store_on(main), lambda store: store.migrate())  # a separate store, with tables of the same names
     with closing(sqlite3.connect(main)) as connection:
         connection.execute('ATTACH ? AS "the app\'s"', (str(path),))
         with pytest.raises(Unsupported, match=r'attached as "the app\'s".*Connect to .*app\.db, and attach the other file'):
@@ -168,7 +168,9 @@ def test_a_store_that_is_only_attached_is_refused_because_a_crash_could_keep_one
     assert (waiting(path), waiting(main)) == (0, 0)
 
 
-def test_jobs_go_to_the_connections_own_file_whatever_is_attached(tmp_path: Path, path: Path, store: SqliteStore) -> None:
+def test_jobs_go_to_the_main_file_of_the_connection_and_to_no_attached_one(
+    tmp_path: Path, path: Path, store: SqliteStore
+) -> None:
     other = tmp_path / "other.db"
     using(store_on(other), lambda store: store.migrate())
     with closing(sqlite3.connect(path)) as connection:
@@ -225,7 +227,7 @@ def test_one_process_uses_one_library(path: Path, store: SqliteStore, connection
         enqueue(store, other, new())
 
 
-def test_what_is_no_connection_is_refused(store: SqliteStore) -> None:
+def test_a_value_that_is_not_a_connection_is_refused(store: SqliteStore) -> None:
     for connection in (None, object(), "app.db"):
         with pytest.raises(Unsupported, match=r"needs a sqlite3\.Connection"):
             enqueue(store, connection, new())

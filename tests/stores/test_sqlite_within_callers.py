@@ -1,4 +1,4 @@
-"""Jobs inside a caller's own transaction, by every library that can have one on a file of SQLite's."""
+"""Jobs inside a caller's own transaction, by every library for SQLite."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def elsewhere(kind: Callable[[Path], Caller], tmp_path: Path) -> Iterator[Caller
 
 @pytest.fixture
 def orders(file: Path) -> Callable[[], int]:
-    """How many anybody else sees."""
+    """Return a function that counts the orders which other connections see."""
 
     def count() -> int:
         with closing(sqlite3.connect(file)) as connection:
@@ -73,25 +73,25 @@ def orders(file: Path) -> Callable[[], int]:
 
 
 class TestWithinOnSqlite(WithinStories):
-    """Every story, on every kind."""
+    """Run every test on every kind of connection."""
 
 
-def test_a_session_that_is_closed_tells_nobody_of_what_it_did_not_commit(app: App, file: Path) -> None:
-    told: list[object] = []
-    app.on("job.enqueued")(lambda event: told.append(event.fields["job"]))
+def test_a_session_that_is_closed_announces_no_job_that_it_did_not_commit(app: App, file: Path) -> None:
+    announced: list[object] = []
+    app.on("job.enqueued")(lambda event: announced.append(event.fields["job"]))
     caller, task = callers.AlchemySession(f"sqlite:///{file}"), app.task(shrink)
     caller.enqueue(task.options(within=caller.within), "a")
     caller.within.close()
     kept = caller.enqueue(task.options(within=caller.within), "b")
     caller.commit()
     caller.close()
-    assert told == [kept.id]
+    assert announced == [kept.id]
     assert [job.id for job in app.jobs.list()] == [kept.id]
 
 
-def test_a_session_tells_of_a_savepoint_inside_another_only_if_both_stay(app: App, file: Path) -> None:
-    told: list[object] = []
-    app.on("job.enqueued")(lambda event: told.append(event.fields["job"]))
+def test_a_session_announces_jobs_of_a_nested_savepoint_only_if_both_stay(app: App, file: Path) -> None:
+    announced: list[object] = []
+    app.on("job.enqueued")(lambda event: announced.append(event.fields["job"]))
     caller, task = callers.AlchemySession(f"sqlite:///{file}"), app.task(shrink)
     with caller.within.begin_nested() as outer:
         with caller.within.begin_nested():
@@ -99,12 +99,12 @@ def test_a_session_tells_of_a_savepoint_inside_another_only_if_both_stay(app: Ap
         outer.rollback()
     caller.commit()
     caller.close()
-    assert (told, app.jobs.list()) == ([], [])
+    assert (announced, app.jobs.list()) == ([], [])
 
 
-def test_django_without_autocommit_commits_jobs_and_tells_nobody(app: App, file: Path) -> None:
-    told: list[object] = []
-    app.on("job.enqueued")(lambda event: told.append(event.fields["job"]))
+def test_django_without_autocommit_commits_jobs_and_announces_none(app: App, file: Path) -> None:
+    announced: list[object] = []
+    app.on("job.enqueued")(lambda event: announced.append(event.fields["job"]))
     caller = callers.Django(str(file))
     caller.rollback()
     caller.within.set_autocommit(False)
@@ -113,10 +113,10 @@ def test_django_without_autocommit_commits_jobs_and_tells_nobody(app: App, file:
     caller.within.commit()
     caller.within.set_autocommit(True)
     caller.close()
-    assert ([job.id for job in app.jobs.list()], told) == ([handle.id], [])
+    assert ([job.id for job in app.jobs.list()], announced) == ([handle.id], [])
 
 
-def test_a_block_of_djangos_that_is_broken_is_refused(app: App, file: Path) -> None:
+def test_a_broken_atomic_block_of_django_is_refused(app: App, file: Path) -> None:
     caller = callers.Django(str(file))
     caller.within.set_rollback(True)
     with pytest.raises(TransactionManagementError, match="until the end of the 'atomic' block"):

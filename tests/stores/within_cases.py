@@ -1,4 +1,4 @@
-"""What `within=` promises on whatever connection; told for SQLite and for PostgreSQL by classes that bring the connections."""
+"""What `within=` promises on any connection; the test classes of SQLite and PostgreSQL provide the connections."""
 
 from collections.abc import Callable
 
@@ -15,30 +15,30 @@ ORDER = "INSERT INTO orders VALUES (1)"
 def shrink(path: str, width: int = 800) -> None: ...
 
 
-def expect(caller: Caller, said: Callable[[], object], wanted: object) -> None:
-    """Now, or once the caller's loop has done what it was asked to do soon."""
+def expect(caller: Caller, actual: Callable[[], object], wanted: object) -> None:
+    """Expect a value at once, or for an awaited library once its event loop has run pending callbacks."""
     if isinstance(caller, Awaited):
-        caller.run(eventually(lambda: said() == wanted, within=STALL))
-    assert said() == wanted
+        caller.run(eventually(lambda: actual() == wanted, within=STALL))
+    assert actual() == wanted
 
 
 class WithinStories:
-    """Needs the fixtures ``app``, ``caller``, ``opened`` (another one of the kind) and ``orders``, which counts them."""
+    """The tests; they need the fixtures ``app``, ``caller``, ``opened`` (a second caller of the kind) and ``orders`` (a count)."""
 
     @pytest.fixture
-    def told(self, app: App) -> list[object]:
-        """Jobs that were announced."""
+    def announced(self, app: App) -> list[object]:
+        """Return a list that collects the ids of announced jobs."""
         found: list[object] = []
 
-        def hear(event: Event) -> None:
+        def note(event: Event) -> None:
             found.append(event.fields["job"])
 
-        app.on("job.enqueued")(hear)
+        app.on("job.enqueued")(note)
         return found
 
     @pytest.fixture
     def hinted(self, app: App, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Queues whose idle workers were woken."""
+        """Return a list that collects the queues whose idle workers were woken."""
         found: list[str] = []
 
         async def publish(hints: list[Hint]) -> None:
@@ -48,19 +48,19 @@ class WithinStories:
         return found
 
     def test_s7_job_and_row_are_there_once_both_are_committed(
-        self, app: App, caller: Caller, orders: Callable[[], int], told: list[object], hinted: list[str]
+        self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object], hinted: list[str]
     ) -> None:
         caller.execute(ORDER)
         handle = caller.enqueue(app.task(shrink).options(within=caller.within, queue="q"), "a")
         assert (orders(), sum(app.jobs.counts().values())) == (0, 0)
-        assert (told, hinted) == ([], [])
+        assert (announced, hinted) == ([], [])
         caller.commit()
         assert orders() == 1
         assert handle.get().payload == {"path": "a"}
-        expect(caller, lambda: (told, hinted), ([handle.id], ["q"]) if caller.tells else ([], []))
+        expect(caller, lambda: (announced, hinted), ([handle.id], ["q"]) if caller.announces else ([], []))
 
     def test_s7_neither_is_there_once_both_are_rolled_back_and_the_connection_goes_on(
-        self, app: App, caller: Caller, orders: Callable[[], int], told: list[object]
+        self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object]
     ) -> None:
         task = app.task(shrink)
         caller.execute(ORDER)
@@ -72,24 +72,24 @@ class WithinStories:
         handle = caller.enqueue(task.options(within=caller.within, unique_key="k"), "b")
         caller.commit()
         assert (orders(), [job.id for job in app.jobs.list()]) == (1, [handle.id])
-        expect(caller, lambda: told, [handle.id] if caller.tells else [])
+        expect(caller, lambda: announced, [handle.id] if caller.announces else [])
 
     def test_s7_what_a_savepoint_takes_back_was_never_there(
-        self, app: App, caller: Caller, orders: Callable[[], int], told: list[object]
+        self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object]
     ) -> None:
         task = app.task(shrink)
         first = caller.enqueue(task.options(within=caller.within), "first")
-        caller.mark()
+        caller.set_savepoint()
         caller.execute(ORDER)
         caller.enqueue(task.options(within=caller.within, unique_key="k"), "undone")
-        caller.undo()
-        caller.mark()
+        caller.undo_savepoint()
+        caller.set_savepoint()
         kept = caller.enqueue(task.options(within=caller.within, unique_key="k"), "kept")
-        caller.keep()
-        assert told == []
+        caller.keep_savepoint()
+        assert announced == []
         caller.commit()
         assert (orders(), {job.id for job in app.jobs.list()}) == (0, {first.id, kept.id})
-        expect(caller, lambda: told, [first.id, kept.id] if caller.tells else [])
+        expect(caller, lambda: announced, [first.id, kept.id] if caller.announces else [])
 
     def test_a_taken_key_is_answered_and_a_conflict_raised_and_the_transaction_goes_on(self, app: App, caller: Caller) -> None:
         task = app.task(shrink)
@@ -105,7 +105,7 @@ class WithinStories:
         caller.commit()
         assert {job.id for job in app.jobs.list()} == {first.id, other.id}
 
-    def test_what_a_job_says_arrives_as_it_was_written(self, app: App, caller: Caller) -> None:
+    def test_a_payload_arrives_as_it_was_written(self, app: App, caller: Caller) -> None:
         task, odd = app.task(shrink), "100 % $1 :x %(s)s {} \\ '\" \0 ✂ \U0001f600"
         long = caller.enqueue(task.options(within=caller.within, tags=["50 %", "$1 ✂"]), "x" * 100_000)
         short = caller.enqueue(task.options(within=caller.within, unique_key="%s'$1"), odd, 1)
