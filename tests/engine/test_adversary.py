@@ -71,7 +71,7 @@ async def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged(
     await office.open()
     beside(office.keep_beating())
     await passing(170 + 2 * TIMING.beat)
-    assert max(message.at for message in office.heard(messages_of_workers.AttemptProgressed)) == said[0]
+    assert max(message.at for message in office.received(messages_of_workers.AttemptProgressed)) == said[0]
 
 
 @pytest.mark.parametrize("spread", [float("inf"), float("nan"), -0.1, 1.1])

@@ -20,7 +20,7 @@ from proof.simulator.profiles import Brand
 from proof.simulator.programs import SCENE, Scene
 from proof.simulator.simulation import perform
 from proof.simulator.threads import PROCESSES, THREADED, SimThreads, ThreadJob
-from tests.engine.worker.test_progress_writer import hold
+from tests.engine.worker.test_progress_writer import active_job
 from tests.simulation.hand_made_histories import FIRST, JOB, WORKER, Tale
 from tests.simulation.support import Stage, on_stage
 from tests.simulation.test_promises import OPEN, begun
@@ -44,7 +44,7 @@ class Place:
         self.loop, self.process = stage.loop, stage.machine.process("worker")
         self.reports = Reports(stage.loop.time)
         self.threads = SimThreads(stage.loop, self.process)
-        claim = Claim(job=hold(), payload=b"{}")
+        claim = Claim(job=active_job(), payload=b"{}")
         self.job: ThreadJob = self.threads.context(claim, cast(ProgressWriter, self.reports))
 
         def handler(job: SyncJob) -> object:

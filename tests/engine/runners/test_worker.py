@@ -72,7 +72,7 @@ async def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> No
     assert child.is_killed
     assert await office.state(job) is State.CANCELLED
     assert SETTINGS.grace <= asyncio.get_running_loop().time() - start <= SETTINGS.grace + 1
-    assert office.heard(messages.CodeUnresponsive) == []
+    assert office.received(messages.CodeUnresponsive) == []
 
 
 @pytest.mark.virtual_time
@@ -84,9 +84,9 @@ async def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_it
     await until(lambda: any(each.is_running_hook for each in office.worker.executor.running.values()))
     office.far.say(messages.CancelJobs((job,)))
     await passing(SETTINGS.grace - 1)
-    assert office.heard(messages.CodeUnresponsive) == []
+    assert office.received(messages.CodeUnresponsive) == []
     await passing(TIMING.beat + 2)
-    assert office.heard(messages.CodeUnresponsive)[-1].jobs == (job,)
+    assert office.received(messages.CodeUnresponsive)[-1].jobs == (job,)
     assert office.host.children == []
 
 

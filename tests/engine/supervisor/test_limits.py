@@ -248,11 +248,11 @@ async def test_only_the_start_and_the_end_of_limited_code_are_reported() -> None
     await office.open()
     beside(office.keep_beating())
     await passing(1)
-    (started,) = office.heard(messages.AttemptStarted)
+    (started,) = office.received(messages.AttemptStarted)
     assert (started.job, started.progress_within, started.timeout) == (job, None, 60.0)
     office.far.say(messages.DeadlineExceeded(job, started.token, RescueReason.TIMED_OUT))
     await passing(1)
-    assert [message.job for message in office.heard(messages.AttemptStopped)] == [job]
+    assert [message.job for message in office.received(messages.AttemptStopped)] == [job]
     row = await office.row(job)
     assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
     (record,) = row.attempts
@@ -266,7 +266,7 @@ async def test_the_last_attempt_that_stalls_ends_the_job_for_that_reason() -> No
     (job,) = await office.enqueue("limited")
     await office.open()
     await passing(1)
-    (started,) = office.heard(messages.AttemptStarted)
+    (started,) = office.received(messages.AttemptStarted)
     office.far.say(messages.DeadlineExceeded(job, started.token, RescueReason.STALLED))
     await passing(1)
     row = await office.row(job)
@@ -298,9 +298,9 @@ async def test_progress_reaches_the_supervisor_while_the_store_is_away_but_at_a_
     beside(office.keep_beating())
     await passing(0.5)
     office.store.is_out = True
-    office.heard(messages.AttemptProgressed)
+    office.received(messages.AttemptProgressed)
     await passing(30)
-    assert 5 <= len(office.heard(messages.AttemptProgressed)) <= 16
+    assert 5 <= len(office.received(messages.AttemptProgressed)) <= 16
 
 
 @pytest.mark.virtual_time
@@ -310,10 +310,10 @@ async def test_a_worker_waits_for_code_that_ignores_its_limit_and_keeps_its_outc
     await office.open()
     beside(office.keep_beating())
     await passing(1)
-    (started,) = office.heard(messages.AttemptStarted)
+    (started,) = office.received(messages.AttemptStarted)
     office.far.say(messages.DeadlineExceeded(job, started.token, RescueReason.TIMED_OUT))
     await passing(SETTINGS.grace)
-    assert office.heard(messages.AttemptStopped) == []
+    assert office.received(messages.AttemptStopped) == []
     assert await office.state(job) is State.RUNNING
 
 

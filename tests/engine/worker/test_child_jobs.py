@@ -1,4 +1,4 @@
-"""What a handler enqueues exists if and only if the job was still its own when it was written."""
+"""A child job exists if and only if its parent was still running under the handler's token when the child was written."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ async def thumbnail(path: str, width: int = 100) -> None: ...
 
 
 async def started(*parents: Callable[..., Any]) -> tuple[Bench, UUID]:
-    """A worker that runs the first of these handlers."""
+    """Return a worker that runs a job of the first handler, and the job's id."""
     bench = Bench(*parents)
     (job,) = await bench.open((parents[0].__name__, b"{}"))
     await bench.exchange.step()
@@ -62,7 +62,7 @@ async def test_a_child_is_durable_announced_and_hinted_when_enqueue_returns(kind
     assert [fields["job"] for fields in bench.log.of("job.enqueued")] == [child.id]
 
 
-async def test_a_child_takes_options_and_bound_jobs() -> None:
+async def test_a_child_takes_options_and_prepared_jobs() -> None:
     async def parent(job: Job) -> None:
         await job.enqueue(thumbnail.options(queue="q", delay="1h", tags=["t"]), path="b")
         bound = thumbnail.options(priority=-1).bind(path="c")
@@ -99,10 +99,10 @@ async def test_a_child_of_a_lost_job_does_not_exist_and_its_parent_is_stopped() 
     assert [str(error).startswith(f"job {job} was taken") for error in errors] == [True, True]
     assert await children_of(bench) == []
     assert bench.ended[0].transition is None
-    assert bench.store.calls.count("enqueue") == 1, "the second call knows already"
+    assert bench.store.calls.count("enqueue") == 1, "the second call raises without asking the store"
 
 
-async def test_s10_an_answer_that_was_lost_is_asked_for_again_and_there_is_one_child() -> None:
+async def test_s10_a_child_whose_enqueue_had_no_answer_is_sent_again_and_exists_once() -> None:
     async def parent(job: Job) -> None:
         made.append(await job.enqueue(thumbnail, "a"))
 
@@ -141,7 +141,7 @@ async def test_a_handler_that_is_to_stop_does_not_wait_for_a_store_that_is_away(
         assert isinstance(errors[0], JobLost if why is Stop.LOST else asyncio.CancelledError)
 
 
-async def test_an_outage_longer_than_patience_is_an_error_of_the_handler() -> None:
+async def test_an_outage_longer_than_the_retries_raises_in_the_handler() -> None:
     async def parent(job: Job) -> None:
         await is_down.wait()
         try:
@@ -161,7 +161,7 @@ async def test_an_outage_longer_than_patience_is_an_error_of_the_handler() -> No
     assert len(errors) == 1
 
 
-async def test_s11_a_child_with_a_key_is_one_of_its_kind() -> None:
+async def test_s11_a_child_with_a_unique_key_is_enqueued_once() -> None:
     async def parent(job: Job) -> None:
         keyed = thumbnail.options(unique_key="k")
         made.extend([await job.enqueue(keyed, "a"), await job.enqueue(keyed, "a")])
@@ -179,7 +179,7 @@ async def test_s11_a_child_with_a_key_is_one_of_its_kind() -> None:
     assert len(await children_of(bench)) == len(bench.hints) == 1
 
 
-async def test_what_does_not_fit_is_refused_where_it_is_said() -> None:
+async def test_a_child_that_does_not_fit_is_refused_in_the_handlers_call() -> None:
     async def parent(job: Job) -> None:
         for order, arguments in ((thumbnail, {"path": 5}), (thumbnail.options(within=object()), {"path": "a"})):
             try:

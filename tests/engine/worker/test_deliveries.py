@@ -1,4 +1,4 @@
-"""Workers whose jobs are delivered by a queue: nothing is lost with it, nothing runs twice, everything is acknowledged."""
+"""Workers whose transport delivers jobs: no job is lost with a message or runs twice, and every message is acknowledged."""
 
 import asyncio
 import random
@@ -38,22 +38,22 @@ ACK_WAIT = 40.0
 DEAD = NewLease(UUID(int=2), "dead", PROCESS, TIMING)
 NONE = Mishaps()
 ROUGH = Mishaps(loss=0.3, double=0.3, swap=0.5, lateness=5.0)
-RARE_LOOKS = structs.replace(SETTINGS, poll_interval=20.0, recovery_interval=5.0)
+RARE_POLLS = structs.replace(SETTINGS, poll_interval=20.0, recovery_interval=5.0)
 
 
 async def passing(seconds: float) -> None:
     await LoopClock().sleep(seconds)
 
 
-class Shop:
-    """Workers, a client, a supervisor's sweep, and the queue between them."""
+class QueueBench:
+    """Workers, a client, a supervisor's republisher, and the queue between them."""
 
     def __init__(
         self,
         *tasks: Callable[..., Any],
         mishaps: Mishaps = NONE,
         ack: str = "claim",
-        settings: Any = RARE_LOOKS,
+        settings: Any = RARE_POLLS,
         seed: int = 0,
     ) -> None:
         self.clock, self.chance, self.log = LoopClock(), FakeChance(), Log()
@@ -68,8 +68,10 @@ class Shop:
     def transport(self) -> FaultyTransport:
         return FaultyTransport(self.queue, self.clock.sleep, lambda: False)
 
-    async def hire(self, concurrency: int = 3, queues: tuple[str, ...] | None = None, *, is_isolated: bool = False) -> Worker:
-        """One more worker, whose supervisor does nothing but beat."""
+    async def start_worker(
+        self, concurrency: int = 3, queues: tuple[str, ...] | None = None, *, is_isolated: bool = False
+    ) -> Worker:
+        """Start one more worker, whose supervisor does nothing but beat."""
         far, near = MemoryChannel.pair()
         lease = NewLease(self.chance.uuid4(), f"worker-{len(self.runs)}", PROCESS, TIMING)
         await self.memory.open_lease(lease)
@@ -96,7 +98,7 @@ class Shop:
             await passing(TIMING.beat)
 
     async def enqueue(self, task: str = "work", count: int = 1, **options: Any) -> list[UUID]:
-        """Their ids."""
+        """Enqueue jobs with these options; return their ids."""
         known = self.registry.get(task)
         assert known is not None
         jobs = [
@@ -106,9 +108,9 @@ class Shop:
         await self.client.enqueue(jobs)
         return [job.id for job in jobs]
 
-    async def sweep(self) -> None:
-        """As a supervisor does, for ever."""
-        sweep = Republisher(
+    async def republish(self) -> None:
+        """Republish waiting jobs until cancelled, as a supervisor does."""
+        republisher = Republisher(
             self.memory,
             self.transport(),
             tasks=lambda: sorted(self.registry.names()),
@@ -117,42 +119,41 @@ class Shop:
             events=self.log.events,
         )
         while True:
-            await passing(await sweep.step())
+            await passing(await republisher.step())
 
     async def states(self) -> dict[str, int]:
         return {state.value: count for (_, state), count in (await self.memory.counts()).items()}
 
     def vias(self) -> list[str]:
-        """What led to each claim."""
+        """Return the source of each claim."""
         return [fields["via"] for fields in self.log.of("job.claimed")]
 
     async def until_empty(self) -> None:
-        """Nothing to deliver and nothing to acknowledge."""
+        """Wait until no message is left to deliver or to acknowledge."""
         while self.queue.waiting or self.queue.unacknowledged:
             await passing(1.0)
 
 
-async def work() -> None:
-    """Short."""
+async def work() -> None: ...
 
 
-# a good day
+# without faults
 
 
 @pytest.mark.virtual_time
 async def test_a_delivered_job_is_claimed_by_its_id_at_once_and_acknowledged() -> None:
-    shop = Shop(work)
-    await shop.hire()
+    bench = QueueBench(work)
+    await bench.start_worker()
     await passing(1.0)
-    started = shop.clock.monotonic()
-    await shop.enqueue()
-    while await shop.states() != {"completed": 1}:
+    started = bench.clock.monotonic()
+    await bench.enqueue()
+    while await bench.states() != {"completed": 1}:
         await passing(0.001)
-    assert shop.clock.monotonic() - started < 0.1
-    (claimed,) = shop.log.of("job.claimed")
+    assert bench.clock.monotonic() - started < 0.1
+    (claimed,) = bench.log.of("job.claimed")
     assert (claimed["via"], "recovery" in claimed) == ("delivery", False)
-    await shop.until_empty()
-    assert shop.queue.sent == 1
+    await bench.until_empty()
+    assert bench.queue.sent == 1
 
 
 @pytest.mark.virtual_time
@@ -162,164 +163,164 @@ async def test_each_job_is_handed_to_one_worker_and_no_worker_fetches_more_than_
     async def wait() -> None:
         await ends.wait()
 
-    shop = Shop(wait)
-    workers = [await shop.hire(2) for _ in range(3)]
+    bench = QueueBench(wait)
+    workers = [await bench.start_worker(2) for _ in range(3)]
     await passing(1.0)
-    await shop.enqueue("wait", 7)
+    await bench.enqueue("wait", 7)
     await passing(2.0)
     assert [len(worker.executor.running) for worker in workers] == [2, 2, 2]
-    assert len(shop.queue.waiting) == 1
-    assert shop.queue.unacknowledged == {}
+    assert len(bench.queue.waiting) == 1
+    assert bench.queue.unacknowledged == {}
     ends.set()
     await passing(10.0)
-    assert await shop.states() == {"completed": 7}
-    await shop.until_empty()
+    assert await bench.states() == {"completed": 7}
+    await bench.until_empty()
 
 
 @pytest.mark.virtual_time
-async def test_jobs_due_later_and_those_of_other_queues_are_told_to_nobody_who_could_not_run_them() -> None:
-    shop = Shop(work)
-    await shop.hire(queues=("a",))
+async def test_jobs_due_later_are_not_sent_and_those_of_other_queues_are_not_delivered() -> None:
+    bench = QueueBench(work)
+    await bench.start_worker(queues=("a",))
     await passing(1.0)
-    await shop.enqueue(delay="3s", queue="a")
-    assert shop.queue.sent == 0
-    await shop.enqueue(queue="b")
+    await bench.enqueue(delay="3s", queue="a")
+    assert bench.queue.sent == 0
+    await bench.enqueue(queue="b")
     await passing(30.0)
-    assert await shop.states() == {"available": 1, "completed": 1}
-    assert [message.queue for message in shop.queue.waiting] == ["b"]
+    assert await bench.states() == {"available": 1, "completed": 1}
+    assert [message.queue for message in bench.queue.waiting] == ["b"]
 
 
 @pytest.mark.virtual_time
-async def test_what_cannot_be_claimed_is_acknowledged_all_the_same() -> None:
-    shop = Shop(work)
-    await shop.memory.pause(["default"], is_paused=True)
-    await shop.hire()
+async def test_a_delivery_that_cannot_be_claimed_is_acknowledged() -> None:
+    bench = QueueBench(work)
+    await bench.memory.pause(["default"], is_paused=True)
+    await bench.start_worker()
     await passing(1.0)
-    await shop.enqueue()
-    shop.queue.put(UUID(int=5), "default", ClaimSource.DELIVERY)
+    await bench.enqueue()
+    bench.queue.put(UUID(int=5), "default", ClaimSource.DELIVERY)
     await passing(1.0)
-    await shop.until_empty()
-    assert await shop.states() == {"available": 1}
-    await shop.client.pause(["default"], is_paused=False)
+    await bench.until_empty()
+    assert await bench.states() == {"available": 1}
+    await bench.client.pause(["default"], is_paused=False)
     await passing(1.0)
-    assert await shop.states() == {"completed": 1}
+    assert await bench.states() == {"completed": 1}
 
 
 @pytest.mark.virtual_time
-async def test_a_worker_for_last_tries_leaves_deliveries_to_others() -> None:
-    shop = Shop(work)
-    await shop.hire(is_isolated=True)
+async def test_a_worker_for_isolated_jobs_leaves_deliveries_to_others() -> None:
+    bench = QueueBench(work)
+    await bench.start_worker(is_isolated=True)
     await passing(1.0)
-    await shop.enqueue()
+    await bench.enqueue()
     await passing(60.0)
-    assert len(shop.queue.waiting) == 1
+    assert len(bench.queue.waiting) == 1
 
 
-# acknowledging at the end
+# acknowledging on finish
 
 
 @pytest.mark.virtual_time
-async def test_until_the_finish_means_that_a_message_outlives_its_worker_and_comes_again() -> None:
-    shop = Shop(forever, ack="finish")
-    await shop.hire()
+async def test_a_message_acknowledged_on_finish_comes_again_while_its_job_runs() -> None:
+    bench = QueueBench(forever, ack="finish")
+    await bench.start_worker()
     await passing(1.0)
-    await shop.enqueue("forever")
+    await bench.enqueue("forever")
     await passing(1.0)
-    assert len(shop.queue.unacknowledged) == 1
+    assert len(bench.queue.unacknowledged) == 1
     await passing(ACK_WAIT)
-    # It came again, was no longer there to be claimed, and was acknowledged; the job runs on.
-    assert await shop.states() == {"running": 1}
-    assert (shop.queue.unacknowledged, shop.queue.waiting) == ({}, [])
+    # The message came again, its job could not be claimed, and the worker acknowledged it; the job runs on.
+    assert await bench.states() == {"running": 1}
+    assert (bench.queue.unacknowledged, bench.queue.waiting) == ({}, [])
 
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("how", ["ended", "lost", "cancelled"])
-async def test_it_is_acknowledged_as_soon_as_the_job_is_no_longer_here(how: str) -> None:
+async def test_on_finish_a_message_is_acknowledged_as_soon_as_its_job_leaves_the_worker(how: str) -> None:
     ends = asyncio.Event()
 
     async def wait() -> None:
         await ends.wait()
 
-    shop = Shop(wait, ack="finish")
-    worker = await shop.hire()
+    bench = QueueBench(wait, ack="finish")
+    worker = await bench.start_worker()
     await passing(1.0)
-    (job,) = await shop.enqueue("wait")
+    (job,) = await bench.enqueue("wait")
     await passing(1.0)
-    assert len(shop.queue.unacknowledged) == 1
+    assert len(bench.queue.unacknowledged) == 1
     match how:
         case "ended":
             ends.set()
         case "lost":
-            await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(RescueReason.EXPIRED))
-            shop.channels[0].say(messages.LeaseLost())
+            await bench.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(RescueReason.EXPIRED))
+            bench.channels[0].say(messages.LeaseLost())
         case _:
-            await shop.client.cancel([job])
+            await bench.client.cancel([job])
     await passing(2 * TIMING.beat)
     assert worker.executor.running == {}
-    assert shop.queue.unacknowledged == {}
+    assert bench.queue.unacknowledged == {}
 
 
-# bad days
+# with faults
 
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("ack", ["claim", "finish"])
-async def test_whatever_the_queue_does_each_job_runs_once_and_every_message_is_acknowledged(seed: int, ack: str) -> None:
+async def test_each_job_runs_once_and_every_message_is_acknowledged_under_faults_of_the_queue(seed: int, ack: str) -> None:
     numbers, ran = random.Random(seed), Counter[int]()
 
     async def work() -> None:
         ran["runs"] += 1
         await passing(numbers.random() * 3.0)
 
-    shop = Shop(work, mishaps=ROUGH, ack=ack, seed=seed)
+    bench = QueueBench(work, mishaps=ROUGH, ack=ack, seed=seed)
     for _ in range(3):
-        await shop.hire(numbers.choice([1, 3, 10]))
-    beside(shop.sweep())
+        await bench.start_worker(numbers.choice([1, 3, 10]))
+    beside(bench.republish())
     for _ in range(20):
-        await shop.enqueue(count=numbers.choice([1, 1, 7]), delay=numbers.choice([0, 0, 4.0]))
+        await bench.enqueue(count=numbers.choice([1, 1, 7]), delay=numbers.choice([0, 0, 4.0]))
         if numbers.random() < 0.1:
-            shop.queue.forget()
+            bench.queue.forget()
         await passing(numbers.random() * 4.0)
-    shop.queue.mishaps = NONE
-    while set(await shop.states()) != {"completed"}:
+    bench.queue.mishaps = NONE
+    while set(await bench.states()) != {"completed"}:
         await passing(1.0)
-    assert ran["runs"] == (await shop.states())["completed"]
-    await shop.until_empty()
-    vias = Counter(shop.vias())
+    assert ran["runs"] == (await bench.states())["completed"]
+    await bench.until_empty()
+    vias = Counter(bench.vias())
     assert vias["delivery"] > 0, vias
 
 
 @pytest.mark.virtual_time
-async def test_with_every_message_lost_work_starts_within_one_look() -> None:
-    shop = Shop(work, mishaps=Mishaps(loss=1.0))
-    await shop.hire()
+async def test_a_job_starts_within_one_poll_when_every_message_is_lost() -> None:
+    bench = QueueBench(work, mishaps=Mishaps(loss=1.0))
+    await bench.start_worker()
     await passing(7.0)
-    await shop.enqueue()
-    await passing(RARE_LOOKS.poll_interval)
-    assert await shop.states() == {"completed": 1}
-    assert shop.vias() == ["poll"]
+    await bench.enqueue()
+    await passing(RARE_POLLS.poll_interval)
+    assert await bench.states() == {"completed": 1}
+    assert bench.vias() == ["poll"]
 
 
 @pytest.mark.virtual_time
-async def test_jobs_that_nobody_was_told_of_are_found_although_deliveries_never_cease() -> None:
-    shop = Shop(work)
-    await shop.hire()
-    transport = FaultyTransport(shop.queue, passing, lambda: True)
-    quiet = Client(Environment(shop.memory, transport, shop.clock, shop.chance, shop.log.events))
+async def test_jobs_without_a_message_are_found_although_deliveries_never_cease() -> None:
+    bench = QueueBench(work)
+    await bench.start_worker()
+    transport = FaultyTransport(bench.queue, passing, lambda: True)
+    silent = Client(Environment(bench.memory, transport, bench.clock, bench.chance, bench.log.events))
     await passing(1.0)
 
     async def keep_enqueuing() -> None:
         while True:
-            await shop.enqueue()
+            await bench.enqueue()
             await passing(0.5)
 
     beside(keep_enqueuing())
-    shop.client, loud = quiet, shop.client
-    (untold,) = await shop.enqueue()
-    shop.client = loud
-    await passing(RARE_LOOKS.poll_interval + 1.0)
-    row = await shop.memory.get(untold)
+    bench.client, sending = silent, bench.client
+    (unsent,) = await bench.enqueue()
+    bench.client = sending
+    await passing(RARE_POLLS.poll_interval + 1.0)
+    row = await bench.memory.get(unsent)
     assert row is not None
     assert row.state is State.COMPLETED
 
@@ -327,186 +328,186 @@ async def test_jobs_that_nobody_was_told_of_are_found_although_deliveries_never_
 @pytest.mark.parametrize("slots", [3, 1])
 def test_a_delivered_job_is_not_claimed_while_jobs_before_it_are_due(slots: int) -> None:
     async def test() -> None:
-        shop, asked = Shop(work), 0
-        exchange, is_locked = shop.memory.exchange, True
+        bench, asked = QueueBench(work), 0
+        exchange, is_locked = bench.memory.exchange, True
 
         async def beside_another(transitions: Any, request: ClaimRequest | None = None) -> ExchangeAnswer:
-            """Another claim has locked the first due job."""
+            """Claim nothing by looking: another claim has locked the first due job."""
             nonlocal asked
             asked += 1
             assert asked < 300, "the worker asks the store in a loop"
             is_look = request is not None and request.ids is None
             return await exchange(transitions, None if is_locked and is_look else request)
 
-        shop.memory.exchange = beside_another  # type: ignore[method-assign]
-        transport = FaultyTransport(shop.queue, passing, lambda: True)
-        quiet = Client(Environment(shop.memory, transport, shop.clock, shop.chance, shop.log.events))
-        shop.client, loud = quiet, shop.client
-        (first,) = await shop.enqueue()
-        shop.client = loud
-        (second,) = await shop.enqueue()
-        await shop.hire(slots)
+        bench.memory.exchange = beside_another  # type: ignore[method-assign]
+        transport = FaultyTransport(bench.queue, passing, lambda: True)
+        silent = Client(Environment(bench.memory, transport, bench.clock, bench.chance, bench.log.events))
+        bench.client, sending = silent, bench.client
+        (first,) = await bench.enqueue()
+        bench.client = sending
+        (second,) = await bench.enqueue()
+        await bench.start_worker(slots)
         await passing(2.0)
-        assert await shop.states() == {"available": 2}
+        assert await bench.states() == {"available": 2}
         is_locked = False
         await passing(1.0)
-        assert [fields["job"] for fields in shop.log.of("job.claimed")] == [first, second]
+        assert [fields["job"] for fields in bench.log.of("job.claimed")] == [first, second]
 
     run_virtual(test())
 
 
 @pytest.mark.virtual_time
-async def test_a_store_that_fails_costs_no_message() -> None:
-    shop = Shop(work)
-    await shop.hire()
+async def test_no_message_is_lost_when_the_store_fails() -> None:
+    bench = QueueBench(work)
+    await bench.start_worker()
     await passing(1.0)
-    shop.stores[0].fail("exchange", 2)
-    shop.stores[0].lose_answer("exchange")
-    await shop.enqueue(count=3)
-    while await shop.states() != {"completed": 3}:
+    bench.stores[0].fail("exchange", 2)
+    bench.stores[0].lose_answer("exchange")
+    await bench.enqueue(count=3)
+    while await bench.states() != {"completed": 3}:
         await passing(0.1)
-    await shop.until_empty()
-    assert len(shop.log.of("job.completed")) == 3
+    await bench.until_empty()
+    assert len(bench.log.of("job.completed")) == 3
 
 
-# more work than can be done
+# a backlog
 
 
 @pytest.mark.virtual_time
-async def test_while_looking_finds_more_than_fits_jobs_are_taken_in_order_and_what_was_fetched_goes_to_others() -> None:
+async def test_a_backlog_is_claimed_in_order_and_fetched_messages_go_to_other_workers() -> None:
     order: list[int] = []
 
     async def work() -> None:
         await passing(1.0)
 
-    shop = Shop(work)
-    await shop.enqueue(count=30)
-    await shop.enqueue(count=5, priority=-1)
-    await shop.hire(2)
+    bench = QueueBench(work)
+    await bench.enqueue(count=30)
+    await bench.enqueue(count=5, priority=-1)
+    await bench.start_worker(2)
     await passing(100.0)
-    assert await shop.states() == {"completed": 35}
-    claimed = [fields["job"] for fields in shop.log.of("job.claimed")]
-    rows = [await shop.memory.get(job) for job in claimed]
+    assert await bench.states() == {"completed": 35}
+    claimed = [fields["job"] for fields in bench.log.of("job.claimed")]
+    rows = [await bench.memory.get(job) for job in claimed]
     order = [row.priority for row in rows if row is not None]
     assert order == sorted(order)
-    await shop.until_empty()
+    await bench.until_empty()
 
 
 @pytest.mark.virtual_time
-async def test_what_comes_after_its_slot_was_taken_is_handed_on_and_acknowledged() -> None:
-    shop, rooms, wake = Shop(work), [2, 2, 1, 1], Signal()
+async def test_a_message_that_comes_after_its_slot_was_taken_is_republished_and_acknowledged() -> None:
+    bench, free_slots, wake = QueueBench(work), [2, 2, 1, 1], Signal()
     inbox = Inbox(
-        shop.transport(),
-        shop.transport().publish,
+        bench.transport(),
+        bench.transport().publish,
         queues=None,
-        free=lambda: rooms.pop(0),
+        free=lambda: free_slots.pop(0),
         wake=wake,
         pause=1.5,
     )
-    await shop.enqueue(count=2)
+    await bench.enqueue(count=2)
     await passing(0.1)
     assert await inbox.step() == 0.0
-    assert (len(inbox.next(5)), shop.queue.sent, await wake.wait(0)) == (2, 2, True)
-    assert await inbox.step() == 1.5  # one slot has gone, so nothing is asked for, and one message too many is here
+    assert (len(inbox.next(5)), bench.queue.sent, await wake.wait(0)) == (2, 2, True)
+    assert await inbox.step() == 1.5  # One slot is taken: the inbox fetches nothing and has one message too many.
     first = inbox.next(5)
     await passing(0.1)
-    assert (len(first), shop.queue.sent, await wake.wait(0)) == (1, 3, False)
-    (other,) = shop.queue.waiting
+    assert (len(first), bench.queue.sent, await wake.wait(0)) == (1, 3, False)
+    (other,) = bench.queue.waiting
     assert (other.job in first, other.via) == (False, ClaimSource.DELIVERY)
     await inbox.claimed(first, first)
     await passing(0.1)
-    assert shop.queue.unacknowledged == {}
+    assert bench.queue.unacknowledged == {}
 
 
-# the sweep
+# republishing
 
 
 @pytest.mark.virtual_time
-async def test_a_sweep_tells_of_jobs_that_wait_and_several_supervisors_tell_once() -> None:
-    shop = Shop(work, settings=structs.replace(RARE_LOOKS, recovery_interval=1.0))
-    await shop.hire()
+async def test_several_supervisors_republish_each_waiting_job_once() -> None:
+    bench = QueueBench(work, settings=structs.replace(RARE_POLLS, recovery_interval=1.0))
+    await bench.start_worker()
     await passing(1.0)
-    shop.queue.mishaps = Mishaps(loss=1.0)
-    await shop.enqueue(count=3)
-    shop.queue.mishaps = NONE
+    bench.queue.mishaps = Mishaps(loss=1.0)
+    await bench.enqueue(count=3)
+    bench.queue.mishaps = NONE
     for _ in range(4):
-        beside(shop.sweep())
-    await passing(TIMING.beat - 2.0)  # with its beats a worker looks by itself
-    assert await shop.states() == {"completed": 3}
-    assert Counter(shop.vias()) == {"sweep": 3}
-    assert shop.queue.sent == 6
-    assert all(fields["jobs"] == 3 for fields in shop.log.of("transport.republished"))
+        beside(bench.republish())
+    await passing(TIMING.beat - 2.0)  # With its beats a worker polls by itself.
+    assert await bench.states() == {"completed": 3}
+    assert Counter(bench.vias()) == {"sweep": 3}
+    assert bench.queue.sent == 6
+    assert all(fields["jobs"] == 3 for fields in bench.log.of("transport.republished"))
 
 
 @pytest.mark.virtual_time
-async def test_it_leaves_alone_what_has_just_come_what_is_not_due_and_all_while_something_waits_to_be_delivered() -> None:
-    shop = Shop(work)
-    shop.queue.mishaps = Mishaps(loss=1.0)
-    await shop.enqueue(delay="1h")
-    await shop.enqueue()
-    shop.queue.mishaps = NONE
-    shop.queue.put(UUID(int=9), "default", ClaimSource.DELIVERY)
-    beside(shop.sweep())
+async def test_no_job_is_republished_that_is_new_or_not_due_nor_any_while_a_message_waits() -> None:
+    bench = QueueBench(work)
+    bench.queue.mishaps = Mishaps(loss=1.0)
+    await bench.enqueue(delay="1h")
+    await bench.enqueue()
+    bench.queue.mishaps = NONE
+    bench.queue.put(UUID(int=9), "default", ClaimSource.DELIVERY)
+    beside(bench.republish())
     await passing(4.0)
-    assert shop.queue.sent == 2
+    assert bench.queue.sent == 2
     await passing(60.0)
-    assert shop.queue.sent == 2  # the one that waits to be delivered says that nobody has time anyway
-    shop.queue.forget()
+    assert bench.queue.sent == 2  # A message that waits to be delivered shows that no worker has a free slot.
+    bench.queue.forget()
     await passing(5.0)
-    assert shop.queue.sent == 3
+    assert bench.queue.sent == 3
 
 
 @pytest.mark.virtual_time
-async def test_a_pass_is_bounded() -> None:
-    shop = Shop(work)
-    shop.queue.mishaps = Mishaps(loss=1.0)
-    await shop.enqueue(count=1500)
-    shop.queue.mishaps = NONE
-    shop.queue.sent = 0
+async def test_one_pass_republishes_a_bounded_number_of_jobs() -> None:
+    bench = QueueBench(work)
+    bench.queue.mishaps = Mishaps(loss=1.0)
+    await bench.enqueue(count=1500)
+    bench.queue.mishaps = NONE
+    bench.queue.sent = 0
     await passing(10.0)
-    beside(shop.sweep())
+    beside(bench.republish())
     await passing(1.0)
-    assert shop.queue.sent == 1000
+    assert bench.queue.sent == 1000
 
 
 # recoveries
 
 
 @pytest.mark.virtual_time
-async def test_a_rescued_job_goes_to_one_worker_with_the_reason_and_the_claim_says_that_the_store_recovered_it() -> None:
-    shop = Shop(work)
-    await shop.enqueue()
-    shop.queue.forget()
-    await shop.memory.open_lease(DEAD)
-    request = ClaimRequest(lease=DEAD.id, claim=UUID(int=3), tasks=shop.registry.policies(), limit=1)
-    assert len((await shop.memory.exchange((), request)).claims) == 1
-    await shop.hire()
+async def test_a_rescued_job_is_delivered_with_the_reason_and_its_claim_names_the_store_as_recovery() -> None:
+    bench = QueueBench(work)
+    await bench.enqueue()
+    bench.queue.forget()
+    await bench.memory.open_lease(DEAD)
+    request = ClaimRequest(lease=DEAD.id, claim=UUID(int=3), tasks=bench.registry.policies(), limit=1)
+    assert len((await bench.memory.exchange((), request)).claims) == 1
+    await bench.start_worker()
     await passing(1.0)
     recovery = Recovery(
-        Environment(shop.memory, shop.transport(), shop.clock, shop.chance, shop.log.events),
-        Contact(TIMING, shop.clock.monotonic),
+        Environment(bench.memory, bench.transport(), bench.clock, bench.chance, bench.log.events),
+        Contact(TIMING, bench.clock.monotonic),
     )
     await recovery.end(DEAD.id, DEAD.worker, LeaseEnd(RescueReason.CRASHED, "SIGKILL"))
-    assert [(message.job, message.rescued) for message in shop.queue.waiting] == []
-    while await shop.states() != {"completed": 1}:
+    assert [(message.job, message.rescued) for message in bench.queue.waiting] == []
+    while await bench.states() != {"completed": 1}:
         await passing(0.01)
-    (claimed,) = shop.log.of("job.claimed")
+    (claimed,) = bench.log.of("job.claimed")
     assert (claimed["via"], claimed["rescued"], claimed["recovery"]) == ("delivery", "crashed", "store")
-    (rescued,) = shop.log.of("job.rescued")
+    (rescued,) = bench.log.of("job.rescued")
     assert rescued["recovery"] == "store"
-    await shop.until_empty()
+    await bench.until_empty()
 
 
 @pytest.mark.virtual_time
-async def test_a_message_that_its_receiver_did_not_live_to_acknowledge_recovers_the_job() -> None:
-    shop = Shop(work, settings=structs.replace(RARE_LOOKS, timing=LeaseTiming.of("5m"), poll_interval=500.0))
-    await shop.hire()
+async def test_a_message_whose_receiver_died_before_acknowledging_it_recovers_the_job() -> None:
+    bench = QueueBench(work, settings=structs.replace(RARE_POLLS, timing=LeaseTiming.of("5m"), poll_interval=500.0))
+    await bench.start_worker()
     await passing(1.0)
-    shop.queue.mishaps = Mishaps(loss=1.0)
-    (job,) = await shop.enqueue(delay=f"{ACK_WAIT - 1.0} s")  # so that nobody finds it by looking before
-    shop.queue.mishaps = NONE
-    shop.queue.lose_receiver(job, "default")
+    bench.queue.mishaps = Mishaps(loss=1.0)
+    (job,) = await bench.enqueue(delay=f"{ACK_WAIT - 1.0} s")  # Long enough that no worker finds it by polling before.
+    bench.queue.mishaps = NONE
+    bench.queue.lose_receiver(job, "default")
     await passing(ACK_WAIT + 0.5)
-    (claimed,) = shop.log.of("job.claimed")
+    (claimed,) = bench.log.of("job.claimed")
     assert (claimed["via"], claimed["recovery"]) == ("redelivery", "redelivery")
-    await shop.until_empty()
+    await bench.until_empty()

@@ -1,4 +1,4 @@
-"""Nothing is claimed or settled but here; what is unknown is looked up, never guessed."""
+"""The exchange makes every claim and settle of a worker; after an unknown result it asks the store and never guesses."""
 
 import asyncio
 from uuid import UUID
@@ -34,11 +34,11 @@ async def later() -> None:
 
 
 async def take(bench: Bench, job: UUID) -> None:
-    """Somebody ends our lease and moves this job to another worker, which holds it now."""
+    """End the worker's lease, rescue this job and let another worker claim it."""
     await bench.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.EXPIRED))
-    for hold in await bench.memory.held(LEASE.id):
-        if hold.id == job:
-            await bench.memory.exchange([rescue(hold, LeaseEnd(RescueReason.EXPIRED), jitter=0.0)])
+    for active in await bench.memory.held(LEASE.id):
+        if active.id == job:
+            await bench.memory.exchange([rescue(active, LeaseEnd(RescueReason.EXPIRED), jitter=0.0)])
     await bench.memory.open_lease(OTHER)
     request = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=bench.registry.policies(), limit=1)
     assert (await bench.memory.exchange([], request)).claims
@@ -47,7 +47,7 @@ async def take(bench: Bench, job: UUID) -> None:
 # claiming and settling
 
 
-async def test_a_step_claims_runs_and_the_next_one_settles() -> None:
+async def test_a_step_claims_and_starts_a_job_and_the_next_one_settles_it() -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     await bench.exchange.step()
@@ -62,7 +62,7 @@ async def test_a_step_claims_runs_and_the_next_one_settles() -> None:
     ]
 
 
-async def test_what_ended_and_what_is_claimed_share_one_write() -> None:
+async def test_outcomes_and_claims_share_one_write() -> None:
     bench = Bench(quick, slots=1)
     await bench.open(("quick", NOTHING), ("quick", NOTHING))
     await bench.exchange.step()
@@ -74,17 +74,17 @@ async def test_what_ended_and_what_is_claimed_share_one_write() -> None:
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 5])
-async def test_l6_the_pause_after_a_step_follows_what_there_is_to_do(jobs: int) -> None:
+async def test_l6_the_pause_after_a_step_depends_on_due_jobs_and_free_slots(jobs: int) -> None:
     bench = Bench(forever, slots=2)
     await bench.open(*[("forever", NOTHING)] * jobs)
     wait = await bench.exchange.step()
-    # As many as asked: there may be more. All slots taken, or nothing due: one poll.
+    # The store gave out as many as asked: there may be more. With all slots taken or nothing due: one poll.
     assert wait == (0.0 if jobs >= 2 else 1.0)
     if jobs == 5:
         assert await bench.exchange.step() == 1.0
 
 
-async def test_a_job_due_within_the_poll_interval_is_waited_for_and_no_longer() -> None:
+async def test_the_pause_ends_when_a_job_becomes_due_within_the_poll_interval() -> None:
     bench = Bench(later)
     await bench.open(("later", NOTHING))
     await bench.exchange.step()
@@ -93,14 +93,14 @@ async def test_a_job_due_within_the_poll_interval_is_waited_for_and_no_longer() 
     assert await bench.exchange.step() == pytest.approx(0.25)
 
 
-async def test_a_job_that_is_due_and_not_given_to_us_does_not_make_us_spin() -> None:
+async def test_a_due_job_that_the_store_does_not_give_out_does_not_make_the_worker_spin() -> None:
     bench = Bench(quick)
     await bench.open(("quick", NOTHING))
     await bench.memory.end_lease(LEASE.id, LeaseEnd(RescueReason.EXPIRED))
     assert 0.02 <= await bench.exchange.step() <= 0.1
 
 
-async def test_slots_are_counted_before_claiming_and_both_kinds_together_are_never_claimed_too_many() -> None:
+async def test_no_more_jobs_are_claimed_than_there_are_slots() -> None:
     bench = Bench(forever, slots=3)
     await bench.open(*[("forever", NOTHING)] * 8)
     for _ in range(4):
@@ -109,7 +109,7 @@ async def test_slots_are_counted_before_claiming_and_both_kinds_together_are_nev
     assert len(await bench.memory.held(LEASE.id)) == 3
 
 
-async def test_claims_beyond_what_was_asked_go_back_unrun() -> None:
+async def test_claims_beyond_the_requested_number_are_released_unrun() -> None:
     bench = Bench(forever, slots=1)
     jobs = await bench.open(("forever", NOTHING), ("forever", NOTHING))
     exchange = bench.memory.exchange
@@ -127,7 +127,7 @@ async def test_claims_beyond_what_was_asked_go_back_unrun() -> None:
     assert rows[1].attempts == ()
 
 
-async def test_nothing_is_claimed_after_closing_and_what_ended_is_still_settled() -> None:
+async def test_nothing_is_claimed_after_closing_and_outcomes_are_still_settled() -> None:
     bench = Bench(quick, slots=1)
     jobs = await bench.open(("quick", NOTHING), ("quick", NOTHING))
     await bench.exchange.step()
@@ -163,7 +163,7 @@ async def test_s8_nothing_is_claimed_past_the_deadline() -> None:
     assert "exchange" not in bench.store.calls
 
 
-async def test_s8_an_answer_that_comes_after_the_deadline_is_released_not_run() -> None:
+async def test_s8_claims_answered_after_the_deadline_are_released_not_run() -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     gate = bench.store.hold("exchange", is_back=True)
@@ -198,7 +198,7 @@ async def test_l8_an_outcome_is_delivered_past_the_deadline_and_a_renewed_lease_
     await bench.until_ended(2)
 
 
-# unknown is not no
+# unknown results
 
 
 async def test_s15_a_claim_whose_answer_was_lost_is_released_free_and_run_later() -> None:
@@ -238,14 +238,14 @@ async def test_s15_the_first_code_after_a_lost_claim_answer_is_the_first_attempt
     await bench.memory.open_lease(LEASE)
     job = NewJob(id=bench.chance.uuid7(), task="forever", payload=NOTHING, policy=Policy(), expires_in=60.0)
     await bench.memory.enqueue(bench.chance.uuid4(), [job])
-    place = await bench.row(job.id)
+    unclaimed = await bench.row(job.id)
     bench.clock.advance(1.0)
     bench.store.lose_answer("exchange")
     with pytest.raises(StoreUnavailable):
         await bench.exchange.step()
     bench.exchange.close()
     await bench.exchange.step()
-    assert await bench.row(job.id) == structs.replace(place, token=Token(None, 1)), "as if it had never been claimed"
+    assert await bench.row(job.id) == structs.replace(unclaimed, token=Token(None, 1)), "as if it had never been claimed"
     bench.exchange.is_closed = False
     await bench.exchange.step()
     assert bench.executor.running[job.id].claim.job.attempt == 1
@@ -306,7 +306,7 @@ async def test_s15_a_settle_that_arrives_late_does_not_touch_the_next_attempt() 
     await bench.until_ended(2)
 
 
-async def test_l4_who_hears_no_answers_claims_nothing_until_one_is_heard() -> None:
+async def test_l4_a_worker_that_receives_no_answers_claims_nothing_until_one_arrives() -> None:
     bench = Bench(forever)
     (job,) = await bench.open(("forever", NOTHING))
     for _ in range(3):
@@ -320,7 +320,7 @@ async def test_l4_who_hears_no_answers_claims_nothing_until_one_is_heard() -> No
     assert list(bench.executor.running) == [job]
 
 
-async def test_an_audit_that_fails_is_made_again_before_anything_else() -> None:
+async def test_a_failed_audit_is_repeated_before_anything_else() -> None:
     bench = Bench(quick)
     await bench.open()
     bench.exchange.request_audit()
@@ -331,7 +331,7 @@ async def test_an_audit_that_fails_is_made_again_before_anything_else() -> None:
     assert bench.store.calls[:3] == ["held", "held", "exchange"]
 
 
-async def test_an_audit_asked_for_while_one_is_on_its_way_is_not_forgotten() -> None:
+async def test_an_audit_requested_during_another_one_is_not_forgotten() -> None:
     bench = Bench(forever)
     (job,) = await bench.open(("forever", NOTHING))
     await bench.exchange.step()
@@ -351,7 +351,7 @@ async def test_an_audit_asked_for_while_one_is_on_its_way_is_not_forgotten() -> 
 # lost
 
 
-async def test_s3_a_job_the_store_does_not_know_as_ours_is_stopped_by_the_audit() -> None:
+async def test_s3_the_audit_stops_a_job_that_the_store_records_for_another_worker() -> None:
     bench = Bench(forever)
     (job,) = await bench.open(("forever", NOTHING))
     await bench.exchange.step()
@@ -366,7 +366,7 @@ async def test_s3_a_job_the_store_does_not_know_as_ours_is_stopped_by_the_audit(
     assert [fields["job"] for fields in bench.log.of("job.lost")] == [job]
 
 
-async def test_s3_a_job_claimed_while_the_audit_was_on_its_way_is_not_taken_for_lost() -> None:
+async def test_s3_a_job_claimed_during_an_audit_is_not_taken_for_lost() -> None:
     bench = Bench(forever)
     (job,) = await bench.open(("forever", NOTHING))
     gate = bench.store.hold("held", is_back=True)
@@ -380,7 +380,7 @@ async def test_s3_a_job_claimed_while_the_audit_was_on_its_way_is_not_taken_for_
     assert not bench.ended
 
 
-async def test_s15_a_job_claimed_and_started_while_the_audit_was_on_its_way_there_is_not_released() -> None:
+async def test_s15_a_job_claimed_and_started_during_an_audit_is_not_released() -> None:
     bench = Bench(forever)
     (job,) = await bench.open(("forever", NOTHING))
     gate = bench.store.hold("held")
@@ -393,7 +393,7 @@ async def test_s15_a_job_claimed_and_started_while_the_audit_was_on_its_way_ther
     assert list(bench.executor.running) == [job]
 
 
-async def test_a_job_that_was_settled_while_the_audit_was_on_its_way_is_neither_lost_nor_released() -> None:
+async def test_a_job_settled_during_an_audit_is_neither_lost_nor_released() -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     await bench.exchange.step()
@@ -433,7 +433,7 @@ async def test_an_outcome_that_comes_too_late_is_kept_on_its_own_attempt(fails: 
     assert len(bench.log.of("job.lost")) == 1
 
 
-async def test_a_late_outcome_is_applied_while_nobody_has_moved_the_job() -> None:
+async def test_a_late_outcome_is_applied_while_its_job_has_not_been_rescued() -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     await bench.exchange.step()
@@ -443,7 +443,7 @@ async def test_a_late_outcome_is_applied_while_nobody_has_moved_the_job() -> Non
     assert (await bench.row(job)).state is State.COMPLETED
 
 
-async def test_a_late_result_is_noted_again_when_its_first_note_was_not_answered_and_holds_up_nothing() -> None:
+async def test_a_late_result_whose_note_had_no_answer_is_noted_again_and_delays_no_claim() -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     await bench.exchange.step()
@@ -459,7 +459,7 @@ async def test_a_late_result_is_noted_again_when_its_first_note_was_not_answered
     assert (await bench.row(job)).attempts[0].late_result == b'"done"'
 
 
-async def test_an_outcome_of_a_job_without_a_trace_is_dropped_and_not_called_lost() -> None:
+async def test_the_outcome_of_a_missing_job_is_dropped_and_not_reported_as_lost() -> None:
     bench = Bench(quick)
     empty = bench.memory.snapshot()
     (job,) = await bench.open(("quick", NOTHING))
@@ -474,7 +474,7 @@ async def test_an_outcome_of_a_job_without_a_trace_is_dropped_and_not_called_los
 
 
 @pytest.mark.parametrize(("policy", "state"), [(CrashPolicy.RETRY, State.AVAILABLE), (CrashPolicy.HOLD, State.HELD)])
-async def test_what_we_gave_up_wrongly_is_released_as_code_that_ran(policy: CrashPolicy, state: State) -> None:
+async def test_a_job_given_up_wrongly_is_released_as_code_that_ran(policy: CrashPolicy, state: State) -> None:
     async def handler(job: Job) -> None:
         raise JobLost("of another job, as it happens")
 
@@ -500,18 +500,18 @@ async def test_s2_a_claim_of_a_job_whose_former_attempt_still_runs_here_is_relea
     await bench.exchange.step()
     assert bench.executor.running[job].claim.job.token == first
     second = (await bench.row(job)).token
-    assert second.number == first.number, "the store forgot"
+    assert second.number == first.number, "the restored store has forgotten the first claim"
     assert second != first
     bench.clock.advance(0.5)
     bench.exchange.request_audit()
     await bench.exchange.step()
-    assert (await bench.row(job)).token == second, "kept: given back, it would come to us again at once"
+    assert (await bench.row(job)).token == second, "kept: if released, the worker would claim it again at once"
     bench.exchange.close()
     await bench.exchange.step()
     await bench.until_ended()
     assert bench.ended[0].transition is None
     row = await bench.row(job)
-    assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at), "it keeps its place in line"
+    assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at), "it keeps its position in the queue"
 
 
 # cancelling
@@ -531,7 +531,7 @@ async def test_an_operators_cancellation_found_by_the_audit_stops_the_handler_an
     assert len(bench.log.of("job.cancelled")) == 1
 
 
-async def test_it_is_idle_only_when_nothing_runs_and_nothing_waits_now_or_later() -> None:
+async def test_the_exchange_is_idle_only_when_nothing_runs_and_nothing_waits_now_or_later() -> None:
     bench = Bench(again)
     await bench.open(("again", NOTHING))
     assert not bench.exchange.is_idle
@@ -555,7 +555,7 @@ async def test_it_is_idle_only_when_nothing_runs_and_nothing_waits_now_or_later(
     assert bench.exchange.is_idle
 
 
-async def test_it_is_not_idle_while_a_claim_may_be_on_its_way() -> None:
+async def test_the_exchange_is_not_idle_while_a_claim_is_in_flight() -> None:
     bench = Bench(forever)
     await bench.open()
     await bench.exchange.step()

@@ -1,4 +1,4 @@
-"""One claimed job becomes one transition, whatever its handler does."""
+"""One claimed job becomes one transition, in every way that its handler can end."""
 
 import asyncio
 from typing import Any
@@ -17,13 +17,13 @@ from tests.engine.support import JOB, Bench, claim, until
 from tests.event_loops import run
 
 
-def outcome_of(task: TaskDefinition, payload: bytes = b"{}", **hold: int) -> Transition | None:
-    """What becomes of one job of this task."""
+def outcome_of(task: TaskDefinition, payload: bytes = b"{}", **fields: int) -> Transition | None:
+    """Run one job of this task; return its transition."""
     found: list[Transition | None] = []
 
     async def test() -> None:
         bench = Bench(task)
-        bench.executor.start(claim(task, payload, **hold))
+        bench.executor.start(claim(task, payload, **fields))
         await bench.until_ended()
         assert bench.executor.running == {}
         assert bench.reports.code_running == [True, False]
@@ -70,7 +70,7 @@ class Wild(Snooze):
         self.for_ = "soon"
 
 
-# what it answers
+# results and outcomes
 
 
 def test_a_handler_gets_its_payload_and_its_result_completes_the_job() -> None:
@@ -82,11 +82,11 @@ def test_a_handler_gets_its_payload_and_its_result_completes_the_job() -> None:
     assert (moved.to, moved.result, moved.record) == (State.COMPLETED, b'{"sum":42}', None)
 
 
-def test_a_handler_that_wants_its_job_gets_it_first() -> None:
-    async def tell(job: Job, name: str) -> list[object]:
+def test_a_handler_with_a_job_parameter_gets_the_job_first() -> None:
+    async def describe(job: Job, name: str) -> list[object]:
         return [str(job.id), job.attempt, job.crashes, job.token.number, job.checkpoint_value, job.is_cancelled, name]
 
-    moved = outcome_of(define(tell), b'{"name": "x"}', number=9)
+    moved = outcome_of(define(describe), b'{"name": "x"}', number=9)
     assert moved is not None
     assert moved.result == f'["{JOB}",1,0,9,null,false,"x"]'.encode()
 
@@ -108,7 +108,7 @@ def test_an_outcome_means_the_same_returned_and_raised(make: Any, answer: BaseEx
     assert (moved.to, moved.delay, moved.failures, moved.reason, moved.record, str(moved.error)) == expected
 
 
-def test_an_outcome_alone_in_a_group_counts_as_itself() -> None:
+def test_the_only_outcome_in_a_group_counts_as_itself() -> None:
     moved = outcome_of(raising(ExceptionGroup("tasks", [ExceptionGroup("inner", [Snooze("5m")])])))
     assert moved is not None
     assert (moved.to, moved.record) == (State.AVAILABLE, AttemptOutcome.SNOOZED)
@@ -122,7 +122,7 @@ def test_an_outcome_beside_a_failure_in_a_group_is_a_failure() -> None:
 
 @pytest.mark.parametrize("make", [returning, raising])
 @pytest.mark.parametrize("answer", [Hasty(), Wild()], ids=["without its fields", "with a wrong field"])
-def test_an_outcome_that_makes_no_sense_is_a_failure_of_the_job(make: Any, answer: BaseException) -> None:
+def test_an_outcome_with_invalid_fields_is_a_failure_of_the_job(make: Any, answer: BaseException) -> None:
     moved = outcome_of(make(answer))
     assert moved is not None
     assert moved.record is AttemptOutcome.FAILED
@@ -141,7 +141,7 @@ def test_the_reason_of_an_outcome_is_text_that_every_store_can_write(reason: Any
     assert len(moved.error.message.encode()) <= ERROR_TEXT_LIMIT
 
 
-# what goes wrong
+# errors
 
 
 def test_an_exception_spends_an_attempt_and_waits_the_backoff() -> None:
@@ -166,7 +166,7 @@ def test_the_last_attempt_fails_the_job() -> None:
     [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration(), GeneratorExit(), Broken()],
     ids=lambda error: type(error).__name__,
 )
-def test_whatever_a_handler_raises_is_a_failure_of_its_job_not_of_the_worker(make: Any, error: BaseException) -> None:
+def test_any_exception_of_a_handler_is_a_failure_of_its_job_not_of_the_worker(make: Any, error: BaseException) -> None:
     moved = outcome_of(make(error))
     assert moved is not None
     assert moved.record is AttemptOutcome.FAILED
@@ -175,7 +175,7 @@ def test_whatever_a_handler_raises_is_a_failure_of_its_job_not_of_the_worker(mak
     assert moved.error.type == type(error).__name__ or isinstance(error, StopIteration)
 
 
-def test_an_exception_whose_text_cannot_be_read_says_so() -> None:
+def test_an_exception_whose_message_cannot_be_read_is_recorded_as_such() -> None:
     moved = outcome_of(raising(Broken()))
     assert moved is not None
     assert moved.error is not None
@@ -208,7 +208,7 @@ def test_s17_a_traceback_shows_no_values_of_variables() -> None:
     ({"retry_for": OSError}, ConnectionError("x"), State.AVAILABLE),
     ({"retry_for": OSError}, KeyError("x"), State.FAILED),
 ], ids=["fail_for", "not fail_for", "fail_for in a group", "retry_for", "not retry_for"])  # fmt: skip
-def test_retry_for_and_fail_for_say_what_is_worth_another_try(options: dict[str, Any], error: Exception, to: State) -> None:
+def test_retry_for_and_fail_for_decide_which_errors_are_retried(options: dict[str, Any], error: Exception, to: State) -> None:
     moved = outcome_of(raising(error, **options))
     assert moved is not None
     assert moved.to is to
@@ -233,7 +233,7 @@ def test_the_error_of_a_payload_names_the_path() -> None:
 
 
 class Exits:
-    """A type of the user's that ends the process while its value is read."""
+    """A user's type that raises `SystemExit` while its value is read."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -269,7 +269,7 @@ async def test_s16_fields_of_a_newer_release_are_ignored_with_an_event() -> None
 @pytest.mark.parametrize(
     "value", [object(), float("nan"), "x" * 300_000, {1: object()}], ids=["object", "nan", "large", "nested"]
 )
-def test_a_result_that_is_no_json_or_too_large_is_not_retried(value: object) -> None:
+def test_a_result_that_is_not_json_or_too_large_is_not_retried(value: object) -> None:
     moved = outcome_of(returning(value))
     assert moved is not None
     assert (moved.to, moved.reason) == (State.FAILED, Reason.RESULT_INVALID)
@@ -279,7 +279,7 @@ def test_job_lost_in_a_group_ends_the_attempt_without_an_outcome() -> None:
     assert outcome_of(raising(BaseExceptionGroup("tasks", [KeyError("x"), JobLost("gone")]))) is None
 
 
-async def test_a_claim_of_a_task_that_is_not_known_here_goes_back_unrun() -> None:
+async def test_the_claim_of_an_unknown_task_is_released_unrun() -> None:
     bench = Bench()
     task = returning(1)
     bench.executor.start(claim(task))
@@ -320,13 +320,13 @@ def test_an_exit_out_of_a_child_task_of_a_handler_does_not_end_the_loop(error: B
     assert moved.result == b'"still here"'
 
 
-def test_what_the_worker_itself_raises_comes_out_of_the_loop() -> None:
+def test_an_error_of_the_worker_itself_is_raised_out_of_the_loop() -> None:
     async def main() -> None:
-        raise ValueError("our own bug")
+        raise ValueError("a bug of the worker")
 
     loop = asyncio.new_event_loop()
     try:
-        with pytest.raises(ValueError, match="our own bug"):
+        with pytest.raises(ValueError, match="a bug of the worker"):
             run_until_done(loop, main())
     finally:
         loop.close()

@@ -1,4 +1,4 @@
-"""Another session has locked one row: its job waits for that session, and no other job, lease or outcome does."""
+"""When another session has locked one row, its job waits for that session; no other job, lease or outcome does."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.engine.locks import LockedMemory
 from tests.engine.supervisor.test_recovery import CRASH, Site
 from tests.engine.supervisor.test_supervisor import Fleet, passing
 from tests.engine.support import LEASE, OTHER, TIMING, Bench, turns, until
-from tests.engine.worker.test_progress_writer import A, B, Desk, hold
+from tests.engine.worker.test_progress_writer import A, B, WriterBench, active_job
 from tests.event_loops import run_virtual
 
 NOTHING = b"{}"
@@ -35,7 +35,7 @@ class LockedBench(Bench):
 
 
 class LockedSite(Site):
-    """Somebody who recovers beside a session that keeps locks."""
+    """Recovery beside a session that keeps locks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class LockedFleet(Fleet):
 # outcomes
 
 
-async def test_l11_an_outcome_whose_job_is_locked_is_asked_for_again_and_delays_no_sibling() -> None:
+async def test_l11_an_outcome_whose_job_is_locked_is_sent_again_and_delays_no_sibling() -> None:
     bench = LockedBench()
     stuck, free = await bench.open(("quick", NOTHING), ("quick", NOTHING))
     await bench.exchange.step()
@@ -74,7 +74,7 @@ async def test_l11_an_outcome_whose_job_is_locked_is_asked_for_again_and_delays_
     assert bench.log.of("job.rescued") == []
 
 
-async def test_l11_a_locked_outcome_is_asked_for_less_and_less_often_and_operators_hear_of_it() -> None:
+async def test_l11_a_locked_outcome_is_sent_less_and_less_often_and_reported_to_operators() -> None:
     bench = LockedBench()
     (stuck,) = await bench.open(("quick", NOTHING))
     await bench.exchange.step()
@@ -90,7 +90,7 @@ async def test_l11_a_locked_outcome_is_asked_for_less_and_less_often_and_operato
     assert bench.log.of("store.unavailable") == []
 
 
-async def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits() -> None:
+async def test_l11_outcomes_found_locked_later_do_not_delay_those_that_wait() -> None:
     bench = LockedBench()
     first, *others = await bench.open(*[("quick", NOTHING)] * 8)
     await bench.exchange.step()
@@ -104,7 +104,7 @@ async def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits(
         if first in {ended.claim.job.id for ended in put_off.due()}:
             break
     else:
-        raise AssertionError("the first outcome is never asked for again")
+        raise AssertionError("the first outcome is never sent again")
     assert put_off.remaining() <= locked.SHORTEST_PAUSE
 
 
@@ -130,56 +130,56 @@ class LockedReports:
 
 
 async def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answered() -> None:
-    desk = Desk()
-    desk.writer._store = LockedReports()  # type: ignore[assignment]
-    stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
-    lost = asyncio.ensure_future(desk.writer.checkpoint(hold(2), b"2"))
+    bench = WriterBench()
+    bench.writer._store = LockedReports()  # type: ignore[assignment]
+    stuck = asyncio.ensure_future(bench.writer.checkpoint(active_job(1), b"1"))
+    lost = asyncio.ensure_future(bench.writer.checkpoint(active_job(2), b"2"))
     await turns()
-    assert await desk.step() > 0
+    assert await bench.step() > 0
     await asyncio.wait({lost})
-    assert [job for job, _ in desk.losses] == [B]
+    assert [job for job, _ in bench.losses] == [B]
     assert isinstance(lost.exception(), BaseException)
     assert not stuck.done()
-    assert await desk.step() > 0, "who waits for a locked job is no reason to ask at once"
-    desk.writer._store = desk.store  # type: ignore[assignment]
-    desk.clock.advance(1.0)
-    await desk.step()
+    assert await bench.step() > 0, "an update that waits for a locked job is not sent again at once"
+    bench.writer._store = bench.store  # type: ignore[assignment]
+    bench.clock.advance(1.0)
+    await bench.step()
     await stuck
-    assert desk.store.told == [{A: {"checkpoint": b"1"}}]
+    assert bench.store.reported == [{A: {"checkpoint": b"1"}}]
 
 
 async def test_l11_a_handler_that_waits_for_a_locked_row_does_not_stall() -> None:
-    desk = Desk()
-    desk.writer._store = LockedReports()  # type: ignore[assignment]
-    stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
+    bench = WriterBench()
+    bench.writer._store = LockedReports()  # type: ignore[assignment]
+    stuck = asyncio.ensure_future(bench.writer.checkpoint(active_job(1), b"1"))
     await turns()
-    desk.writer.progress(hold(3), stage="half", fraction=None, message=None)
+    bench.writer.progress(active_job(3), stage="half", fraction=None, message=None)
     for _ in range(3):
-        desk.moves.clear()
-        desk.clock.advance(1.0)
-        await desk.step()
-        assert desk.moves == [A], "its neighbour works, and says so itself"
-    desk.writer.interrupt(hold(1))
-    desk.clock.advance(1.0)
-    await desk.step()
-    assert desk.moves == [A], "who is to stop waits for nothing"
+        bench.moves.clear()
+        bench.clock.advance(1.0)
+        await bench.step()
+        assert bench.moves == [A], "only the job that waits for the lock counts as moving: its neighbour reports its own moves"
+    bench.writer.interrupt(active_job(1))
+    bench.clock.advance(1.0)
+    await bench.step()
+    assert bench.moves == [A], "a handler that is to stop waits for nothing"
     await asyncio.wait({stuck})
     assert stuck.cancelled()
 
 
-async def test_a_lock_of_a_whole_table_is_no_answer_about_any_job() -> None:
+async def test_a_lock_of_a_whole_table_is_not_an_answer_about_any_job() -> None:
     class Refusing:
         async def report(self, updates):  # type: ignore[no-untyped-def]
             raise StoreBusy("report: canceling statement due to lock timeout")
 
-    desk = Desk()
-    desk.writer._store = Refusing()  # type: ignore[assignment]
-    desk.say(hold(1), stage="half")
+    bench = WriterBench()
+    bench.writer._store = Refusing()  # type: ignore[assignment]
+    bench.progress(active_job(1), stage="half")
     with pytest.raises(StoreBusy):
-        await desk.step()
-    desk.writer._store = desk.store  # type: ignore[assignment]
-    await desk.step()
-    assert desk.store.told == [{A: {"stage": "half"}}]
+        await bench.step()
+    bench.writer._store = bench.store  # type: ignore[assignment]
+    await bench.step()
+    assert bench.store.reported == [{A: {"stage": "half"}}]
 
 
 # rescue
@@ -262,12 +262,12 @@ async def test_l8_locked_outcomes_of_two_workers_that_die_at_once_are_both_kept(
 
     site.memory.exchange = slowly  # type: ignore[method-assign]
     site.memory.jobs = frozenset({first, second})
-    burials = []
+    recoveries = []
     for lease in (LEASE, OTHER):
         (held,) = await site.memory.held(lease.id)
         outcome = finish(held, Done(b"42"), jitter=0.0)
-        burials.append(site.recovery.end(lease.id, lease.worker, CRASH, undelivered=[outcome]))
-    assert await asyncio.gather(*burials) == [[], []]
+        recoveries.append(site.recovery.end(lease.id, lease.worker, CRASH, undelivered=[outcome]))
+    assert await asyncio.gather(*recoveries) == [[], []]
     site.memory.jobs = frozenset()
     assert await site.recovery.step() == []
     rows = [await site.row(job) for job in (first, second)]
@@ -310,8 +310,8 @@ async def test_l11_a_locked_lease_is_neither_renewed_nor_gone_and_its_siblings_a
     (_, stuck), (_, free) = await fleet.ready(), await fleet.ready()
     fleet.memory.leases = frozenset({stuck.lease})
     await passing(2 * TIMING.beat)
-    wards = {ward.lease.id: ward for ward in fleet.supervisor.workers if ward.lease is not None}
-    assert not wards[stuck.lease].is_gone
+    handles = {handle.lease.id: handle for handle in fleet.supervisor.workers if handle.lease is not None}
+    assert not handles[stuck.lease].is_gone
     views = {view.id: view for view in await fleet.memory.workers()}
     assert views[free.lease].overdue < views[stuck.lease].overdue
     fleet.memory.leases = frozenset()
@@ -323,11 +323,11 @@ async def test_l11_a_locked_lease_is_neither_renewed_nor_gone_and_its_siblings_a
 
 
 @pytest.mark.virtual_time
-async def test_l1_a_job_that_its_dead_worker_had_locked_is_in_line_again_within_a_second() -> None:
+async def test_l1_a_job_that_its_dead_worker_had_locked_is_available_again_within_a_second() -> None:
     fleet = LockedFleet()
     child, leased = await fleet.ready()
     (job,) = await fleet.claim(leased)
-    fleet.memory.jobs = frozenset({job})  # by its own last write, which the server is still carrying out
+    fleet.memory.jobs = frozenset({job})  # The worker's last write has locked it; the server is still carrying it out.
     child.end(Exit(signal="SIGKILL"))
     await passing(0.2)
     assert (await fleet.row(job)).state is State.RUNNING

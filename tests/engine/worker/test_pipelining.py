@@ -1,4 +1,4 @@
-"""Of many slots one half works while the other is on its way to a server and back."""
+"""A worker with many slots claims for one half of them while the other half works."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,17 +14,15 @@ from tests.engine.support import Bench, turns
 NOTHING = b"{}"
 
 
-async def quick() -> None:
-    """Done at once."""
+async def quick() -> None: ...
 
 
 async def forever() -> None:
-    """Waits for what never comes."""
     await asyncio.Event().wait()
 
 
 class Counted:
-    """Notes what each exchange settles and asks for."""
+    """A list of how many jobs each exchange settles and asks for."""
 
     def __init__(self, bench: Bench) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -56,7 +54,7 @@ async def test_few_slots_are_filled_at_once() -> None:
     assert counted.seen == [(0, PIPELINE_FROM - 1)]
 
 
-async def test_a_store_that_is_a_file_does_not_work_beside_us_and_is_asked_at_once() -> None:
+async def test_all_slots_are_filled_at_once_when_the_store_is_a_file() -> None:
     bench = Bench(forever, slots=100)
     await bench.open(*[("forever", NOTHING)] * 150)
     counted = Counted(bench)
@@ -64,7 +62,7 @@ async def test_a_store_that_is_a_file_does_not_work_beside_us_and_is_asked_at_on
     assert counted.seen == [(0, 100)]
 
 
-async def test_what_has_ended_goes_with_the_claim_for_the_slots_it_left() -> None:
+async def test_outcomes_go_with_the_claim_for_the_slots_they_left() -> None:
     bench, counted = await opened(quick, slots=100, jobs=300)
     while (await bench.memory.counts()).get(("", State.COMPLETED)) != 300:
         await bench.exchange.step()
@@ -73,7 +71,7 @@ async def test_what_has_ended_goes_with_the_claim_for_the_slots_it_left() -> Non
     assert all(settled == 0 or asked > 0 for settled, asked in counted.seen)
 
 
-async def test_where_little_waits_the_second_half_is_not_asked_for() -> None:
+async def test_the_second_half_is_not_claimed_when_few_jobs_wait() -> None:
     bench, counted = await opened(forever, slots=100, jobs=20)
     assert await bench.exchange.step() == 1.0
     assert counted.seen == [(0, 50)]
@@ -91,4 +89,4 @@ async def test_nothing_is_claimed_for_the_second_half_past_the_deadline() -> Non
     await bench.exchange.step()
     assert [asked for _, asked in counted.seen if asked] == [50]
     await turns(3)
-    assert bench.reports.begins == []  # and the first half, which has not begun, goes back
+    assert bench.reports.begins == []  # The first half was not started either: its jobs are released.

@@ -1,4 +1,4 @@
-"""The store refuses the outcome of one job: that job waits, and its worker goes on with all others."""
+"""When the store refuses the outcome of one job, that job waits and its worker goes on with all others."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,8 +28,8 @@ async def quick() -> str:
 
 
 class RefusingMemory(MemoryStore):
-    """``jobs``: a trigger refuses every write with an outcome of one of them. ``refuses_claims``: another one, every claim.
-    ``notes``: a third one, the late results of these."""
+    """A store with triggers: they refuse every write with an outcome of one of ``jobs``, with ``refuses_claims`` every claim,
+    and the late results of ``notes``."""
 
     jobs: frozenset[UUID] = frozenset()
     refuses_claims = False
@@ -54,7 +54,7 @@ class RefusingBench(Bench):
         self.memory = self.store.store = RefusingMemory(self.clock)
 
     async def refused(self, *, others: int = 0) -> list[UUID]:
-        """One job whose outcome has been refused, and others that have completed."""
+        """Run one job whose outcome the store refuses and others that complete; return their ids."""
         jobs = await self.open(*[("quick", NOTHING)] * (1 + others))
         self.memory.jobs = frozenset(jobs[:1])
         await self.exchange.step()
@@ -75,22 +75,22 @@ async def test_l11_an_outcome_that_the_store_refuses_delays_no_sibling_and_no_cl
     assert [each.job for each in bench.exchange.undelivered] == [first]
     assert not bench.exchange.is_delivered
     assert bench.log.of("job.lost") == bench.log.of("job.missing") == []
-    (said,) = bench.log.of("store.refused")
-    assert (said["operation"], said["job"], said["failures"]) == ("exchange", first, 1)
-    assert "the trigger refuses" in said["error"]
+    (refusal,) = bench.log.of("store.refused")
+    assert (refusal["operation"], refusal["job"], refusal["failures"]) == ("exchange", first, 1)
+    assert "the trigger refuses" in refusal["error"]
 
 
-async def test_l11_a_refused_outcome_is_asked_for_alone_and_less_and_less_often_until_it_goes_through() -> None:
+async def test_l11_a_refused_outcome_is_sent_by_itself_and_less_and_less_often_until_it_is_accepted() -> None:
     bench = RefusingBench()
     (stuck,) = await bench.refused()
     asked, exchange = [], bench.memory.exchange
 
-    async def note(transitions, request=None):  # type: ignore[no-untyped-def]
+    async def counted(transitions, request=None):  # type: ignore[no-untyped-def]
         if stuck in {each.job for each in transitions}:
             asked.append((bench.clock.monotonic(), len(transitions), request))
         return await exchange(transitions, request)
 
-    bench.memory.exchange = note  # type: ignore[method-assign]
+    bench.memory.exchange = counted  # type: ignore[method-assign]
     for _ in range(400):
         bench.clock.advance(await bench.exchange.step())
         bench.beat()
@@ -139,7 +139,7 @@ async def test_l11_a_refused_outcome_of_a_worker_with_one_slot_keeps_no_other_jo
     assert (await bench.row(free)).state is State.COMPLETED
 
 
-async def test_l11_refused_outcomes_are_asked_for_one_a_step_and_keep_no_claim_waiting() -> None:
+async def test_l11_refused_outcomes_are_sent_one_per_step_and_delay_no_claim() -> None:
     bench = RefusingBench(slots=10)
     stuck = await bench.open(*[("quick", NOTHING)] * 8)
     bench.memory.jobs = frozenset(stuck)
@@ -166,7 +166,7 @@ async def test_a_refused_outcome_among_many_is_found_by_halves() -> None:
     assert [each.job for each in bench.exchange.undelivered] == [jobs[37]]
 
 
-async def test_what_refuses_the_claim_too_is_raised_and_outcomes_land_without_it() -> None:
+async def test_a_refused_claim_is_raised_and_outcomes_are_settled_without_it() -> None:
     bench = RefusingBench()
     jobs = await bench.open(("quick", NOTHING), ("quick", NOTHING))
     await bench.exchange.step()
@@ -210,7 +210,7 @@ async def test_s1_a_refused_outcome_overwrites_no_later_owner() -> None:
     bench.beat()
     await bench.exchange.step()
     assert (await bench.row(stuck)).state is State.RUNNING
-    assert [hold.id for hold in await bench.memory.held(OTHER.id)] == [stuck]
+    assert [active.id for active in await bench.memory.held(OTHER.id)] == [stuck]
     assert [each["job"] for each in bench.log.of("job.lost")] == [stuck]
     assert bench.exchange.is_delivered
 
@@ -236,7 +236,7 @@ class RefusingOffice(Office):
 
 
 @pytest.mark.virtual_time
-async def test_l11_a_worker_with_a_refused_outcome_goes_on_and_answers_that_the_store_answers() -> None:
+async def test_l11_a_worker_with_a_refused_outcome_goes_on_and_reports_that_the_store_answers() -> None:
     office = RefusingOffice()
     await office.open()
     stuck = await office.refuse()
@@ -245,7 +245,7 @@ async def test_l11_a_worker_with_a_refused_outcome_goes_on_and_answers_that_the_
         (job,) = await office.enqueue("quick")
         await passing(2 * SETTINGS.poll_interval)
         assert await office.state(job) is State.COMPLETED
-    pongs = office.heard(messages.Pong)
+    pongs = office.received(messages.Pong)
     assert office.clock.monotonic() - pongs[-1].answered < TIMING.ttl
     assert await office.state(stuck) is State.RUNNING
     assert {each["job"] for each in office.log.of("store.refused")} == {stuck}
@@ -261,14 +261,14 @@ async def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace
     office.far.say(messages.Drain(SETTINGS.grace))
     await office.running
     assert office.clock.monotonic() - started <= SETTINGS.grace + 0.1
-    left = office.heard(messages.UndeliveredOutcomes)[-1].transitions
+    left = office.received(messages.UndeliveredOutcomes)[-1].transitions
     assert [(each.job, each.to) for each in left] == [(stuck, State.COMPLETED)]
-    assert [hold.id for hold in await office.memory.held(LEASE.id)] == [stuck]
-    assert await office.end_reason() is None, "its supervisor delivers what is left, and ends the lease then"
+    assert [active.id for active in await office.memory.held(LEASE.id)] == [stuck]
+    assert await office.end_reason() is None, "its supervisor delivers the outcomes that are left, and ends the lease then"
 
 
 @pytest.mark.virtual_time
-async def test_s9_a_worker_for_one_last_try_keeps_a_refused_outcome_until_it_goes_through() -> None:
+async def test_s9_a_worker_for_an_isolated_attempt_keeps_a_refused_outcome_until_it_is_accepted() -> None:
     office = RefusingOffice()
     (job,) = await office.enqueue("quick")
     await crash(office, job)
@@ -284,7 +284,7 @@ async def test_s9_a_worker_for_one_last_try_keeps_a_refused_outcome_until_it_goe
 
 
 async def crash(office: Office, job: UUID) -> None:
-    """Its worker dies, so that its next attempt is its last."""
+    """Let the job's worker die, so that its next attempt is isolated."""
     await office.memory.open_lease(OTHER)
     request = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=office.registry.policies(), limit=1)
     (claim,) = (await office.memory.exchange([], request)).claims
@@ -310,8 +310,8 @@ async def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_c
         await bench.exchange.step()
         await bench.exchange.step()
         asked.append(bench.store.calls.count("annotate") - before)
-    assert asked == [1, 1, 1, 1], "asked for alone, and not at once again"
-    assert [said["failures"] for said in bench.log.of("store.refused")] == [1, 2, 3, 4, 5]
+    assert asked == [1, 1, 1, 1], "sent by itself, and not at once again"
+    assert [refusal["failures"] for refusal in bench.log.of("store.refused")] == [1, 2, 3, 4, 5]
     assert not bench.exchange.is_delivered
     bench.memory.notes = frozenset()
     bench.clock.advance(60.0)
@@ -320,7 +320,7 @@ async def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_c
     assert bench.exchange.is_delivered
 
 
-async def test_a_late_result_that_is_refused_alone_is_told_once() -> None:
+async def test_a_late_result_that_is_refused_by_itself_is_reported_once() -> None:
     bench = RefusingBench()
     (stuck,) = await bench.open(("quick", NOTHING))
     bench.memory.notes = frozenset({stuck})
@@ -328,4 +328,4 @@ async def test_a_late_result_that_is_refused_alone_is_told_once() -> None:
     await take(bench, stuck)
     await bench.until_ended(1)
     await bench.exchange.step()
-    assert [said["failures"] for said in bench.log.of("store.refused")] == [1]
+    assert [refusal["failures"] for refusal in bench.log.of("store.refused")] == [1]

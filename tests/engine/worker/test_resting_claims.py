@@ -1,4 +1,4 @@
-"""Claims that cannot begin yet are kept by their worker, so that their jobs keep their places in line."""
+"""A worker keeps claims that it cannot start yet, so that their jobs keep their positions in the queue."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -21,7 +21,7 @@ NOTHING = b"{}"
 async def quick() -> None: ...
 
 
-def given_back(number: int, pause: float) -> FinishedRun:
+def released(number: int, pause: float) -> FinishedRun:
     claim = claim_of(define(quick), job=UUID(int=number))
     return FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause)
 
@@ -30,12 +30,12 @@ def jobs(ended: Iterable[FinishedRun]) -> list[int]:
     return [each.claim.job.id.int for each in ended]
 
 
-def test_each_waits_its_own_pause() -> None:
+def test_each_claim_waits_for_its_own_pause() -> None:
     clock = FakeClock()
     resting = RestingClaims(10, clock.monotonic)
     assert resting.left() == float("inf")
     for number, pause in ((1, 5.0), (2, 1.0), (3, 1.0)):
-        resting.add(given_back(number, pause))
+        resting.add(released(number, pause))
     assert (resting.left(), resting.rested(is_closed=False), len(resting)) == (1.0, [], 3)
     clock.advance(1.0)
     assert jobs(resting.rested(is_closed=False)) == [2, 3]
@@ -45,28 +45,28 @@ def test_each_waits_its_own_pause() -> None:
     assert jobs(resting.rested(is_closed=False)) == [1]
 
 
-def test_a_worker_that_can_begin_nothing_hoards_nothing() -> None:
+def test_a_worker_that_can_start_nothing_does_not_hoard_claims() -> None:
     resting = RestingClaims(2, FakeClock().monotonic)
     for number in range(1, 5):
-        resting.add(given_back(number, 5.0))
+        resting.add(released(number, 5.0))
     assert jobs(resting.rested(is_closed=False)) == [1, 2]
     assert jobs(resting.rested(is_closed=True)) == [3, 4]
 
 
-async def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_place() -> None:
+async def test_l10_a_claim_that_cannot_start_is_kept_and_then_returns_to_its_queue_position() -> None:
     bench = Bench(quick, slots=1)
     (job, other) = await bench.open(("quick", NOTHING), ("quick", NOTHING))
     (claim,) = await claims_of(bench)
     bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 2.0))
-    assert [move.job for move in bench.exchange.undelivered] == [job], "known to the supervisor, should this worker die"
+    assert [move.job for move in bench.exchange.undelivered] == [job], "the supervisor knows it, in case this worker dies"
     assert not bench.exchange.is_delivered
     for _ in range(3):
         assert await bench.exchange.step() <= 2.0
         bench.exchange.request_audit()
         await turns()
     row = await bench.row(job)
-    assert (row.token, row.state) == (claim.job.token, State.RUNNING), "an audit knows it"
-    assert (await bench.row(other)).state is State.COMPLETED, "its slot is free for others"
+    assert (row.token, row.state) == (claim.job.token, State.RUNNING), "the audit does not release it"
+    assert (await bench.row(other)).state is State.COMPLETED, "other jobs can use its slot"
     bench.clock.advance(2.0)
     bench.beat()
     bench.exchange.close()
@@ -77,7 +77,7 @@ async def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_p
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-async def test_l7_a_drain_does_not_wait_for_claims_that_cannot_begin(is_closed: bool) -> None:
+async def test_l7_a_drain_does_not_wait_for_claims_that_cannot_start(is_closed: bool) -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     (claim,) = await claims_of(bench)
@@ -88,7 +88,7 @@ async def test_l7_a_drain_does_not_wait_for_claims_that_cannot_begin(is_closed: 
     assert (await bench.row(job)).state is (State.AVAILABLE if is_closed else State.RUNNING)
 
 
-async def test_a_claim_that_is_kept_is_given_back_although_the_store_was_away() -> None:
+async def test_a_kept_claim_is_released_although_the_store_was_unreachable() -> None:
     bench = Bench(quick)
     (job,) = await bench.open(("quick", NOTHING))
     (claim,) = await claims_of(bench)
@@ -103,6 +103,6 @@ async def test_a_claim_that_is_kept_is_given_back_although_the_store_was_away() 
 
 
 async def claims_of(bench: Bench) -> tuple[Claim, ...]:
-    """Claim as the exchange does, and start nothing."""
+    """Claim one job as the exchange does, and start nothing."""
     request = ClaimRequest(lease=LEASE.id, claim=bench.chance.uuid4(), tasks=bench.registry.policies(), limit=1)
     return (await bench.memory.exchange((), request)).claims

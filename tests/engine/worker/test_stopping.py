@@ -1,4 +1,4 @@
-"""Stopping a handler: once for each reason, free of charge, and never for what concerns another attempt."""
+"""Stopping a handler: once for each reason, free of charge, and never for a reason that concerns another attempt."""
 
 import asyncio
 from uuid import UUID
@@ -16,7 +16,7 @@ from tests.engine.support import JOB, TIMING, Bench, claim, forever, turns
 
 
 async def stopped(task: TaskDefinition, *reasons: Stop) -> Transition | None:
-    """Start it, let it come to its first wait, stop it."""
+    """Start a job, let its handler come to its first wait, stop it; return its transition."""
     bench = Bench(task)
     bench.executor.start(claim(task))
     await turns()
@@ -34,14 +34,16 @@ async def stopped(task: TaskDefinition, *reasons: Stop) -> Transition | None:
         (Stop.DRAINED, State.AVAILABLE, AttemptOutcome.RELEASED),
     ],
 )
-async def test_a_stopped_handler_moves_as_the_reason_says_free_of_charge(why: Stop, to: State, record: AttemptOutcome) -> None:
+async def test_a_stopped_handler_moves_as_the_reason_requires_free_of_charge(
+    why: Stop, to: State, record: AttemptOutcome
+) -> None:
     moved = await stopped(define(forever), why)
     assert moved is not None
     assert (moved.to, moved.record, moved.failures, moved.crashes, moved.delay) == (to, record, 0, 0, None)
 
 
 @pytest.mark.parametrize(("policy", "to"), [(CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)])
-async def test_code_cut_short_is_not_run_again_when_its_task_fears_that(policy: CrashPolicy, to: State) -> None:
+async def test_interrupted_code_is_not_run_again_when_on_crash_forbids_it(policy: CrashPolicy, to: State) -> None:
     moved = await stopped(define(forever, on_crash=policy), Stop.DRAINED)
     assert moved is not None
     assert (moved.to, moved.crashes) == (to, 0)
@@ -90,7 +92,7 @@ async def test_a_handler_that_completes_in_spite_of_being_stopped_has_completed(
         assert (moved.to, moved.result) == (State.COMPLETED, b'"done anyway"')
 
 
-async def test_the_result_of_a_lost_job_is_sent_for_the_store_to_judge() -> None:
+async def test_the_result_of_a_lost_job_is_sent_and_the_store_decides() -> None:
     async def handler() -> str:
         try:
             await forever()
@@ -104,7 +106,7 @@ async def test_the_result_of_a_lost_job_is_sent_for_the_store_to_judge() -> None
 
 
 @pytest.mark.parametrize("why", [Stop.LATE, Stop.DRAINED])
-async def test_l7_an_error_made_of_our_cancellation_costs_no_attempt(why: Stop) -> None:
+async def test_l7_an_error_caused_by_the_workers_cancellation_costs_no_attempt(why: Stop) -> None:
     async def handler() -> None:
         try:
             await forever()
@@ -121,7 +123,7 @@ async def test_l7_an_error_made_of_our_cancellation_costs_no_attempt(why: Stop) 
         assert (moved.to, moved.failures, moved.record) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
 
 
-async def test_an_error_of_its_own_long_after_a_swallowed_cancellation_is_a_failure() -> None:
+async def test_a_handlers_error_long_after_a_swallowed_cancellation_is_a_failure() -> None:
     going = asyncio.Event()
 
     async def handler() -> None:
@@ -145,7 +147,7 @@ async def test_an_error_of_its_own_long_after_a_swallowed_cancellation_is_a_fail
     assert (moved.failures, moved.record) == (1, AttemptOutcome.FAILED)
 
 
-async def test_a_handler_cleans_up_in_peace_however_often_it_is_told_to_stop() -> None:
+async def test_repeated_stops_do_not_interrupt_the_cleanup_of_a_handler() -> None:
     cleaning, cleaned = asyncio.Event(), list[str]()
 
     async def handler() -> None:
@@ -167,7 +169,7 @@ async def test_a_handler_cleans_up_in_peace_however_often_it_is_told_to_stop() -
     assert cleaned == ["all"]
 
 
-async def test_another_reason_stops_a_handler_that_took_no_notice_of_the_first() -> None:
+async def test_another_reason_stops_a_handler_that_ignored_the_first() -> None:
     async def handler() -> None:
         try:
             await forever()
@@ -188,7 +190,7 @@ async def test_another_reason_stops_a_handler_that_took_no_notice_of_the_first()
     assert moved.to is State.CANCELLED
 
 
-async def test_s3_what_is_said_of_an_earlier_attempt_does_not_stop_this_one() -> None:
+async def test_s3_a_stop_for_an_earlier_attempt_does_not_stop_this_one() -> None:
     task = define(forever)
     bench = Bench(task)
     bench.executor.start(claim(task, number=2))
@@ -248,7 +250,7 @@ async def test_s8_code_is_not_started_when_the_loop_was_blocked_past_the_deadlin
 
 
 @pytest.mark.parametrize("why", list(Stop))
-async def test_whatever_the_reason_a_handler_can_see_that_it_should_end(why: Stop) -> None:
+async def test_is_cancelled_is_true_for_every_reason_to_stop(why: Stop) -> None:
     seen = list[bool]()
 
     async def handler(job: Job) -> None:
@@ -267,7 +269,7 @@ async def test_whatever_the_reason_a_handler_can_see_that_it_should_end(why: Sto
     assert seen == [False, True]
 
 
-async def test_one_handler_among_others_ends_and_the_guard_still_knows_that_code_runs() -> None:
+async def test_the_guard_still_knows_that_code_runs_when_one_of_several_handlers_ends() -> None:
     task = define(forever)
     bench = Bench(task)
     bench.executor.start(claim(task))

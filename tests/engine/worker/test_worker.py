@@ -1,4 +1,4 @@
-"""One worker process from its hello to its end: what it does when its supervisor speaks, falls silent or is gone."""
+"""One worker process from its hello to its end: what it does when its supervisor sends messages, is silent or is gone."""
 
 import asyncio
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Office:
         self.running = beside(self.worker.run())
 
     async def open(self) -> None:
-        """Its lease is open and it is ready."""
+        """Open the worker's lease and wait until it is ready."""
         await self.memory.open_lease(LEASE)
         self.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE))
         await self.far.hear(messages.Ready)
@@ -75,7 +75,7 @@ class Office:
         self.far.say(messages.LeaseRenewed(sent + USABLE))
 
     async def keep_beating(self) -> None:
-        """As a healthy supervisor does."""
+        """Beat and ping as a healthy supervisor does."""
         while not self.running.done():
             await self.beat()
             self.far.say(messages.Ping())
@@ -94,12 +94,12 @@ class Office:
         return (await self.row(job)).state
 
     async def end_reason(self) -> LeaseEnd | None:
-        """Why its lease has ended: the reason that stands is answered."""
-        mark = LeaseEnd(RescueReason.EXPIRED, "not ended yet")
-        stands = await self.memory.end_lease(LEASE.id, mark)
-        return None if stands == mark else stands
+        """Return why the worker's lease has ended: a second `end_lease` returns the first reason."""
+        placeholder = LeaseEnd(RescueReason.EXPIRED, "not ended yet")
+        reason = await self.memory.end_lease(LEASE.id, placeholder)
+        return None if reason == placeholder else reason
 
-    def heard(self, kind: type[Any]) -> list[Any]:
+    def received(self, kind: type[Any]) -> list[Any]:
         return [message for message in self.far.heard() if isinstance(message, kind)]
 
 
@@ -111,11 +111,11 @@ async def quick() -> str:
     return "done"
 
 
-# start
+# starting
 
 
 @pytest.mark.virtual_time
-async def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with_a_lease() -> None:
+async def test_a_worker_introduces_itself_first_and_touches_the_store_only_with_a_lease() -> None:
     office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
     hello = await office.far.hear(messages.WorkerHello)
     assert hello == messages.WorkerHello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
@@ -125,7 +125,7 @@ async def test_it_says_what_it_is_before_anything_else_and_touches_the_store_onl
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("why", ["drained", "supervisor gone"])
-async def test_it_ends_when_it_is_not_wanted_before_it_has_a_lease(why: str) -> None:
+async def test_a_worker_ends_when_it_is_drained_or_orphaned_before_it_has_a_lease(why: str) -> None:
     office = Office(quick)
     if why == "drained":
         office.far.say(messages.Drain(10.0))
@@ -136,7 +136,7 @@ async def test_it_ends_when_it_is_not_wanted_before_it_has_a_lease(why: str) -> 
 
 
 @pytest.mark.virtual_time
-async def test_it_claims_at_once_what_is_due_and_runs_it() -> None:
+async def test_a_worker_claims_and_runs_due_jobs_at_once() -> None:
     office = Office(quick)
     (job,) = await office.enqueue("quick")
     ready = office.clock.monotonic()
@@ -148,7 +148,7 @@ async def test_it_claims_at_once_what_is_due_and_runs_it() -> None:
     assert office.clock.monotonic() - ready < 0.2
 
 
-# how it learns of work
+# how a worker learns of jobs
 
 
 @pytest.mark.virtual_time
@@ -163,19 +163,19 @@ async def test_l6_without_any_hint_work_starts_within_one_poll() -> None:
 
 
 @pytest.mark.virtual_time
-@pytest.mark.parametrize(("hint", "is_heard"), [(Hint("a"), True), (Hint(), True), (Hint("b"), False)])
-async def test_a_hint_wakes_it_at_once_unless_it_is_of_a_queue_it_does_not_serve(hint: Hint, is_heard: bool) -> None:
+@pytest.mark.parametrize(("hint", "wakes"), [(Hint("a"), True), (Hint(), True), (Hint("b"), False)])
+async def test_a_hint_wakes_the_worker_at_once_unless_its_queue_is_not_served(hint: Hint, wakes: bool) -> None:
     office = Office(define(quick, queue="a"), options=structs.replace(OPTIONS, queues=("a",)))
     await office.open()
     await passing(10.01 * POLL)
     office.store.calls.clear()
     await office.transport.publish([hint])
     await passing(0.001)
-    assert ("exchange" in office.store.calls) is is_heard
+    assert ("exchange" in office.store.calls) is wakes
 
 
 @pytest.mark.virtual_time
-async def test_a_hint_that_names_a_job_it_runs_makes_it_look_for_a_cancellation_at_once() -> None:
+async def test_a_hint_that_names_a_running_job_makes_the_worker_look_for_a_cancellation_at_once() -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -194,13 +194,13 @@ async def test_an_idle_worker_asks_the_store_little() -> None:
     await passing(10)
     office.store.calls.clear()
     await passing(60)
-    assert office.store.calls.count("exchange") == pytest.approx(60 / POLL, abs=60 / TIMING.beat)  # some after a beat
+    assert office.store.calls.count("exchange") == pytest.approx(60 / POLL, abs=60 / TIMING.beat)  # Some exchanges follow a beat.
     assert office.store.calls.count("held") == pytest.approx(60 / TIMING.beat, abs=1)
     assert "report" not in office.store.calls
 
 
 @pytest.mark.virtual_time
-async def test_a_ping_is_answered_with_what_the_supervisor_must_know() -> None:
+async def test_a_pong_reports_whether_the_worker_is_idle_and_when_the_store_last_answered() -> None:
     office = Office(forever)
     await office.open()
     await passing(5.5)
@@ -247,11 +247,11 @@ async def test_s12_threads_fill_their_slots_other_handlers_the_rest_and_never_mo
     await until(lambda: office.worker.executor.count(RunnerKind.THREAD) == 0)
 
 
-# its deadline
+# the deadline
 
 
 @pytest.mark.virtual_time
-async def test_s8_without_beats_it_stops_its_code_at_the_deadline_and_gives_its_jobs_back_free() -> None:
+async def test_s8_without_beats_a_worker_stops_its_code_at_the_deadline_and_releases_its_jobs_free() -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -280,7 +280,7 @@ async def test_a_renewed_lease_resumes_work() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_beats_keep_a_long_job_running_for_ever() -> None:
+async def test_beats_keep_a_long_job_running_indefinitely() -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -291,7 +291,7 @@ async def test_beats_keep_a_long_job_running_for_ever() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_l8_outcomes_of_an_outage_go_up_the_pipe_at_once_and_are_delivered_when_it_is_over() -> None:
+async def test_l8_outcomes_of_an_outage_go_to_the_supervisor_at_once_and_are_settled_after_it() -> None:
     async def slow() -> str:
         await passing(5)
         return "done"
@@ -301,9 +301,9 @@ async def test_l8_outcomes_of_an_outage_go_up_the_pipe_at_once_and_are_delivered
     await office.open()
     await passing(1)
     office.store.is_out = True
-    told = await office.far.hear(messages.UndeliveredOutcomes)
+    backup = await office.far.hear(messages.UndeliveredOutcomes)
     assert 5 <= office.clock.monotonic() - 1000.0 < 5 + TIMING.beat / 2
-    assert [(each.job, each.result) for each in told.transitions] == [(job, b'"done"')]
+    assert [(each.job, each.result) for each in backup.transitions] == [(job, b'"done"')]
     await passing(2 * TIMING.ttl)
     assert await office.state(job) is State.RUNNING
     office.store.is_out = False
@@ -313,7 +313,7 @@ async def test_l8_outcomes_of_an_outage_go_up_the_pipe_at_once_and_are_delivered
 
 
 @pytest.mark.virtual_time
-async def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_the_store_answers_all_else() -> None:
+async def test_l8_an_outcome_that_the_store_never_answers_goes_to_the_supervisor_while_other_calls_succeed() -> None:
     async def slow() -> None:
         await passing(1)
 
@@ -323,13 +323,13 @@ async def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_t
     beside(office.keep_beating())
     await passing(0.5)
     office.store.fail("exchange", times=100)
-    told = await office.far.hear(messages.UndeliveredOutcomes)
-    assert [each.job for each in told.transitions] == [job]
+    backup = await office.far.hear(messages.UndeliveredOutcomes)
+    assert [each.job for each in backup.transitions] == [job]
     assert office.clock.monotonic() - office.worker.lease.answered < TIMING.beat + 1
 
 
 @pytest.mark.virtual_time
-async def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_ends() -> None:
+async def test_l5_a_worker_whose_lease_is_lost_stops_at_once_keeps_late_results_and_ends() -> None:
     async def slow() -> str:
         try:
             await forever()
@@ -343,11 +343,11 @@ async def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_
     await passing(1)
     why = LeaseEnd(RescueReason.EXPIRED)
     await office.memory.end_lease(LEASE.id, why)
-    await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
-    told = office.clock.monotonic()
+    await office.memory.exchange([rescue(active, why, jitter=0.0) for active in await office.memory.held(LEASE.id)])
+    informed = office.clock.monotonic()
     office.far.say(messages.LeaseLost())
     await office.running
-    assert office.clock.monotonic() - told < 0.5
+    assert office.clock.monotonic() - informed < 0.5
     assert [await office.state(job) for job in (late, cut)] == [State.AVAILABLE, State.AVAILABLE]
     assert (await office.row(late)).attempts[0].late_result == b'"late"'
     assert (await office.row(cut)).attempts[0].late_result is None
@@ -356,11 +356,11 @@ async def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_
     assert office.transport.is_closed
 
 
-# its supervisor is gone
+# without a supervisor
 
 
 @pytest.mark.virtual_time
-async def test_an_orphan_stops_its_code_gives_everything_back_and_ends_its_own_lease() -> None:
+async def test_an_orphan_stops_its_code_releases_its_jobs_and_ends_its_own_lease() -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -375,7 +375,7 @@ async def test_an_orphan_stops_its_code_gives_everything_back_and_ends_its_own_l
 
 
 @pytest.mark.virtual_time
-async def test_an_orphan_whose_code_does_not_stop_ends_at_its_deadline_with_its_lease_left_to_run_out() -> None:
+async def test_an_orphan_whose_code_does_not_stop_ends_at_its_deadline_and_lets_its_lease_expire() -> None:
     office = Office(stubborn)
     await office.enqueue("stubborn")
     await office.open()
@@ -410,7 +410,7 @@ async def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_end
 
 
 @pytest.mark.virtual_time
-async def test_l7_a_job_that_could_go_on_and_on_is_told_of_a_drain() -> None:
+async def test_l7_a_long_job_can_see_that_its_worker_drains() -> None:
     async def going_on(job: Job) -> str:
         while not job._is_draining:
             await passing(1)
@@ -431,7 +431,7 @@ async def test_l7_a_job_that_could_go_on_and_on_is_told_of_a_drain() -> None:
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("is_cut_short", [False, True])
-async def test_l7_jobs_that_outlast_the_grace_are_stopped_and_given_back_free(is_cut_short: bool) -> None:
+async def test_l7_jobs_that_outlast_the_grace_are_stopped_and_released_free(is_cut_short: bool) -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -449,7 +449,7 @@ async def test_l7_jobs_that_outlast_the_grace_are_stopped_and_given_back_free(is
 
 
 @pytest.mark.virtual_time
-async def test_l7_a_handler_cleans_up_in_peace_while_it_is_drained() -> None:
+async def test_l7_a_drain_does_not_interrupt_the_cleanup_of_a_handler() -> None:
     cleaned = list[str]()
 
     async def careful() -> None:
@@ -488,7 +488,7 @@ async def test_l9_a_drain_during_an_outage_does_not_hammer_the_store() -> None:
     assert await office.state(job) is State.COMPLETED
 
 
-# cancelled, and deaf to it
+# cancelling
 
 
 @pytest.mark.virtual_time
@@ -504,7 +504,7 @@ async def test_a_cancelled_job_is_stopped_and_ends_cancelled() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_mark_nobody_told_us_of_is_found_by_the_audit_of_the_next_beat() -> None:
+async def test_a_cancellation_without_a_message_is_found_by_the_audit_of_the_next_beat() -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -516,29 +516,29 @@ async def test_a_mark_nobody_told_us_of_is_found_by_the_audit_of_the_next_beat()
 
 
 @pytest.mark.virtual_time
-async def test_s9_code_that_is_deaf_to_its_cancellation_is_named_after_the_grace() -> None:
+async def test_s9_code_that_ignores_its_cancellation_is_reported_after_the_grace() -> None:
     office = Office(stubborn, forever)
-    deaf, _ = await office.enqueue("stubborn", "forever")
+    ignoring, _ = await office.enqueue("stubborn", "forever")
     await office.open()
     beside(office.keep_beating())
     await passing(1)
-    await office.memory.request_cancel([deaf])
-    office.far.say(messages.CancelJobs((deaf,)))
+    await office.memory.request_cancel([ignoring])
+    office.far.say(messages.CancelJobs((ignoring,)))
     await passing(SETTINGS.grace - 1)
-    assert office.heard(messages.CodeUnresponsive) == []
+    assert office.received(messages.CodeUnresponsive) == []
     await passing(TIMING.beat + 2)
-    assert office.heard(messages.CodeUnresponsive)[-1].jobs == (deaf,)
+    assert office.received(messages.CodeUnresponsive)[-1].jobs == (ignoring,)
 
 
 @pytest.mark.virtual_time
-async def test_deaf_in_a_drain_or_past_the_deadline_is_nobodys_fault() -> None:
+async def test_code_that_does_not_stop_in_a_drain_or_past_the_deadline_is_not_reported() -> None:
     office = Office(stubborn)
     await office.enqueue("stubborn")
     await office.open()
     await passing(3 * TIMING.ttl)
     office.far.say(messages.Drain(0.0))
     await passing(3 * SETTINGS.grace)
-    assert office.heard(messages.CodeUnresponsive) == []
+    assert office.received(messages.CodeUnresponsive) == []
 
 
 # lost
@@ -565,7 +565,7 @@ async def test_s3_a_report_that_is_refused_cancels_the_handler_and_its_next_call
     assert (await office.row(job)).checkpoint == b"1"
     why = LeaseEnd(RescueReason.EXPIRED)
     await office.memory.end_lease(LEASE.id, why)
-    await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
+    await office.memory.exchange([rescue(active, why, jitter=0.0) for active in await office.memory.held(LEASE.id)])
     await passing(1.5)
     assert raised == ["CancelledError", "JobLost"]
     assert (await office.row(job)).checkpoint == b"1"
@@ -590,11 +590,11 @@ async def test_l2_an_outage_of_any_length_ends_no_service_of_the_worker() -> Non
 
 
 async def test_s8_the_lease_of_a_draining_worker_is_not_ended_while_a_thread_still_runs() -> None:
-    held, told = Held(), list[bool]()
+    held, seen = Held(), list[bool]()
 
     def blocking(job: SyncJob) -> None:
         held.wait_here()
-        told.append(job.is_cancelled)
+        seen.append(job.is_cancelled)
 
     office = Office(blocking)
     (job,) = await office.enqueue("blocking")
@@ -608,12 +608,12 @@ async def test_s8_the_lease_of_a_draining_worker_is_not_ended_while_a_thread_sti
     assert await office.state(job) is State.RUNNING
     held.set()
     await office.running
-    assert told == [True]
+    assert seen == [True]
     assert await office.state(job) is State.AVAILABLE
 
 
 @pytest.mark.virtual_time
-async def test_asked_for_its_stacks_it_says_where_coroutines_wait(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_logs_where_coroutines_wait_when_asked_for_its_stacks(caplog: pytest.LogCaptureFixture) -> None:
     office = Office(forever)
     (job,) = await office.enqueue("forever")
     await office.open()
@@ -649,14 +649,14 @@ async def test_jobs_of_the_kind_that_was_left_out_do_not_wait_for_the_next_poll(
     started = list[UUID]()
     office.worker.threads.run = hung(started)  # type: ignore[method-assign]
     await office.open()
-    await passing(2.5 * POLL)  # away from its first looks and from its beats
+    await passing(2.5 * POLL)  # Neither near its first polls nor near a beat.
     first, _, late = await office.enqueue("rare", "forever", "rare")
     await passing(POLL)
     assert started == [first, late]
 
 
 def hung(started: list[UUID]) -> Any:
-    """A runner of threads whose code never ends."""
+    """Return a runner of threads whose code never ends."""
 
     async def run(task: Any, context: Any, arguments: Any) -> None:
         started.append(context.id)
@@ -665,5 +665,4 @@ def hung(started: list[UUID]) -> Any:
     return run
 
 
-def stubborn_thread() -> None:
-    """Never run here."""
+def stubborn_thread() -> None: ...
