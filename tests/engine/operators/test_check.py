@@ -1,4 +1,4 @@
-"""``app.check()`` names everything that can be seen to be wrong, at once, each with its remedy."""
+"""``app.check()`` reports every problem that it can see at once, each with its remedy."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.engine.support import LEASE
 from tests.event_loops import run
 
 
-async def mend() -> None: ...
+async def repair() -> None: ...
 
 
 @pytest.fixture
@@ -21,21 +21,21 @@ def app() -> Iterator[App]:
     app.close()
 
 
-def of(app: App, name: str) -> list[Check]:
+def findings(app: App, name: str) -> list[Check]:
     return [each for each in app.check() if each.name == name]
 
 
 def levels(app: App, name: str) -> list[str]:
-    return [each.level for each in of(app, name)]
+    return [each.level for each in findings(app, name)]
 
 
-def test_an_idle_app_has_nothing_to_say(app: App) -> None:
-    app.task(mend)
+def test_an_idle_app_has_no_findings(app: App) -> None:
+    app.task(repair)
     assert levels(app, "workers") == ["ok"]
     assert {each.level for each in app.check() if each.name != "durability"} <= {"ok"}
 
 
-def test_settings_that_work_but_leave_little_room_are_said() -> None:
+def test_settings_that_work_but_leave_little_margin_are_a_warning() -> None:
     app = App("memory://", ttl="10s", beat="4s", margin="2s")
     assert levels(app, "settings") == ["warning"]
     app.close()
@@ -43,45 +43,45 @@ def test_settings_that_work_but_leave_little_room_are_said() -> None:
 
 def test_a_limit_shorter_than_a_beat_is_an_error() -> None:
     app = App("memory://")
-    app.task(progress_within="1s")(mend)
-    (found,) = of(app, "tasks")
+    app.task(progress_within="1s")(repair)
+    (found,) = findings(app, "tasks")
     assert (found.level, "progress_within >= beat + margin" in found.message) == ("error", True)
     app.close()
 
 
-def test_jobs_that_wait_while_no_worker_is_alive_are_said(app: App) -> None:
-    app.task(mend).enqueue()
-    (found,) = of(app, "workers")
+def test_jobs_that_wait_while_no_worker_is_alive_are_reported(app: App) -> None:
+    app.task(repair).enqueue()
+    (found,) = findings(app, "workers")
     assert (found.level, found.remedy) == ("warning", "start one: `holdfast worker module:app`")
-    assert of(app, "tasks") == []
+    assert findings(app, "tasks") == []
 
 
-def test_tasks_that_no_live_worker_knows_are_named_with_who_could(app: App) -> None:
-    app.task(mend).enqueue()
+def test_tasks_that_no_live_worker_knows_are_named_with_a_remedy(app: App) -> None:
+    app.task(repair).enqueue()
     app.enqueue("elsewhere")
 
     async def work() -> None:
         await app._connections.store.open_lease(LEASE)
 
-    assert [each.message for each in of(app, "tasks")] == ["jobs of elsewhere wait, and this App has no such task"]
+    assert [each.message for each in findings(app, "tasks")] == ["jobs of elsewhere wait, and this App has no such task"]
     run(work())
-    elsewhere, own = of(app, "tasks")
+    elsewhere, own = findings(app, "tasks")
     assert (elsewhere.remedy, own.remedy) == ("start a worker that has its code", "restart the workers, which have older code")
-    (worker,) = of(app, "workers")
+    (worker,) = findings(app, "workers")
     assert (worker.level, worker.message) == ("ok", f"1 alive: {LEASE.worker}")
 
 
 def test_paused_queues_are_named(app: App) -> None:
-    app.task(queue="mail")(mend).enqueue_many([{}, {}])
+    app.task(queue="mail")(repair).enqueue_many([{}, {}])
     app.queues.pause("mail")
-    (found,) = of(app, "queues")
+    (found,) = findings(app, "queues")
     assert (found.level, found.remedy) == ("warning", "`holdfast queues resume mail`")
     assert found.message.endswith("waiting jobs: 2")
 
 
-def test_a_store_that_cannot_be_asked_is_a_finding(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_reached_is_a_finding(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail() -> None:
         raise StoreUnavailable("not reached")
 
     monkeypatch.setattr(app._connections.store, "workers", fail)
-    assert [each.message for each in of(app, "store")] == ["not reached"]
+    assert [each.message for each in findings(app, "store")] == ["not reached"]

@@ -1,4 +1,4 @@
-"""What operators ask of an App, and what callers may say of one job, on every store that one machine has."""
+"""The verbs of operators, and the options of callers for one job, on every store that needs no server."""
 
 import asyncio
 import sqlite3
@@ -49,21 +49,21 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
     app.close()
 
 
-def heard(app: App, name: str) -> list[dict[str, object]]:
-    """What is told of events of that name from now on."""
+def recorded(app: App, name: str) -> list[dict[str, object]]:
+    """Return a list that receives the fields of each event of that name from now on."""
     fields: list[dict[str, object]] = []
 
-    def hear(event: Event) -> None:
+    def record(event: Event) -> None:
         fields.append(event.fields)
 
-    app.on(name)(hear)
+    app.on(name)(record)
     return fields
 
 
 def claim(app: App, count: int = 1, task: str = "shrink") -> list[Claim]:
-    """Jobs that a worker runs now."""
+    """Claim jobs for a worker and return the claims."""
 
-    async def take() -> list[Claim]:
+    async def claim_jobs() -> list[Claim]:
         store, timing = app._connections.store, app.settings.timing
         lease = NewLease(LEASE, "worker-1", ProcessIdentity("host", 1), timing, tasks=("shrink",), slots=count)
         await store.open_lease(lease)
@@ -73,14 +73,14 @@ def claim(app: App, count: int = 1, task: str = "shrink") -> list[Claim]:
         request = ClaimRequest(lease=LEASE, claim=app._connections.chance.uuid4(), tasks=policies, limit=count)
         return list((await store.exchange([], request)).claims)
 
-    return asyncio.run(take())
+    return asyncio.run(claim_jobs())
 
 
 def end(app: App, handle: Handle, outcome: Outcome | None = None) -> None:
-    """The job is claimed and settled so."""
-    (taken,) = claim(app)
-    assert taken.job.id == handle.id
-    move = finish(taken.job, outcome or Done(b"1"), jitter=0.0)
+    """Claim the job and settle it with the outcome."""
+    (claimed,) = claim(app)
+    assert claimed.job.id == handle.id
+    move = finish(claimed.job, outcome or Done(b"1"), jitter=0.0)
     asyncio.run(app._connections.store.exchange([move]))
 
 
@@ -88,15 +88,15 @@ def end(app: App, handle: Handle, outcome: Outcome | None = None) -> None:
 
 
 def test_every_option_is_on_the_job(app: App) -> None:
-    order = app.task(shrink).options(delay="1h", priority=-5, unique_key="k", queue="q", expires_in="2h", tags=["a", "b"])
-    view = order.enqueue("a").get()
+    prepared = app.task(shrink).options(delay="1h", priority=-5, unique_key="k", queue="q", expires_in="2h", tags=["a", "b"])
+    view = prepared.enqueue("a").get()
     assert (view.state, view.priority, view.unique_key, view.queue, view.tags) == (State.SCHEDULED, -5, "k", "q", ("a", "b"))
     assert view.expires_at is not None
     assert (view.expires_at - view.created_at).total_seconds() == pytest.approx(7200, abs=0.001)
     assert (view.available_at - view.created_at).total_seconds() == pytest.approx(3600, abs=0.001)
 
 
-def test_s11_one_unfinished_job_per_key_the_existing_one_is_answered(app: App) -> None:
+def test_s11_one_unfinished_job_per_key_and_a_second_enqueue_returns_it(app: App) -> None:
     task, other = app.task(shrink), app.task(name="other")(shrink)
     keyed = task.options(unique_key="k")
     first = keyed.enqueue("a")
@@ -113,19 +113,19 @@ def test_s11_one_unfinished_job_per_key_the_existing_one_is_answered(app: App) -
 
 
 def test_s11_the_same_payload_in_another_order_is_the_same(app: App) -> None:
-    def gather(names: set[str], places: dict[str, int]) -> None: ...
+    def gather(names: set[str], counts: dict[str, int]) -> None: ...
 
     keyed = app.task(gather).options(unique_key="k")
     names = [f"name {n}" for n in range(50)]
     first = keyed.enqueue(set(names), {"a": 1, "b": 2})
-    again = keyed.enqueue(places={"b": 2, "a": 1}, names=set(names))
+    again = keyed.enqueue(counts={"b": 2, "a": 1}, names=set(names))
     assert (again.created, again.id) == (False, first.id)
-    assert keyed.bind(names=set(names), places={}).payload.startswith(b'{"names":["name 0","name 1","name 10",')
+    assert keyed.bind(names=set(names), counts={}).payload.startswith(b'{"names":["name 0","name 1","name 10",')
     with pytest.raises(UniqueConflict):
         keyed.enqueue(set(names[1:]), {"a": 1, "b": 2})
 
 
-def test_a_retry_whose_key_was_given_away_names_its_holder(app: App) -> None:
+def test_a_retry_of_a_job_whose_key_another_job_has_names_that_job(app: App) -> None:
     keyed = app.task(shrink).options(unique_key="k")
     first = keyed.enqueue("a")
     first.cancel()
@@ -167,22 +167,22 @@ def test_many_jobs_cannot_share_a_key(app: App) -> None:
         ("path", PayloadInvalid, r"payloads\[2\]: str is not a dict"),
     ],
 )
-def test_the_bad_one_of_many_is_named_by_its_place(app: App, item: object, error: type[Exception], words: str) -> None:
+def test_the_invalid_payload_of_many_is_named_by_its_index(app: App, item: object, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         app.task(shrink).enqueue_many([{"path": "a"}, {"path": "b"}, item])  # type: ignore[list-item]
     assert app.jobs.list() == []
 
 
-# within the caller's own transaction
+# within the caller's transaction
 
 
-def test_a_store_without_callers_transactions_says_so() -> None:
+def test_a_store_without_callers_transactions_refuses_within() -> None:
     app = App("memory://")
-    order = app.task(shrink).options(within=sqlite3.connect(":memory:"))
+    prepared = app.task(shrink).options(within=sqlite3.connect(":memory:"))
     with pytest.raises(Unsupported, match="memory"):
-        order.enqueue("a")
+        prepared.enqueue("a")
     with pytest.raises(Unsupported, match="memory"):
-        asyncio.run(order.aenqueue("a"))
+        asyncio.run(prepared.aenqueue("a"))
     app.close()
 
 
@@ -191,33 +191,33 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "jobs.db"
 
 
-@pytest.mark.parametrize("way", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
+@pytest.mark.parametrize("method", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
 @pytest.mark.parametrize("commits", [True, False])
-def test_s7_within_a_transaction_a_job_exists_if_and_only_if_it_commits(file: Path, way: str, commits: bool) -> None:
+def test_s7_within_a_transaction_a_job_exists_if_and_only_if_it_commits(file: Path, method: str, commits: bool) -> None:
     app = App(f"sqlite:///{file}")
     app.migrate()
-    announced = heard(app, "job.enqueued")
+    announced = recorded(app, "job.enqueued")
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("CREATE TABLE orders (id)")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO orders VALUES (1)")
-    order = app.task(shrink).options(within=connection)
-    match way:
+    prepared = app.task(shrink).options(within=connection)
+    match method:
         case "enqueue":
-            handle = order.enqueue("a")
+            handle = prepared.enqueue("a")
         case "aenqueue":
-            handle = asyncio.run(order.aenqueue("a"))
+            handle = asyncio.run(prepared.aenqueue("a"))
         case "enqueue_many":
-            (handle,) = order.enqueue_many([{"path": "a"}])
+            (handle,) = prepared.enqueue_many([{"path": "a"}])
         case _:
-            (handle,) = asyncio.run(order.aenqueue_many([{"path": "a"}]))
+            (handle,) = asyncio.run(prepared.aenqueue_many([{"path": "a"}]))
     with pytest.raises(JobNotFound):
         handle.get()
     connection.execute("COMMIT" if commits else "ROLLBACK")
     rows = connection.execute("SELECT count(*) FROM orders").fetchone()[0]
     connection.close()
     assert (rows, sum(app.jobs.counts().values())) == (int(commits), int(commits))
-    assert announced == [], "nothing is said before the commit"
+    assert announced == [], "no event is emitted before the commit"
     handle.notify()
     app.close()
 
@@ -241,19 +241,19 @@ def test_within_a_transaction_a_duplicate_and_a_conflict_leave_it_usable(file: P
 
 def test_within_needs_its_twin_inside_an_event_loop(file: Path) -> None:
     app = App(f"sqlite:///{file}")
-    order = app.task(shrink).options(within=sqlite3.connect(file))
+    prepared = app.task(shrink).options(within=sqlite3.connect(file))
 
     async def main() -> None:
         with pytest.raises(InsideEventLoop, match="await aenqueue"):
-            order.enqueue("a")
+            prepared.enqueue("a")
         with pytest.raises(InsideEventLoop, match="await aenqueue_many"):
-            order.enqueue_many([{"path": "a"}])
+            prepared.enqueue_many([{"path": "a"}])
 
     asyncio.run(main())
     app.close()
 
 
-def test_within_refuses_what_is_no_connection_of_its_kind(app: App) -> None:
+def test_within_refuses_an_object_that_is_not_a_connection_of_its_store(app: App) -> None:
     with pytest.raises(Unsupported):
         app.task(shrink).options(within=object()).enqueue("a")
 
@@ -262,20 +262,20 @@ def test_within_refuses_what_is_no_connection_of_its_kind(app: App) -> None:
 
 
 def test_jobs_are_rescheduled(app: App) -> None:
-    told = heard(app, "job.rescheduled")
+    events = recorded(app, "job.rescheduled")
     task = app.task(shrink)
     later, now = task.options(delay="1h").enqueue("a"), task.enqueue("b")
     assert app.jobs.reschedule(later.id, delay=0) == {later.id: State.AVAILABLE}
     assert app.jobs.reschedule([str(now.id), UNKNOWN], run_at=FAR) == {now.id: State.SCHEDULED}
     assert now.get().available_at == FAR
-    assert [fields["job"] for fields in told] == [later.id, now.id]
+    assert [fields["job"] for fields in events] == [later.id, now.id]
     for wrong, words in (({}, "pass delay"), ({"delay": "x"}, "delay: "), ({"delay": 1, "run_at": FAR}, "one of them")):
         with pytest.raises(ConfigurationError, match=words):
             app.jobs.reschedule(now.id, **wrong)  # type: ignore[arg-type]
 
 
-def test_what_nobody_owns_is_deleted(app: App) -> None:
-    told = heard(app, "job.deleted")
+def test_jobs_without_an_owner_are_deleted(app: App) -> None:
+    events = recorded(app, "job.deleted")
     task = app.task(shrink)
     finished = task.enqueue("a")
     end(app, finished)
@@ -284,7 +284,7 @@ def test_what_nobody_owns_is_deleted(app: App) -> None:
     waiting = task.enqueue("c")
     assert app.jobs.delete([finished.id, running.id, str(waiting.id)]) == {running.id: State.RUNNING}
     assert [job.id for job in app.jobs.list()] == [running.id]
-    assert {fields["job"] for fields in told} == {finished.id, waiting.id}
+    assert {fields["job"] for fields in events} == {finished.id, waiting.id}
 
 
 def test_ids_select_for_verbs_that_take_many(app: App) -> None:
@@ -302,8 +302,8 @@ def test_ids_select_for_verbs_that_take_many(app: App) -> None:
             app.jobs.ids(**wrong)  # type: ignore[arg-type]
 
 
-def test_operators_acts_are_events(app: App) -> None:
-    cancelled, reopened = heard(app, "job.cancel_requested"), heard(app, "job.reopened")
+def test_actions_of_operators_emit_events(app: App) -> None:
+    cancelled, reopened = recorded(app, "job.cancel_requested"), recorded(app, "job.reopened")
     handle = app.task(shrink).enqueue("a")
     handle.cancel()
     handle.retry()
@@ -312,7 +312,7 @@ def test_operators_acts_are_events(app: App) -> None:
 
 
 def test_queues_are_paused_resumed_purged_and_listed(app: App) -> None:
-    paused, resumed, purged = heard(app, "queue.paused"), heard(app, "queue.resumed"), heard(app, "queue.purged")
+    paused, resumed, purged = recorded(app, "queue.paused"), recorded(app, "queue.resumed"), recorded(app, "queue.purged")
     task = app.task(shrink)
     task.options(queue="a").enqueue_many([{"path": "x"}] * 3)
     task.options(queue="b", delay="1h").enqueue("x")
@@ -338,12 +338,12 @@ def test_queues_are_paused_resumed_purged_and_listed(app: App) -> None:
         assert len(caught.value.problems) == 2
 
 
-def test_pruning_by_hand_leaves_what_is_young(app: App) -> None:
-    told = heard(app, "store.pruned")
+def test_a_manual_prune_keeps_young_records(app: App) -> None:
+    events = recorded(app, "store.pruned")
     handle = app.task(retention=0)(shrink).enqueue("a")
     end(app, handle)
     assert app.prune() == Pruned(stubs=1)
-    assert told == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0, "attempts": 0}]
+    assert events == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0, "attempts": 0}]
     assert handle.get().state is State.COMPLETED
     with pytest.raises(JobNotFound, match="retention"):
         handle.result()
@@ -351,7 +351,7 @@ def test_pruning_by_hand_leaves_what_is_young(app: App) -> None:
     assert handle.retry() is State.COMPLETED, "nothing is left of it to run"
 
 
-def test_explain_names_what_is_in_the_way(app: App) -> None:
+def test_explain_names_why_a_job_does_not_run(app: App) -> None:
     task = app.task(shrink)
 
     def codes(handle: Handle) -> list[Code]:
@@ -364,11 +364,11 @@ def test_explain_names_what_is_in_the_way(app: App) -> None:
     assert codes(waiting) == [Code.NO_LIVE_WORKER]
     app.queues.pause("q")
     assert codes(later) == [Code.PAUSED, Code.DUE_LATER, Code.NO_LIVE_WORKER]
-    (taken,) = claim(app)
+    (claimed,) = claim(app)
     assert codes(waiting) == [Code.RUNNING]
     assert codes(task.enqueue("c")) == [Code.AT_CAPACITY]
     assert codes(app.enqueue("elsewhere")) == [Code.UNKNOWN_TASK]
-    move = finish(taken.job, Done(b"1"), jitter=0.0)
+    move = finish(claimed.job, Done(b"1"), jitter=0.0)
     asyncio.run(app._connections.store.exchange([move]))
     assert codes(waiting) == [Code.FINISHED]
     assert codes(task.enqueue("d")) == []
