@@ -113,14 +113,14 @@ def test_s11_one_unfinished_job_per_key_and_a_second_enqueue_returns_it(app: App
 
 
 def test_s11_the_same_payload_in_another_order_is_the_same(app: App) -> None:
-    def gather(names: set[str], counts: dict[str, int]) -> None: ...
+    def gather(names: set[str], sizes: dict[str, int]) -> None: ...
 
     keyed = app.task(gather).options(unique_key="k")
     names = [f"name {n}" for n in range(50)]
     first = keyed.enqueue(set(names), {"a": 1, "b": 2})
-    again = keyed.enqueue(counts={"b": 2, "a": 1}, names=set(names))
+    again = keyed.enqueue(sizes={"b": 2, "a": 1}, names=set(names))
     assert (again.created, again.id) == (False, first.id)
-    assert keyed.bind(names=set(names), counts={}).payload.startswith(b'{"names":["name 0","name 1","name 10",')
+    assert keyed.bind(names=set(names), sizes={}).payload.startswith(b'{"names":["name 0","name 1","name 10",')
     with pytest.raises(UniqueConflict):
         keyed.enqueue(set(names[1:]), {"a": 1, "b": 2})
 
