@@ -1,4 +1,4 @@
-"""Hands run handlers one after the other, and nobody can tell that they have no task of their own until they wait."""
+"""A few asyncio tasks run async handlers one after the other; a handler that waits keeps its task to itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,18 +17,18 @@ WORD: ContextVar[str] = ContextVar("word", default="")
 Act = Callable[[], Awaitable[None]]
 
 
-class Bench:
-    """Hands, a clock that stands still unless told otherwise, and what has run."""
+class LoopTasksBench:
+    """Loop tasks, a clock that stands still unless a test advances it, and the asyncio tasks of what has run."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.tasks: dict[str, list[Any]] = {}
-        self.hands = LoopTasks(self._run, lambda: self.now)
+        self.loop_tasks = LoopTasks(self._run, lambda: self.now)
 
     def add(self, name: str, act: Act) -> Any:
         job = SimpleNamespace(id=UUID(int=len(self.tasks)))
         item: Any = SimpleNamespace(name=name, act=act, task=None, work=None, claim=SimpleNamespace(job=job))
-        self.hands.add(item)
+        self.loop_tasks.add(item)
         return item
 
     async def _run(self, item: Any) -> None:
@@ -40,29 +40,26 @@ class Bench:
             self.tasks[item.name].append(asyncio.current_task())
 
 
-async def quick() -> None:
-    """Never waits."""
+async def quick() -> None: ...
 
 
 async def wait() -> None:
-    """One turn of the loop."""
+    """Wait for one turn of the loop."""
     await turns(1)
 
 
-async def test_what_never_waits_shares_a_task_and_runs_in_the_order_it_came() -> None:
-    bench = Bench()
+async def test_handlers_that_never_wait_share_a_task_and_run_in_order() -> None:
+    bench = LoopTasksBench()
     for name in "abc":
         bench.add(name, quick)
-    assert bench.tasks == {}  # not in the middle of whatever the caller is doing
+    assert bench.tasks == {}  # No handler starts while the caller of `add` is still running.
     await turns(1)
     assert list(bench.tasks) == ["a", "b", "c"]
     assert len({id(task) for tasks in bench.tasks.values() for task in tasks}) == 1
 
 
-async def test_what_waits_has_one_task_from_its_first_line_to_its_last_and_shares_it_with_nobody_who_waits_or_comes_later() -> (
-    None
-):
-    bench = Bench()
+async def test_a_suspended_handler_keeps_its_asyncio_task_to_itself() -> None:
+    bench = LoopTasksBench()
     acts = [("a", quick), ("b", wait), ("c", quick), ("d", wait), ("e", quick)]
     for name, act in acts:
         bench.add(name, act)
@@ -76,34 +73,34 @@ async def test_what_waits_has_one_task_from_its_first_line_to_its_last_and_share
     assert bench.tasks["f"][0] is not waiting[1]
 
 
-async def test_what_one_sets_in_its_context_the_next_does_not_see_though_they_share_a_task() -> None:
-    bench, seen = Bench(), list[str]()
+async def test_a_handler_does_not_see_context_variables_of_the_one_before_it_on_its_task() -> None:
+    bench, seen = LoopTasksBench(), list[str]()
 
-    async def say() -> None:
+    async def note() -> None:
         seen.append(WORD.get())
         WORD.set("left behind")
         seen.append(WORD.get())
 
-    async def say_late() -> None:
-        await say()
+    async def note_late() -> None:
+        await note()
         await turns(1)
         seen.append(WORD.get())
 
-    for act in (say, say, say_late, say):
+    for act in (note, note, note_late, note):
         bench.add(str(len(seen)) + act.__name__, act)
     await turns()
     assert seen == ["", "left behind"] * 4 + ["left behind"]
     assert WORD.get() == ""
 
 
-async def test_a_hundred_that_wait_are_all_begun_within_a_few_turns() -> None:
-    bench, gate = Bench(), asyncio.Event()
+async def test_a_hundred_handlers_that_wait_are_all_started_within_a_few_turns() -> None:
+    bench, gate = LoopTasksBench(), asyncio.Event()
 
-    async def stand() -> None:
+    async def wait_for_event() -> None:
         await gate.wait()
 
     for number in range(100):
-        bench.add(str(number), stand)
+        bench.add(str(number), wait_for_event)
     await turns(8)
     assert list(bench.tasks) == [str(number) for number in range(100)]
     gate.set()
@@ -111,8 +108,8 @@ async def test_a_hundred_that_wait_are_all_begun_within_a_few_turns() -> None:
     assert all(len(tasks) == 2 for tasks in bench.tasks.values())
 
 
-async def test_everything_else_in_the_loop_has_its_turn_after_a_slice() -> None:
-    bench, order = Bench(), list[str]()
+async def test_other_callbacks_of_the_loop_run_after_a_slice() -> None:
+    bench, order = LoopTasksBench(), list[str]()
 
     async def work() -> None:
         order.append("work")
@@ -125,16 +122,16 @@ async def test_everything_else_in_the_loop_has_its_turn_after_a_slice() -> None:
     assert order == ["work", "work", "else", "work", "work"]
 
 
-async def test_a_cancellation_meets_the_one_that_waits_and_nobody_else() -> None:
-    bench, cancelled = Bench(), list[str]()
+async def test_a_cancellation_reaches_the_handler_that_waits_and_no_other() -> None:
+    bench, cancelled = LoopTasksBench(), list[str]()
 
-    async def stand() -> None:
+    async def wait_for_event() -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.append("stand")
 
-    item = bench.add("stand", stand)
+    item = bench.add("stand", wait_for_event)
     bench.add("wait", wait)
     await turns()
     item.task.cancel()
@@ -144,8 +141,8 @@ async def test_a_cancellation_meets_the_one_that_waits_and_nobody_else() -> None
     assert all(len(tasks) == 2 for tasks in bench.tasks.values())
 
 
-async def test_one_that_cancels_its_own_task_and_then_does_not_wait_leaves_the_next_in_peace() -> None:
-    bench, done = Bench(), list[str]()
+async def test_a_handler_that_cancels_its_own_task_without_waiting_does_not_cancel_the_next() -> None:
+    bench, done = LoopTasksBench(), list[str]()
 
     async def cancel() -> None:
         task = asyncio.current_task()
@@ -164,33 +161,33 @@ async def test_one_that_cancels_its_own_task_and_then_does_not_wait_leaves_the_n
 
 
 @pytest.mark.parametrize("act", [quick, wait])
-async def test_a_failure_of_ours_strands_nobody_who_stands_behind_it(act: Act) -> None:
-    bench, complaints = Bench(), list[str]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context.get("exception"))))
+async def test_a_bug_of_the_worker_does_not_strand_the_jobs_behind_it(act: Act) -> None:
+    bench, errors = LoopTasksBench(), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(str(context.get("exception"))))
 
     async def fail() -> None:
         await act()
-        raise RuntimeError("ours")
+        raise RuntimeError("a bug")
 
     item = bench.add("fail", fail)
     bench.add("next", quick)
     await turns()
     assert len(bench.tasks["next"]) == 2
-    assert str(item.task.exception()) == "ours"
+    assert str(item.task.exception()) == "a bug"
     bench.add("later", wait)
     await turns()
     assert len(bench.tasks["later"]) == 2
 
 
-async def test_the_task_of_one_that_waits_is_called_by_its_job() -> None:
-    bench = Bench()
+async def test_the_asyncio_task_of_a_handler_that_waits_is_named_after_its_job() -> None:
+    bench = LoopTasksBench()
     item = bench.add("wait", wait)
     await turns(1)
     assert item.task.get_name() == f"job {UUID(int=0)}"
 
 
-async def test_time_limits_and_task_groups_work_from_the_first_line() -> None:
-    bench, seen = Bench(), list[str]()
+async def test_timeouts_and_task_groups_work_from_the_first_line_of_a_handler() -> None:
+    bench, seen = LoopTasksBench(), list[str]()
 
     async def limit() -> None:
         try:

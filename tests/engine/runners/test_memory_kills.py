@@ -1,4 +1,4 @@
-"""Memory kills, as the control groups of both versions tell of them."""
+"""Memory kills, as the control groups of both versions report them."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ V2 = "0::/app/worker\n"
     ("groups", "file"),
     [
         (V1, "memory/app/worker/memory.oom_control"),
-        (V1, "memory/memory.oom_control"),  # a container that shows its own group as the root
+        (V1, "memory/memory.oom_control"),  # A container shows its own group as the root.
         (V2, "app/worker/memory.events"),
         (V2, "memory.events"),
     ],
 )
-def test_a_memory_kill_is_believed_for_a_moment_after_the_count_grew(tmp_path: Path, groups: str, file: str) -> None:
+def test_a_memory_kill_is_recent_for_a_short_time_after_the_count_grew(tmp_path: Path, groups: str, file: str) -> None:
     (tmp_path / "cgroup").write_text(groups)
     count = tmp_path / file
     count.parent.mkdir(parents=True, exist_ok=True)
@@ -31,12 +31,12 @@ def test_a_memory_kill_is_believed_for_a_moment_after_the_count_grew(tmp_path: P
     assert not kills.had_recent_kill()
     count.write_text("low 0\nunder_oom 0\noom_kill 4\noom 9\n")
     assert kills.had_recent_kill()
-    assert kills.had_recent_kill(), "two may have been killed"
+    assert kills.had_recent_kill(), "the kernel may have killed two processes"
     clock.advance(RECENT)
     assert not kills.had_recent_kill()
 
 
-def test_the_memory_kill_of_somebody_else_is_not_taken_for_a_later_death(tmp_path: Path) -> None:
+def test_an_earlier_memory_kill_of_another_process_is_not_taken_for_a_later_death(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text(V1)
     count = tmp_path / "memory/app/worker/memory.oom_control"
     count.parent.mkdir(parents=True)
@@ -56,6 +56,6 @@ def test_without_control_groups_no_memory_kill_is_ever_seen(tmp_path: Path, grou
     assert not MemoryKills(tmp_path / "cgroup", tmp_path).had_recent_kill()
 
 
-def test_an_exit_says_that_memory_ran_out() -> None:
+def test_an_exit_shows_that_memory_ran_out() -> None:
     assert str(Exit(signal="SIGKILL", is_out_of_memory=True)) == "SIGKILL (out of memory)"
     assert (str(Exit(signal="SIGKILL")), str(Exit(3))) == ("SIGKILL", "exit code 3")

@@ -1,4 +1,4 @@
-"""What crosses the pipe between a worker and its runner comes out as it went in."""
+"""A message between a worker and its runner survives encoding and decoding."""
 
 import pytest
 
@@ -44,7 +44,7 @@ MESSAGES: list[messages.Message] = [
 
 
 def shown(outcome: Outcome) -> object:
-    """Exceptions are equal only to themselves."""
+    """Return what to compare of an outcome: exceptions are equal only to themselves."""
     return (type(outcome), vars(outcome)) if isinstance(outcome, Exception) else outcome
 
 

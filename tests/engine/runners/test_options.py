@@ -1,4 +1,4 @@
-"""Tasks with ``process=True``: what may be one, where another process finds it, and how many a worker claims."""
+"""Tasks with ``process=True``: which handlers are allowed, where a runner finds their App, and what a crash costs."""
 
 import sys
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def test_a_handler_in_a_process_takes_a_sync_job() -> None:
         define(handler, process=True)
 
 
-def test_process_is_a_yes_or_no() -> None:
+def test_process_is_true_or_false() -> None:
     with pytest.raises(ConfigurationError, match="process='yes': use True"):
         define(in_thread, process="yes")  # type: ignore[arg-type]
 
@@ -65,7 +65,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_an_embedded_workers_app_is_found_where_its_handlers_are(module: ModuleType) -> None:
+def test_the_app_of_an_embedded_worker_is_found_in_the_module_of_its_handlers(module: ModuleType) -> None:
     app = App("memory://")
 
     def resize() -> None: ...
@@ -78,7 +78,7 @@ def test_an_embedded_workers_app_is_found_where_its_handlers_are(module: ModuleT
     assert importable(app, app.registry) == "shop.tasks:jobs"
 
 
-def test_an_app_that_nobody_could_import_is_refused_with_the_remedy(module: ModuleType) -> None:
+def test_an_app_that_a_runner_could_not_import_is_refused_with_the_remedy(module: ModuleType) -> None:
     app = App("memory://")
     app.task(process=True)(in_thread)
     with pytest.raises(ConfigurationError, match="process=True on in_thread: a runner process must import the App"):
@@ -89,7 +89,7 @@ def test_an_app_of_a_script_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     app = App("memory://")
     app.task(process=True)(in_thread)
     main = sys.modules["__main__"]
-    monkeypatch.setitem(sys.modules, "__mp_main__", main)  # as importing multiprocessing does
+    monkeypatch.setitem(sys.modules, "__mp_main__", main)  # An import of multiprocessing does the same.
     monkeypatch.setattr(main, "app", app, raising=False)
     monkeypatch.setattr(main, "__spec__", None)
     with pytest.raises(ConfigurationError, match="not in a script"):
@@ -105,18 +105,18 @@ def test_options_survive_the_command_line() -> None:
     ("on_crash", "crashes", "to"),
     [("retry", 0, State.AVAILABLE), ("retry", 2, State.FAILED), ("fail", 0, State.FAILED), ("hold", 0, State.HELD)],
 )
-def test_s9_the_crash_of_a_runner_is_charged_as_that_of_a_worker_but_told_by_the_owner(
+def test_s9_the_crash_of_a_runner_is_charged_like_that_of_a_worker_but_settled_by_the_owner(
     on_crash: str, crashes: int, to: State
 ) -> None:
-    hold = structs.replace(claim(processed(on_crash=on_crash)).job, crashes=crashes)
-    moved = runner_crashed(hold, "SIGSEGV", jitter=0.0)
+    active = structs.replace(claim(processed(on_crash=on_crash)).job, crashes=crashes)
+    moved = runner_crashed(active, "SIGSEGV", jitter=0.0)
     assert (moved.to, moved.crashes, moved.failures) == (to, crashes + 1, 0)
     assert (moved.judge, moved.record, moved.signal) == (Precondition.OWNER, AttemptOutcome.CRASHED, "SIGSEGV")
-    assert moved.token == hold.token
+    assert moved.token == active.token
 
 
-def test_only_the_first_crash_is_tried_again_at_once() -> None:
+def test_only_the_first_crash_is_retried_at_once() -> None:
     task = processed(max_crashes=9)
-    holds = (structs.replace(claim(task).job, crashes=crashes) for crashes in range(4))
-    waits = [runner_crashed(hold, "SIGSEGV", jitter=0.0).delay for hold in holds]
+    active_jobs = (structs.replace(claim(task).job, crashes=crashes) for crashes in range(4))
+    waits = [runner_crashed(active, "SIGSEGV", jitter=0.0).delay for active in active_jobs]
     assert waits == [None, 1.0, 2.0, 4.0]

@@ -1,4 +1,4 @@
-"""Judging an exception is total: one that cannot be described is a failure of its job like any other, and frees its slot."""
+"""Every exception has an outcome: one that cannot be described fails its job like any other, and frees its slot."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ ASKED = ("__str__", "__repr__", "__notes__", "__traceback__", "__cause__", "__co
 
 
 def rubbish(asked: tuple[str, ...], raised: type[BaseException], base: type[BaseException] = Exception) -> BaseException:
-    """An exception that raises when it is asked for any of these."""
+    """Return an exception that raises when one of these attributes is read."""
 
     def refuse(self: object) -> Any:
         raise raised
@@ -32,14 +32,14 @@ def rubbish(asked: tuple[str, ...], raised: type[BaseException], base: type[Base
 
 
 def nested(depth: int, leaf: BaseException) -> BaseException:
-    """A group in a group in a group."""
+    """Return the exception inside this many nested groups."""
     for _ in range(depth):
         leaf = BaseExceptionGroup("deeper", [leaf])
     return leaf
 
 
 def tangled(depth: int) -> BaseException:
-    """Groups that hold the same group twice: as a tree it has 2 to that power of leaves."""
+    """Return groups that contain the same group twice: as a tree, 2 to the power of `depth` leaves."""
     part: BaseException = ValueError("leaf")
     for _ in range(depth):
         part = BaseExceptionGroup("twice", [part, part])
@@ -47,7 +47,7 @@ def tangled(depth: int) -> BaseException:
 
 
 class Meta(type):
-    """Of a class that has no name."""
+    """The type of a class whose name cannot be read."""
 
     @property
     def __name__(cls) -> str:  # type: ignore[override]
@@ -55,11 +55,11 @@ class Meta(type):
 
 
 class Nameless(Exception, metaclass=Meta):
-    """Its class raises when it is asked for its name."""
+    """An exception whose class raises when its name is read."""
 
 
 class Text(str):
-    """A text that does not let itself be written."""
+    """A string that cannot be encoded or cut."""
 
     def encode(self, *_: Any) -> bytes:
         raise SystemExit(3)
@@ -69,21 +69,21 @@ class Text(str):
 
 
 class Strange(Exception):
-    """Its text is of a class of its own."""
+    """An exception whose message is not a plain `str`."""
 
     def __str__(self) -> str:
         return Text("strange")
 
 
 class Endless(Exception):
-    """Describing it needs more stack than there is."""
+    """An exception whose message needs more stack than there is."""
 
     def __str__(self) -> str:
         return str(self)
 
 
 class Answer(Retry):
-    """An answer that raises when it is read."""
+    """An outcome that raises when its reason is read."""
 
     def __init__(self) -> None:
         self.after = None
@@ -110,7 +110,7 @@ KINDS = [
 
 
 def require_plain(failure: Failure | None) -> None:
-    """Plain, short enough, and a store can write it."""
+    """Fail unless the failure is plain strings, short enough, and valid for every store."""
     assert failure is not None
     assert all(type(part) is str for part in (failure.type, failure.message, failure.traceback))
     assert len(failure.type) <= 256
@@ -118,8 +118,7 @@ def require_plain(failure: Failure | None) -> None:
     json_text(failure)
 
 
-async def handler() -> None:
-    """Whose exceptions are judged."""
+async def handler() -> None: ...
 
 
 TASK = define(handler, fail_for=OSError)
@@ -151,7 +150,7 @@ async def test_s6_an_exception_that_cannot_be_described_ends_its_attempt_and_fre
     require_plain(moved.error)
 
 
-async def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> None:
+async def test_s6_a_runner_process_reports_every_exception_and_goes_on() -> None:
     def handler() -> None:
         raise errors.pop()
 
@@ -159,7 +158,7 @@ async def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> 
     async with Scene(handler) as scene:
         await scene.next(messages.Ready)
         for _ in KINDS:
-            scene.tell(messages.Run(scene.claim()))
+            scene.send(messages.Run(scene.claim()))
             await scene.next(messages.RunStarted)
             verdict = (await scene.next(messages.RunEnded)).verdict
             assert verdict is not None
@@ -180,7 +179,7 @@ async def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> 
 def test_judging_and_describing_never_raise(
     asked: set[str], raised: type[BaseException], base: type[BaseException], depth: int, is_stopped: bool, saw_cancellation: bool
 ) -> None:
-    error = nested(depth, rubbish(tuple(asked - {"__class__"} if depth else asked), raised, base))  # a group asks for it
+    error = nested(depth, rubbish(tuple(asked - {"__class__"} if depth else asked), raised, base))  # A group reads `__class__`.
     outcome = outcome_of_error(error, TASK, is_stopped=is_stopped, saw_cancellation=saw_cancellation)
     if isinstance(outcome, Raised):
         require_plain(outcome.failure)
@@ -201,14 +200,14 @@ def test_a_group_deeper_than_the_stack_is_judged_by_its_leaf_and_keeps_its_frame
     assert "test_outcomes.py" in outcome.failure.traceback
 
 
-async def test_l2_a_move_that_cannot_be_worked_out_is_a_failure_too_and_the_slot_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_l2_a_transition_that_cannot_be_made_is_a_failure_too_and_the_slot_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     finish, asked = executor_module.lifecycle.finish, list[object]()
 
-    def broken(hold: Any, outcome: Any, *, jitter: float) -> Any:
+    def broken(active: Any, outcome: Any, *, jitter: float) -> Any:
         asked.append(outcome)
         if len(asked) == 1:
             raise RuntimeError("no such move")
-        return finish(hold, outcome, jitter=jitter)
+        return finish(active, outcome, jitter=jitter)
 
     bench = Bench(TASK)
     monkeypatch.setattr(executor_module.lifecycle, "finish", broken)

@@ -1,4 +1,4 @@
-"""A worker and its runner processes: started when needed, used again, ended when they must be; only the culprit pays."""
+"""A worker starts runner processes when it needs them, uses them again and ends them; a crash costs only their own job."""
 
 import asyncio
 from itertools import pairwise
@@ -53,7 +53,7 @@ async def test_a_result_comes_back_and_the_next_job_gets_the_same_runner() -> No
     ("outcome", "to", "failures"),
     [(Raised(Failure("ValueError", "no")), State.AVAILABLE, 1), (Snooze("5s"), State.AVAILABLE, 0)],
 )
-async def test_what_a_handler_raised_there_is_judged_as_if_it_had_raised_here(
+async def test_an_exception_in_a_runner_has_the_outcome_of_an_exception_in_the_worker(
     outcome: Raised | Snooze, to: State, failures: int
 ) -> None:
     task = processed()
@@ -101,7 +101,7 @@ async def test_s9_a_runner_that_dies_by_itself_costs_its_own_job_a_crash_and_no_
 
 
 @pytest.mark.virtual_time
-async def test_what_a_runner_said_before_it_died_counts() -> None:
+async def test_an_outcome_that_a_runner_sent_before_it_died_counts() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
@@ -111,12 +111,12 @@ async def test_what_a_runner_said_before_it_died_counts() -> None:
     await bench.until_ended()
     assert moved_in(bench).to is State.COMPLETED
     bench.executor.start(claim(task, job=OTHER_JOB))
-    await bench.complete(1)  # nobody is sent to a dead one
+    await bench.complete(1)  # The pool gives no job to the dead runner.
     await bench.until_ended(2)
 
 
 @pytest.mark.virtual_time
-async def test_s9_a_runner_that_dies_before_the_code_ran_charges_nobody_and_none_is_started_for_a_while() -> None:
+async def test_s9_a_runner_that_dies_before_the_code_ran_charges_no_crash_and_none_is_started_for_a_while() -> None:
     task = processed(on_crash="fail")
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
@@ -131,7 +131,7 @@ async def test_s9_a_runner_that_dies_before_the_code_ran_charges_nobody_and_none
 
 
 @pytest.mark.virtual_time
-async def test_a_runner_that_cannot_be_started_gives_its_job_back_and_the_next_try_waits_longer_each_time() -> None:
+async def test_a_job_whose_runner_cannot_start_is_released_and_each_retry_waits_longer() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.host.error = OSError("no more processes")
@@ -171,10 +171,10 @@ async def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting(
     assert bench.ended[0].pause == PAUSE
     assert bench.pool.free(0) == 1
     assert (bench.log.of("task.unknown"), bench.log.of("runner.unavailable")) == ([{"task": "handler"}], [])
-    await bench.host.children[0].next(messages.Shutdown)  # another one may have newer code
+    await bench.host.children[0].next(messages.Shutdown)  # Another runner may have newer code.
     await start_unknown(1)
     bench.executor.start(claim(task, job=OTHER_JOB))
-    await bench.host.children[1].next(messages.Run)  # it had not: no third one is started for that
+    await bench.host.children[1].next(messages.Run)  # It had not: the pool does not start a third one for that.
     bench.host.children[1].say(messages.RunStarted(), DONE)
     await bench.until_ended(3)
     assert moved_in(bench, 2).to is State.COMPLETED
@@ -182,7 +182,7 @@ async def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting(
 
 
 @pytest.mark.virtual_time
-async def test_a_runner_that_refuses_says_why() -> None:
+async def test_a_runner_that_refuses_to_start_reports_why() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
@@ -217,20 +217,20 @@ async def test_a_runner_that_never_becomes_ready_is_ended(monkeypatch: pytest.Mo
         (Stop.LATE, State.AVAILABLE, AttemptOutcome.RELEASED, MARGIN * 0.4),
     ],
 )
-async def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_the_worker_for_it(
+async def test_an_unresponsive_handler_is_ended_with_its_stacks_before_its_worker_would_have_to_end(
     why: Stop, to: State, record: AttemptOutcome, within: float
 ) -> None:
     task = processed(progress_within="60s", timeout="600s")
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
     child = await bench.begun_child()
-    told = asyncio.get_running_loop().time()
+    stopped_at = asyncio.get_running_loop().time()
     bench.executor.stop(JOB, why)
     await child.next(messages.CancelRequested)
     assert not child.is_killed
     await bench.until_ended()
     assert child.is_killed
-    assert asyncio.get_running_loop().time() - told <= within + 0.01
+    assert asyncio.get_running_loop().time() - stopped_at <= within + 0.01
     moved = moved_in(bench)
     assert (moved.to, moved.record, moved.stacks, moved.crashes) == (to, record, STACKS, 0)
     assert moved.rescued == {Stop.CANCELLED: "unresponsive", Stop.DRAINED: "released", Stop.LATE: "released"}.get(why, why.value)
@@ -239,17 +239,17 @@ async def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_
 
 
 @pytest.mark.virtual_time
-async def test_l5_a_handler_that_lost_its_job_is_told_and_ended_soon() -> None:
+async def test_l5_a_handler_that_lost_its_job_is_notified_and_ended_soon() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
     child = await bench.begun_child()
-    told = asyncio.get_running_loop().time()
+    stopped_at = asyncio.get_running_loop().time()
     bench.executor.stop(JOB, Stop.LOST)
     await child.next(messages.CancelRequested)
     await child.next(messages.JobLostNotice)
     await bench.until_ended()
-    assert asyncio.get_running_loop().time() - told < MARGIN
+    assert asyncio.get_running_loop().time() - stopped_at < MARGIN
     assert bench.ended[0].transition is None
 
 
@@ -261,15 +261,15 @@ async def test_a_more_urgent_reason_cuts_the_grace_short() -> None:
     await bench.begun_child()
     bench.executor.stop(JOB, Stop.CANCELLED)
     await turns()
-    told = asyncio.get_running_loop().time()
+    stopped_at = asyncio.get_running_loop().time()
     bench.executor.stop(JOB, Stop.LATE)
     await bench.until_ended()
-    assert asyncio.get_running_loop().time() - told < MARGIN / 2
+    assert asyncio.get_running_loop().time() - stopped_at < MARGIN / 2
     assert moved_in(bench).to is State.CANCELLED
 
 
 @pytest.mark.virtual_time
-async def test_a_handler_that_ends_when_told_keeps_its_runner_alive() -> None:
+async def test_a_handler_that_ends_when_cancelled_keeps_its_runner_alive() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
@@ -285,7 +285,7 @@ async def test_a_handler_that_ends_when_told_keeps_its_runner_alive() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_handler_that_completes_in_spite_of_being_told_has_completed() -> None:
+async def test_a_handler_that_completes_in_spite_of_its_cancellation_has_completed() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
@@ -305,9 +305,9 @@ async def test_a_job_stopped_while_its_runner_starts_has_not_run(why: Stop) -> N
     child = await bench.child()
     bench.executor.stop(JOB, why)
     await bench.until_ended()
-    assert child.is_killed, "nobody waits for it to become ready"
+    assert child.is_killed, "the pool does not wait for it to become ready"
     assert moved_in(bench).to is (State.CANCELLED if why is Stop.CANCELLED else State.AVAILABLE)
-    assert bench.pool.free(0) == 2, "it did not fail, it was ended"
+    assert bench.pool.free(0) == 2, "the runner did not fail: the pool ended it"
     assert bench.log.of("runner.unavailable") == []
 
 
@@ -377,7 +377,9 @@ async def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("how", ["jobs", "memory"])
-async def test_a_runner_that_has_grown_old_or_fat_is_replaced(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runner_is_replaced_after_many_jobs_or_when_its_memory_has_grown(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pools, "MOST_JOBS", 2 if how == "jobs" else 1000)
     task = processed()
     bench = RunnerBench(task)
@@ -399,7 +401,7 @@ async def test_a_runner_that_has_grown_old_or_fat_is_replaced(how: str, monkeypa
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("is_obedient", [True, False])
-async def test_the_drain_ends_idle_runners_in_good_order_or_else(is_obedient: bool) -> None:
+async def test_a_drain_shuts_idle_runners_down_and_kills_those_that_do_not_exit(is_obedient: bool) -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))
@@ -443,7 +445,7 @@ async def test_rubbish_in_the_pipe_ends_the_runner_and_its_job_pays() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_news_of_a_job_that_has_ended_concern_nobody() -> None:
+async def test_messages_about_a_job_that_has_ended_are_ignored() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))

@@ -1,4 +1,4 @@
-"""A runner from inside: handlers in its main thread, the pipe to the worker in another."""
+"""A runner from inside: it runs handlers in its main thread and serves the pipe to the worker in another."""
 
 import asyncio
 import socket
@@ -26,8 +26,8 @@ from tests.event_loops import run
 Message = TypeVar("Message")
 
 
-class Cell:
-    """The process, as its test would have it."""
+class FakeWorkerLink:
+    """A runner's link to its worker; `die` records that the runner would have ended."""
 
     def __init__(self, end: socket.socket) -> None:
         self.channel = SystemChannel(end)
@@ -41,19 +41,19 @@ class Cell:
 
 
 class Scene:
-    """A runner in a thread, and its worker's end of the pipe."""
+    """A runner in a thread, and the worker's end of its pipe."""
 
     def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, lifespan: Lifespan | None = None) -> None:
-        ours, theirs = socket.socketpair()
-        self.channel = SystemChannel(ours)
-        self.cell = Cell(theirs)
+        near, far = socket.socketpair()
+        self.channel = SystemChannel(near)
+        self.link = FakeWorkerLink(far)
         self.tasks = registry(*(task if isinstance(task, TaskDefinition) else define(task, process=True) for task in tasks))
-        self.runner = RunnerProcess(self.cell)
+        self.runner = RunnerProcess(self.link)
         self.error: BaseException | None = None
         self._lifespan = lifespan or Lifespan()
-        self._thread = threading.Thread(target=self._live)
+        self._thread = threading.Thread(target=self._run_until_shutdown)
 
-    def _live(self) -> None:
+    def _run_until_shutdown(self) -> None:
         try:
             self.runner.run(self.tasks, self._lifespan, open_store=Transactional, idle=2.5)  # type: ignore[arg-type]
         except ConfigurationError as error:
@@ -65,17 +65,17 @@ class Scene:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.tell(messages.Shutdown())
-        if self.cell.died.is_set():
+        self.send(messages.Shutdown())
+        if self.link.died.is_set():
             self.runner._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
         self.channel.close()
         self.runner._loop.call_soon_threadsafe(self.runner._loop.stop)
         await asyncio.to_thread(self.runner._thread.join)
         self.runner._loop.close()
-        self.cell.channel.close()
+        self.link.channel.close()
 
-    def tell(self, message: messages.Message) -> None:
+    def send(self, message: messages.Message) -> None:
         self.channel.send(messages.encode(message))
 
     async def next(self, kind: type[Message]) -> Message:
@@ -92,7 +92,7 @@ class Scene:
 
     async def begin(self, payload: bytes = b"{}") -> None:
         await self.next(messages.Ready)
-        self.tell(messages.Run(self.claim(payload)))
+        self.send(messages.Run(self.claim(payload)))
         await self.next(messages.RunStarted)
 
     async def outcome(self) -> Outcome | None:
@@ -100,7 +100,7 @@ class Scene:
         return None if ended.verdict is None else ended.verdict.outcome()
 
 
-async def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
+async def test_a_task_that_the_runner_lacks_is_reported_and_the_next_job_runs() -> None:
     async def handler() -> str:
         raise AssertionError
 
@@ -108,15 +108,15 @@ async def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
 
     async with Scene(known) as scene:
         await scene.next(messages.Ready)
-        scene.tell(messages.Run(claim(define(handler))))
+        scene.send(messages.Run(claim(define(handler))))
         await scene.next(messages.TaskMissing)
-        scene.tell(messages.Run(scene.claim(name="known")))
+        scene.send(messages.Run(scene.claim(name="known")))
         await scene.next(messages.RunStarted)
         assert await scene.outcome() == Done(b"null")
 
 
 class Transactional:
-    """A store of which only one verb matters."""
+    """A store with the only verb that these tests need."""
 
     capabilities = Capabilities("transactional", "kernel", caller_transaction=True)
 
@@ -127,12 +127,11 @@ class Transactional:
     async def close(self) -> None: ...
 
 
-def idle() -> None:
-    """Nobody calls it."""
+def noop() -> None: ...
 
 
 def outcome_of(handler: Callable[..., Any], payload: bytes = b"{}") -> Outcome | None:
-    """What the worker hears of that handler."""
+    """Run one job of this handler in a runner; return the outcome that its worker receives."""
     found: list[Outcome | None] = []
 
     async def test() -> None:
@@ -168,7 +167,7 @@ def test_an_exception_comes_back_with_its_traceback_from_the_handler_on() -> Non
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
-async def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_lives_on(error: BaseException) -> None:
+async def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_goes_on(error: BaseException) -> None:
     def handler(n: int) -> int:
         if n == 0:
             raise error
@@ -179,12 +178,12 @@ async def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_l
         outcome = await scene.outcome()
         assert isinstance(outcome, Raised)
         assert outcome.failure.type == type(error).__name__
-        scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
+        scene.send(messages.Run(scene.claim(b'{"n": 1}', number=2)))
         await scene.next(messages.RunStarted)
         assert await scene.next(messages.RunEnded) == messages.RunEnded(messages.OutcomeData.of(Done(b"1")), 4711)
 
 
-def test_what_a_handler_asks_for_comes_back() -> None:
+def test_outcomes_that_a_handler_asks_for_reach_the_worker() -> None:
     def handler(how: str) -> object:
         match how:
             case "retry":
@@ -202,13 +201,13 @@ def test_what_a_handler_asks_for_comes_back() -> None:
     assert fail.reason == "for good"
 
 
-async def test_a_payload_that_does_not_fit_is_judged_without_running_the_handler() -> None:
+async def test_a_payload_that_does_not_fit_is_invalid_and_its_handler_does_not_run() -> None:
     def handler(n: int) -> NoReturn:
         raise AssertionError("it ran")
 
     async with Scene(handler) as scene:
         await scene.next(messages.Ready)
-        scene.tell(messages.Run(scene.claim(b'{"n": "text"}')))
+        scene.send(messages.Run(scene.claim(b'{"n": "text"}')))
         await scene.next(messages.RunStarted)
         outcome = await scene.outcome()
         assert isinstance(outcome, Invalid)
@@ -216,7 +215,7 @@ async def test_a_payload_that_does_not_fit_is_judged_without_running_the_handler
         assert "$.n" in outcome.failure.message
 
 
-def test_a_result_that_is_no_json_is_invalid() -> None:
+def test_a_result_that_is_not_json_is_invalid() -> None:
     def handler() -> object:
         return object()
 
@@ -231,13 +230,13 @@ async def test_fields_that_a_newer_release_wrote_are_named() -> None:
 
     async with Scene(handler) as scene:
         await scene.next(messages.Ready)
-        scene.tell(messages.Run(scene.claim(b'{"n": 1, "new": 2}')))
+        scene.send(messages.Run(scene.claim(b'{"n": 1, "new": 2}')))
         assert (await scene.next(messages.RunStarted)).ignored == ()
         assert (await scene.next(messages.RunStarted)).ignored == ("new",)
         await scene.next(messages.RunEnded)
 
 
-async def test_progress_is_said_at_once_and_in_a_tight_loop_only_the_latest() -> None:
+async def test_progress_is_sent_at_once_and_in_a_tight_loop_only_the_latest() -> None:
     def handler(job: SyncJob) -> None:
         for number in range(1000):
             job.progress(fraction=number / 1000, **({"stage": "walk"} if number == 1 else {}))
@@ -246,15 +245,15 @@ async def test_progress_is_said_at_once_and_in_a_tight_loop_only_the_latest() ->
         await scene.begin()
         first = await scene.next(messages.Progressed)
         assert first.fraction == 0.0
-        said = [first]
+        sent = [first]
         while isinstance(message := messages.decode(await scene.channel.receive() or b""), messages.Progressed):
-            said.append(message)
-        assert (said[-1].fraction, isinstance(message, messages.RunEnded)) == (0.999, True)
-        assert {each.stage for each in said} == {None, "walk"}
-        assert len(said) < 100
+            sent.append(message)
+        assert (sent[-1].fraction, isinstance(message, messages.RunEnded)) == (0.999, True)
+        assert {each.stage for each in sent} == {None, "walk"}
+        assert len(sent) < 100
 
 
-async def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
+async def test_a_checkpoint_returns_when_the_worker_reports_that_it_is_durable() -> None:
     order = list[str]()
 
     def handler(job: SyncJob) -> object:
@@ -269,7 +268,7 @@ async def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() ->
         asked = await scene.next(messages.Checkpointed)
         assert asked.data == b'{"next":3}'
         order.append("answered")
-        scene.tell(messages.CallAnswered(asked.call))
+        scene.send(messages.CallAnswered(asked.call))
         assert await scene.outcome() == Done(b'{"next":3}')
     assert order == ["answered", "durable"]
 
@@ -282,7 +281,7 @@ async def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() ->
         (messages.CallProblem.UNAVAILABLE, StoreUnavailable),
     ],
 )
-def test_a_call_that_cannot_be_done_raises_what_it_raises_in_a_thread(
+def test_a_call_that_fails_raises_the_same_error_as_in_a_thread(
     problem: messages.CallProblem, error: type[BaseException]
 ) -> None:
     raised = list[type[BaseException]]()
@@ -296,7 +295,7 @@ def test_a_call_that_cannot_be_done_raises_what_it_raises_in_a_thread(
     async def test() -> None:
         async with Scene(handler) as scene:
             await scene.begin()
-            scene.tell(messages.CallAnswered((await scene.next(messages.Checkpointed)).call, problem, "so"))
+            scene.send(messages.CallAnswered((await scene.next(messages.Checkpointed)).call, problem, "so"))
             await scene.next(messages.RunEnded)
 
     run(test())
@@ -316,12 +315,12 @@ async def test_a_child_is_enqueued_by_the_worker() -> None:
         await scene.begin()
         asked = await scene.next(messages.Enqueued)
         assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
-        scene.tell(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
+        scene.send(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
         assert await scene.outcome() == Done(f'"{JOB}"'.encode())
 
 
 @pytest.mark.parametrize("looks", [True, False])
-async def test_a_handler_that_is_told_sees_it_and_what_it_returns_decides(looks: bool) -> None:
+async def test_a_cancelled_handler_can_see_it_and_its_return_value_decides(looks: bool) -> None:
     held = Held()
 
     def handler(job: SyncJob) -> str | None:
@@ -331,7 +330,7 @@ async def test_a_handler_that_is_told_sees_it_and_what_it_returns_decides(looks:
     async with Scene(handler) as scene:
         await scene.begin()
         await until(held.come.is_set)
-        scene.tell(messages.CancelRequested())
+        scene.send(messages.CancelRequested())
         await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
         held.set()
         assert await scene.outcome() == (None if looks else Done(b'"done"'))
@@ -353,14 +352,14 @@ async def test_s3_every_call_of_a_handler_that_lost_its_job_raises_job_lost() ->
     async with Scene(handler) as scene:
         await scene.begin()
         await until(held.come.is_set)
-        scene.tell(messages.JobLostNotice())
+        scene.send(messages.JobLostNotice())
         await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
         held.set()
         assert await scene.outcome() is None
     assert raised == ["JobLost"] * 4
 
 
-async def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_job() -> None:
+async def test_a_thread_that_a_handler_left_behind_cannot_write_progress_of_the_next_job() -> None:
     held, raised = Held(), list[str]()
     threads = list[threading.Thread]()
 
@@ -383,52 +382,52 @@ async def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_j
         await scene.begin(b'{"n": 0}')
         await scene.outcome()
         await until(held.come.is_set)
-        scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
+        scene.send(messages.Run(scene.claim(b'{"n": 1}', number=2)))
         await scene.next(messages.RunStarted)
         assert await scene.outcome() == Done(b"null")
     assert raised == ["JobLost"]
 
 
 def test_handlers_see_what_the_lifespan_yielded_once_per_runner() -> None:
-    told = list[str]()
+    order = list[str]()
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[dict[str, int]]:
-        told.append("open")
+        order.append("open")
         yield {"answer": 42}
-        told.append("close")
+        order.append("close")
 
     def handler(job: SyncJob) -> object:
-        told.append("job")
+        order.append("job")
         return job.state["answer"]
 
     async def test() -> None:
         async with Scene(handler, lifespan=Lifespan(lifespan)) as scene:
             await scene.begin()
             assert await scene.outcome() == Done(b"42")
-            scene.tell(messages.Run(scene.claim(number=2)))
+            scene.send(messages.Run(scene.claim(number=2)))
             await scene.next(messages.RunStarted)
             await scene.outcome()
-        assert told == ["open", "job", "job", "close"]
+        assert order == ["open", "job", "job", "close"]
 
     run(test())
 
 
-def test_a_lifespan_that_fails_is_told_to_the_worker() -> None:
+def test_a_lifespan_that_fails_is_reported_to_the_worker() -> None:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         raise OSError("no database")
         yield
 
     async def test() -> None:
-        async with Scene(idle, lifespan=Lifespan(lifespan)) as scene:
+        async with Scene(noop, lifespan=Lifespan(lifespan)) as scene:
             (problem,) = (await scene.next(messages.Refused)).problems
             assert "no database" in problem
 
     run(test())
 
 
-def test_a_transaction_is_on_a_connection_of_the_runners_own() -> None:
+def test_a_transaction_uses_the_runners_own_connection() -> None:
     def handler(job: SyncJob) -> str:
         with job.transaction() as connection:
             return str(connection)
@@ -436,9 +435,9 @@ def test_a_transaction_is_on_a_connection_of_the_runners_own() -> None:
     assert outcome_of(handler) == Done(f'"connection for {JOB} within 2.5"'.encode())
 
 
-async def test_the_end_of_the_pipe_is_the_end_of_the_runner() -> None:
-    async with Scene(idle) as scene:
+async def test_a_runner_dies_when_its_pipe_closes() -> None:
+    async with Scene(noop) as scene:
         await scene.next(messages.Ready)
-        assert not scene.cell.died.is_set()
+        assert not scene.link.died.is_set()
         scene.channel.close()
-        await until(scene.cell.died.is_set)
+        await until(scene.link.died.is_set)

@@ -1,4 +1,4 @@
-"""Handlers in threads: they cannot be cancelled, only told, and until they have ended their code runs."""
+"""Handlers in threads: a worker can only ask them to stop, and their code runs until they return."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ async def test_a_handler_in_a_thread_gets_its_payload_and_its_result_completes_t
 @pytest.mark.parametrize(
     ("why", "to"), [(Stop.CANCELLED, State.CANCELLED), (Stop.LATE, State.AVAILABLE), (Stop.DRAINED, State.AVAILABLE)]
 )
-async def test_a_thread_that_looks_and_returns_nothing_has_not_completed(why: Stop, to: State) -> None:
+async def test_a_thread_that_saw_its_cancellation_and_returns_nothing_has_not_completed(why: Stop, to: State) -> None:
     held = Held()
 
     def handler(job: SyncJob) -> None:
@@ -51,7 +51,7 @@ async def test_a_thread_that_looks_and_returns_nothing_has_not_completed(why: St
 
 
 @pytest.mark.parametrize("looks", [True, False])
-async def test_a_thread_that_completes_in_spite_of_being_told_has_completed(looks: bool) -> None:
+async def test_a_thread_that_completes_in_spite_of_its_cancellation_has_completed(looks: bool) -> None:
     held = Held()
 
     def handler(job: SyncJob) -> str | None:
@@ -115,24 +115,24 @@ async def test_s8_the_job_of_a_thread_does_not_move_before_its_code_has_stopped(
 
 
 async def test_progress_and_checkpoints_of_a_thread_reach_the_store() -> None:
-    told = Held()
+    saved = Held()
 
     def handler(job: SyncJob) -> object:
         job.progress(stage="walk", fraction=0.5, message="half")
         job.alive()
         job.checkpoint({"next": 3})
-        told.wait_here()
+        saved.wait_here()
         return job.checkpoint_value
 
     bench = Bench(handler)
     (job,) = await bench.open(("handler", b"{}"))
     await bench.exchange.step()
-    while not told.come.is_set():
+    while not saved.come.is_set():
         await bench.writer.step()
         await turns(1)
     row = await bench.row(job)
     assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
-    told.set()
+    saved.set()
     await bench.until_ended()
     moved = bench.ended[0].transition
     assert moved is not None

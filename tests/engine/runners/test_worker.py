@@ -1,4 +1,4 @@
-"""A worker with runner processes: what it claims for them, and what its supervisor hears of them."""
+"""A worker with runner processes: what it claims for them, and what it reports about them to its supervisor."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._engine import messages
-from holdfast._engine.runners import messages as told
+from holdfast._engine.runners import messages as runner_messages
 from holdfast._engine.worker.options import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
 from tests.engine.support import SETTINGS, TIMING, Doctor, forever, stubborn, until
@@ -38,15 +38,15 @@ async def test_s12_no_more_jobs_are_claimed_than_there_are_runners() -> None:
     states = [await office.state(job) for job in jobs]
     assert states == [State.RUNNING, State.RUNNING, State.AVAILABLE]
     first = office.host.children[0]
-    first.say(told.Ready())
-    await first.next(told.Run)
-    first.say(told.RunStarted(), DONE)
-    assert (await first.next(told.Run)).claim.job.id == jobs[2]
+    first.say(runner_messages.Ready())
+    await first.next(runner_messages.Run)
+    first.say(runner_messages.RunStarted(), DONE)
+    assert (await first.next(runner_messages.Run)).claim.job.id == jobs[2]
     assert len(office.host.children) == 2
 
 
 @pytest.mark.virtual_time
-async def test_l4_a_worker_without_runners_leaves_their_jobs_to_others() -> None:
+async def test_l4_a_worker_without_runners_leaves_process_jobs_to_others() -> None:
     office = Office(processed())
     await office.open()
     (job,) = await office.enqueue("handler")
@@ -55,15 +55,15 @@ async def test_l4_a_worker_without_runners_leaves_their_jobs_to_others() -> None
 
 
 @pytest.mark.virtual_time
-async def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> None:
+async def test_an_unresponsive_handler_in_a_runner_is_not_a_reason_to_end_its_worker() -> None:
     office = RunnerOffice()
     await office.open()
     (job,) = await office.enqueue("handler")
     await until(lambda: office.host.children)
     child = office.host.children[0]
-    child.say(told.Ready())
-    await child.next(told.Run)
-    child.say(told.RunStarted())
+    child.say(runner_messages.Ready())
+    await child.next(runner_messages.Run)
+    child.say(runner_messages.RunStarted())
     await office.memory.request_cancel([job])
     office.far.say(messages.CancelJobs((job,)))
     start = asyncio.get_running_loop().time()
@@ -76,7 +76,7 @@ async def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> No
 
 
 @pytest.mark.virtual_time
-async def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task() -> None:
+async def test_an_unresponsive_hook_is_a_reason_to_end_its_worker_even_for_a_process_task() -> None:
     office = RunnerOffice()
     await office.open()
     office.worker.executor._hooks = Doctor(lambda _: stubborn())  # type: ignore[assignment]
@@ -91,7 +91,7 @@ async def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_it
 
 
 @pytest.mark.virtual_time
-async def test_runners_that_cannot_start_do_not_make_jobs_go_round_at_full_speed() -> None:
+async def test_jobs_whose_runners_cannot_start_are_not_claimed_and_released_in_a_tight_loop() -> None:
     office = RunnerOffice()
     office.host.error = OSError("no more processes")
     await office.open()
@@ -102,9 +102,9 @@ async def test_runners_that_cannot_start_do_not_make_jobs_go_round_at_full_speed
     office.host.error = None
     await until(lambda: office.host.children)
     child = office.host.children[0]
-    child.say(told.Ready())
-    await child.next(told.Run)
-    child.say(told.RunStarted(), DONE)
+    child.say(runner_messages.Ready())
+    await child.next(runner_messages.Run)
+    child.say(runner_messages.RunStarted(), DONE)
     while await office.state(job) is not State.COMPLETED:
         await passing(0.5)
     assert (await office.row(job)).crashes == 0
@@ -119,37 +119,37 @@ async def test_a_worker_whose_runners_cannot_start_is_not_idle_while_their_jobs_
     while not office.log.of("runner.unavailable"):
         await passing(0.1)
 
-    async def says_it_is_idle() -> bool:
+    async def is_idle() -> bool:
         office.far.heard()
         office.far.say(messages.Ping())
         return (await office.far.hear(messages.Pong)).is_idle
 
     for _ in range(60):
         await passing(0.5)
-        assert not await says_it_is_idle()
+        assert not await is_idle()
     office.host.error = None
     await until(lambda: office.host.children)
     child = office.host.children[0]
-    child.say(told.Ready())
-    await child.next(told.Run)
-    child.say(told.RunStarted(), DONE)
+    child.say(runner_messages.Ready())
+    await child.next(runner_messages.Run)
+    child.say(runner_messages.RunStarted(), DONE)
     await passing(3.0)
-    assert await says_it_is_idle()
+    assert await is_idle()
 
 
 @pytest.mark.virtual_time
-async def test_the_end_of_the_worker_is_the_end_of_its_runners() -> None:
+async def test_a_worker_that_ends_takes_its_runners_down_with_it() -> None:
     office = RunnerOffice()
     await office.open()
     (job,) = await office.enqueue("handler")
     await until(lambda: office.host.children)
     child = office.host.children[0]
-    child.say(told.Ready())
-    await child.next(told.Run)
-    child.say(told.RunStarted(), DONE)
+    child.say(runner_messages.Ready())
+    await child.next(runner_messages.Run)
+    child.say(runner_messages.RunStarted(), DONE)
     while await office.state(job) is not State.COMPLETED:
         await passing(0.1)
     office.far.say(messages.Drain(5.0))
-    await child.next(told.Shutdown)
-    await office.running  # it does not wait for ever for a runner that does not end
+    await child.next(runner_messages.Shutdown)
+    await office.running  # The worker does not wait indefinitely for a runner that does not end.
     assert child.is_killed
