@@ -82,30 +82,30 @@ def test_nothing_is_left_behind(make: Make) -> None:
 
 async def test_the_exit_waits_for_running_jobs_and_starts_no_other(make: Make) -> None:
     app = make()
-    begun, gate = asyncio.Event(), asyncio.Event()
+    started, gate = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def wait() -> str:
-        begun.set()
+        started.set()
         await gate.wait()
         return "done"
 
     first = await wait.aenqueue()
     leaving = asyncio.get_running_loop().create_future()
 
-    async def live() -> None:
+    async def run_worker() -> None:
         async with app.worker(concurrency=1):
-            await begun.wait()
+            await started.wait()
             leaving.set_result(await wait.aenqueue())
 
-    life = asyncio.ensure_future(live())
+    running = asyncio.ensure_future(run_worker())
     second = await leaving
     while not (lease := (await app.workers.alist())[0]).is_draining:
         await turns()
     assert (await first.aget()).state is State.RUNNING
-    assert not life.done()
+    assert not running.done()
     gate.set()
-    await life
+    await running
     assert (await first.aget()).result == "done"
     assert (await second.aget()).state is State.AVAILABLE
     assert lease.id not in {each.id for each in await app.workers.alist()}
@@ -114,66 +114,66 @@ async def test_the_exit_waits_for_running_jobs_and_starts_no_other(make: Make) -
 async def test_an_error_of_the_body_is_raised_after_the_drain(make: Make) -> None:
     app = make()
     ended: list[str] = []
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     @app.task
     async def slow() -> None:
-        begun.set()
+        started.set()
         for _ in range(20):
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
         ended.append("job")
 
     await slow.aenqueue()
 
-    async def live() -> None:
+    async def run_worker() -> None:
         async with app.worker():
-            await begun.wait()
+            await started.wait()
             raise ValueError("of the body")
 
     with pytest.raises(ValueError, match="of the body"):
-        await live()
+        await run_worker()
     assert ended == ["job"]
 
 
 async def test_a_job_that_outlasts_the_grace_is_released_free_of_charge(make: Make) -> None:
     app = make(grace="20ms")
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     @app.task
     async def endless() -> None:
-        begun.set()
+        started.set()
         await asyncio.get_running_loop().create_future()
 
     handle = await endless.aenqueue()
     async with app.worker():
-        await begun.wait()
+        await started.wait()
     view = await handle.aget()
     assert (view.state, view.attempt, view.crashes, view.failures) == (State.AVAILABLE, 1, 0, 0)
 
 
 async def test_a_cancellation_while_draining_cuts_the_grace_short(make: Make) -> None:
     app = make(grace="600s")
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     @app.task
     async def endless() -> None:
-        begun.set()
+        started.set()
         await asyncio.get_running_loop().create_future()
 
     handle = await endless.aenqueue()
     leaving = asyncio.Event()
 
-    async def live() -> None:
+    async def run_worker() -> None:
         async with app.worker():
-            await begun.wait()
+            await started.wait()
             leaving.set()
 
-    life = asyncio.ensure_future(live())
+    running = asyncio.ensure_future(run_worker())
     await leaving.wait()
-    assert not (await asyncio.wait({life}, timeout=0.05))[0]
-    life.cancel()
+    assert not (await asyncio.wait({running}, timeout=0.05))[0]
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await life
+        await running
     assert (await handle.aget()).state is State.AVAILABLE
     assert await app.workers.alist() == []
 
@@ -208,16 +208,16 @@ async def test_two_workers_and_two_apps_run_side_by_side(make: Make) -> None:
     app, other = make(), App("memory://", poll_interval="20ms")
     task, its = app.task(queue="a")(add), other.task(add)
     async with app.worker(queues=["a"]), app.worker(queues=["b"]), other.worker():
-        mine, theirs = await task.aenqueue(1), await its.aenqueue(5)
+        own, others = await task.aenqueue(1), await its.aenqueue(5)
         unserved = await task.options(queue="c").aenqueue(1)
-        assert (await mine.aresult(timeout=20), await theirs.aresult(timeout=20)) == (2, 6)
+        assert (await own.aresult(timeout=20), await others.aresult(timeout=20)) == (2, 6)
         assert {lease.queues for lease in await app.workers.alist()} == {("a",), ("b",)}
         assert len(await other.workers.alist()) == 1
     assert (await unserved.aget()).state is State.AVAILABLE
     await other.aclose()
 
 
-async def test_signals_are_never_touched(make: Make) -> None:
+async def test_an_embedded_worker_leaves_signal_handlers_unchanged(make: Make) -> None:
     app = make()
     app.task(add)
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
@@ -301,7 +301,7 @@ def test_entry_raises_when_the_store_cannot_be_opened(tmp_path: Path) -> None:
     assert not any(thread.name == "holdfast-supervisor" for thread in threading.enumerate())
 
 
-async def test_one_worker_is_entered_one_at_a_time_and_again(make: Make) -> None:
+async def test_a_worker_can_be_entered_again_but_not_twice_at_once(make: Make) -> None:
     app = make()
     task = app.task(add)
     worker = app.worker()

@@ -211,16 +211,16 @@ def test_run_due_raises_when_the_lifespan_fails_and_charges_no_attempt(make: Mak
 
 
 async def test_a_cancelled_arun_due_stops_its_job_and_releases_it(make: Make) -> None:
-    app, begun = make(), asyncio.Event()
+    app, started = make(), asyncio.Event()
 
     @app.task
     async def endless() -> None:
-        begun.set()
+        started.set()
         await asyncio.get_running_loop().create_future()
 
     handle = await endless.aenqueue()
     running = asyncio.ensure_future(app.arun_due())
-    await begun.wait()
+    await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -176,7 +176,7 @@ async def test_s6_a_runner_process_reports_every_exception_and_goes_on() -> None
     is_stopped=st.booleans(),
     saw_cancellation=st.booleans(),
 )
-def test_judging_and_describing_never_raise(
+def test_no_exception_makes_its_outcome_or_its_description_raise(
     asked: set[str], raised: type[BaseException], base: type[BaseException], depth: int, is_stopped: bool, saw_cancellation: bool
 ) -> None:
     error = nested(depth, rubbish(tuple(asked - {"__class__"} if depth else asked), raised, base))  # A group reads `__class__`.
@@ -190,7 +190,7 @@ def test_judging_and_describing_never_raise(
     assert outcome_of_value(error) is not None
 
 
-def test_a_group_deeper_than_the_stack_is_judged_by_its_leaf_and_keeps_its_frames() -> None:
+def test_a_group_deeper_than_the_stack_has_the_outcome_of_its_leaf_and_keeps_its_frames() -> None:
     try:
         raise nested(2000, OSError("the leaf"))
     except BaseException as error:

@@ -433,7 +433,7 @@ async def test_a_runner_whose_job_outlives_its_worker_ends_with_that_job() -> No
 
 
 @pytest.mark.virtual_time
-async def test_rubbish_in_the_pipe_ends_the_runner_and_its_job_pays() -> None:
+async def test_rubbish_in_the_pipe_ends_the_runner_and_charges_its_job_a_crash() -> None:
     task = processed()
     bench = RunnerBench(task)
     bench.executor.start(claim(task))

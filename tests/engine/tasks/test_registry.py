@@ -40,7 +40,7 @@ def test_a_task_without_options_has_the_documented_defaults() -> None:
     assert task.policy == Policy(3, 3, Backoff.exponential("1s", cap="1h"), CrashPolicy.RETRY, 7 * 86400.0)
 
 
-def test_options_arrive_on_the_policy() -> None:
+def test_options_are_kept_in_the_policy() -> None:
     task = define(
         analyze,
         name="a",

@@ -26,7 +26,7 @@ def test_an_older_beat_does_not_shorten_what_a_newer_one_granted() -> None:
     assert lease.remaining() == 25.0
 
 
-def test_a_lost_lease_never_comes_back() -> None:
+def test_a_lost_lease_cannot_be_renewed() -> None:
     clock = FakeClock()
     lease = WorkerLease(clock.monotonic)
     lease.renew(clock.monotonic() + 25.0)

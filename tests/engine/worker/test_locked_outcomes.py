@@ -305,7 +305,7 @@ def test_l11_a_lock_time_out_is_an_answer_and_the_amnesty_goes_on_elapsing(error
 
 
 @pytest.mark.virtual_time
-async def test_l11_a_locked_lease_is_neither_renewed_nor_gone_and_its_siblings_are_renewed() -> None:
+async def test_l11_a_locked_lease_is_neither_renewed_nor_lost_and_its_siblings_are_renewed() -> None:
     fleet = LockedFleet(processes=2)
     (_, stuck), (_, free) = await fleet.ready(), await fleet.ready()
     fleet.memory.leases = frozenset({stuck.lease})

@@ -179,7 +179,7 @@ async def test_a_refused_claim_is_raised_and_outcomes_are_settled_without_it() -
     assert [each.job for each in bench.exchange.undelivered] == jobs[:1]
 
 
-async def test_s15_a_store_that_is_away_has_refused_no_outcome() -> None:
+async def test_s15_an_unreachable_store_has_not_refused_an_outcome() -> None:
     bench = RefusingBench()
     (stuck,) = await bench.refused()
     bench.clock.advance(PAUSES.cap)

@@ -546,18 +546,18 @@ def test_a_timeout_that_the_hook_itself_raises_is_passed_on(make_bench: Any) -> 
 
 
 def test_a_cancelled_hook_is_rolled_back_and_has_not_failed(make_bench: Any) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def repair(connection: Any, job: RescuedJob) -> None:
         connection.execute("UPDATE orders SET status = 'never'")
-        begun.set()
+        started.set()
         await forever()
 
     bench = make_bench(repair)
 
     async def test() -> None:
         running = beside(bench.hooks.run_before_attempt(await bench.owed()))
-        await begun.wait()
+        await started.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -567,7 +567,7 @@ def test_a_cancelled_hook_is_rolled_back_and_has_not_failed(make_bench: Any) -> 
     asyncio.run(test())
 
 
-def test_a_hook_in_a_thread_is_waited_for_before_its_job_may_move(make_bench: Any) -> None:
+def test_a_job_does_not_move_before_its_hook_in_a_thread_has_ended(make_bench: Any) -> None:
     held = Held()
 
     def repair(connection: Any, job: RescuedJob) -> None:
