@@ -13,7 +13,7 @@ from holdfast.stores.memory import MemoryStore
 
 
 class LockedMemory(MemoryStore):
-    """``jobs`` and ``leases``: of these another session has the rows locked."""
+    """A memory store that takes the rows of ``jobs`` and ``leases`` for locked by another session."""
 
     jobs: frozenset[UUID] = frozenset()
     leases: frozenset[UUID] = frozenset()
@@ -21,8 +21,8 @@ class LockedMemory(MemoryStore):
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         free = [each for each in transitions if each.job not in self.jobs]
         found = await super().exchange(free, request)
-        said = iter(found.answers)
-        answers = tuple(Answer.BUSY if each.job in self.jobs else next(said) for each in transitions)
+        answered = iter(found.answers)
+        answers = tuple(Answer.BUSY if each.job in self.jobs else next(answered) for each in transitions)
         return structs.replace(found, answers=answers)
 
     async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
@@ -44,6 +44,6 @@ class LockedMemory(MemoryStore):
             raise StoreBusy("end_lease: another session keeps a lock")
         return None
 
-    def _refuse(self, verb: str, asked: Sequence[UUID], lost: frozenset[UUID] = frozenset()) -> None:
-        if locked := self.jobs & {*asked}:
+    def _refuse(self, verb: str, sent: Sequence[UUID], lost: frozenset[UUID] = frozenset()) -> None:
+        if locked := self.jobs & {*sent}:
             raise StoreBusy(f"{verb}: {len(locked)} jobs are locked", locked, lost)

@@ -44,11 +44,11 @@ class MemoryChannel:
             self._inbox.put_nowait(None)
 
     def say(self, message: messages.Message) -> None:
-        """Send a message as its sender would."""
+        """Send a message, encoded as the engine encodes it."""
         self.send(messages.encode(message))
 
     async def hear(self, kind: type[Any]) -> Any:
-        """The next message of that kind; others are passed over."""
+        """Return the next message of that kind; drop those before it."""
         while True:
             data = await self.receive()
             assert data is not None, f"the pipe was closed before {kind.__name__} came"
@@ -56,8 +56,8 @@ class MemoryChannel:
             if isinstance(message, kind):
                 return message
 
-    def heard(self) -> list[Any]:
-        """What has come and was not read yet."""
+    def received(self) -> list[Any]:
+        """Return the messages that have arrived and were not read yet."""
         found = []
         while not self._inbox.empty():
             data = self._inbox.get_nowait()
@@ -66,8 +66,8 @@ class MemoryChannel:
         return found
 
 
-class MemoryCell:
-    """A worker's inside end."""
+class MemorySupervisorLink:
+    """The link from a worker to its supervisor."""
 
     def __init__(self, channel: MemoryChannel, process: ProcessIdentity = PROCESS, limits: tuple[str, ...] = ()) -> None:
         self.channel, self.limits = channel, limits
@@ -82,7 +82,7 @@ class MemoryCell:
 
 
 class MemoryChild:
-    """A worker process that does only what the test says through ``far``, its own end of the pipe."""
+    """A worker process that the test plays through ``far``, the worker's end of the pipe."""
 
     def __init__(self, pid: int) -> None:
         self.process = ProcessIdentity("host", pid, pid * 100, "boot", "pid:1", "time:1")
@@ -107,10 +107,10 @@ class MemoryChild:
         self.kills += 1
         self.end(Exit(signal="SIGKILL"))
 
-    def end(self, how: Exit) -> None:
-        """It dies."""
+    def end(self, exit: Exit) -> None:
+        """End the process, unless it has ended already."""
         if not self.has_ended.done():
-            self.has_ended.set_result(how)
+            self.has_ended.set_result(exit)
             self.far.close()
 
     async def wait(self) -> Exit:
@@ -118,7 +118,7 @@ class MemoryChild:
 
 
 class MemoryHost:
-    """A machine whose processes are the test's."""
+    """A machine whose worker processes the test plays."""
 
     def __init__(self) -> None:
         self.children: asyncio.Queue[MemoryChild] = asyncio.Queue()
@@ -154,7 +154,7 @@ class MemoryHost:
 
 
 class MemoryTransport:
-    """Hints that reach whoever subscribed here."""
+    """A transport that delivers hints to its subscribers in this process."""
 
     deliveries = None
 

@@ -1,4 +1,4 @@
-"""Runner processes that do what a test says, in place of real ones."""
+"""Runner processes that a test plays, in place of real ones."""
 
 import asyncio
 from collections import deque
@@ -21,24 +21,24 @@ STACKS = 'File "shop.py", line 7 in spin'
 
 
 class FakeChild:
-    """A runner, spoken for by its test."""
+    """A runner process that the test plays."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.channel, self.theirs = LoopChannel.pair(loop, loop)
         self.is_killed = False
-        self.heard = list[messages.Message]()
+        self.received = list[messages.Message]()
         self._unread = deque[messages.Message]()
         self._exit: asyncio.Future[Exit] = loop.create_future()
         self._crash_stacks = ""
         self._reading = loop.create_task(self._read())
 
-    def say(self, *said: messages.Message) -> None:
-        for message in said:
+    def say(self, *sent: messages.Message) -> None:
+        for message in sent:
             self.theirs.send(messages.encode(message))
 
     async def next(self, kind: type[Message]) -> Message:
-        """The next message that came, which is one of these."""
+        """Return the next message, which must be of this kind."""
         await until(lambda: self._unread)
         message = self._unread.popleft()
         assert isinstance(message, kind), message
@@ -66,12 +66,12 @@ class FakeChild:
     async def _read(self) -> None:
         while (data := await self.theirs.receive()) is not None:
             message = messages.decode(data)
-            self.heard.append(message)
+            self.received.append(message)
             self._unread.append(message)
 
 
 class FakeRunnerHost:
-    """Starts them, or cannot."""
+    """A host that starts fake runners, or raises ``error``."""
 
     def __init__(self) -> None:
         self.children = list[FakeChild]()
@@ -90,18 +90,18 @@ class RunnerBench(Bench):
     def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, size: int = 2) -> None:
         super().__init__(*tasks)
         self.host = FakeRunnerHost()
-        given = {"grace": GRACE, "margin": MARGIN, "pause": PAUSE}
-        self.pool = RunnerPool(self.host, size=size, **given, events=self.log.events, chance=self.chance)
+        limits = {"grace": GRACE, "margin": MARGIN, "pause": PAUSE}
+        self.pool = RunnerPool(self.host, size=size, **limits, events=self.log.events, chance=self.chance)
         self.executor._pool = self.pool
         self.exchange = self.open_exchange(LEASE)
 
     async def child(self, number: int = 0) -> FakeChild:
-        """That runner, once it was started."""
+        """Return that runner, once it was started."""
         await until(lambda: len(self.host.children) > number)
         return self.host.children[number]
 
     async def begun_child(self, number: int = 0) -> FakeChild:
-        """That runner, with the code of its first job running."""
+        """Return that runner once the code of its first job runs."""
         child = await self.child(number)
         child.say(messages.Ready())
         await child.next(messages.Run)
@@ -114,7 +114,7 @@ class RunnerBench(Bench):
 
 
 def processed(**options: Any) -> TaskDefinition:
-    """A task whose handler runs in a process."""
+    """Return a task whose handler runs in a process."""
 
     def handler() -> None:
         raise AssertionError("it ran in the worker")

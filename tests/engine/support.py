@@ -1,4 +1,4 @@
-"""A worker's inside, a supervisor's surroundings and an unreliable store, all in memory; time moves only when told to."""
+"""A worker's engine, a supervisor's environment and an unreliable store, all in memory; a test moves the time."""
 
 import asyncio
 import threading
@@ -62,7 +62,7 @@ class LoopClock:
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything that is ready run."""
+    """Let all tasks run that are ready."""
     for _ in range(count):
         turn = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(turn.set_result, None)
@@ -70,16 +70,16 @@ async def turns(count: int = 20) -> None:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Let others run until it is so; pytest's time limit says when it never is."""
+    """Let other tasks run until the condition holds; if it never does, pytest's time limit fails the test."""
     loop = asyncio.get_running_loop()
     while not is_so():
-        moment = loop.create_future()
-        loop.call_later(0.001, moment.set_result, None)
-        await moment
+        waiter = loop.create_future()
+        loop.call_later(0.001, waiter.set_result, None)
+        await waiter
 
 
 class Gate:
-    """One call held up on its way there or back: ``entered`` when it came, and it goes on when ``opened``."""
+    """One call that waits before or after it is applied: it sets ``entered``, and goes on once ``opened`` is set."""
 
     def __init__(self, *, is_back: bool) -> None:
         self.is_back = is_back
@@ -92,7 +92,7 @@ class Gate:
 
 
 class Flaky:
-    """A store whose calls can fail before they arrive, lose their answer, come late or be held up. Notes every call."""
+    """A store whose calls a test makes fail, lose their answer, arrive late or wait; it records every call."""
 
     def __init__(self, store: MemoryStore, lease_clock: str = "kernel") -> None:
         self.store = store
@@ -107,33 +107,33 @@ class Flaky:
         return structs.replace(self.store.capabilities, lease_clock=self._lease_clock)
 
     def fail(self, verb: str, times: int = 1) -> None:
-        """The next calls never arrive."""
+        """Make the next calls fail before they arrive."""
         self._plans[verb].extend(["before"] * times)
 
     def cancel(self, verb: str) -> None:
-        """Out of the next call's inside a cancellation strays that nobody asked for."""
-        self._plans[verb].append("stray")
+        """Make the next call raise a cancellation that no task requested."""
+        self._plans[verb].append("cancelled")
 
-    def mend(self) -> None:
-        """Everything that was planned to go wrong goes well."""
+    def clear_faults(self) -> None:
+        """Remove all planned faults."""
         self._plans.clear()
 
     def lose_answer(self, verb: str) -> None:
-        """The next call is applied, and its caller never hears of it."""
+        """Apply the next call and lose its answer."""
         self._plans[verb].append("after")
 
     def delay(self, verb: str) -> None:
-        """The next call fails, and arrives nevertheless when ``arrive`` is called."""
+        """Make the next call fail, and apply it when ``arrive`` is called."""
         self._plans[verb].append("late")
 
     def hold(self, verb: str, *, is_back: bool = False) -> Gate:
-        """The next call waits before it is applied or, with ``is_back``, before its answer arrives."""
+        """Make the next call wait before it is applied or, with ``is_back``, before its answer arrives."""
         gate = Gate(is_back=is_back)
         self._plans[verb].append(gate)
         return gate
 
     async def arrive(self) -> None:
-        """Whatever was delayed is applied now."""
+        """Apply the calls that were delayed."""
         late, self.late = self.late, []
         for call in late:
             await call()
@@ -144,7 +144,7 @@ class Flaky:
             plan = self._plans[verb].popleft() if self._plans[verb] else None
             if self.is_out or plan == "before":
                 raise StoreUnavailable(f"{verb}: not reached")
-            if plan == "stray":
+            if plan == "cancelled":
                 raise asyncio.CancelledError
             if plan == "late":
                 self.late.append(lambda: getattr(self.store, verb)(*arguments, **keywords))
@@ -177,7 +177,7 @@ class Log:
 
 
 class RecordedReports(AttemptReporter):
-    """What a worker would report to its supervisor."""
+    """The reports of a worker to its supervisor, recorded."""
 
     def __init__(self) -> None:
         self.code_running: list[bool] = []
@@ -187,19 +187,19 @@ class RecordedReports(AttemptReporter):
     def set_code_running(self, is_running: bool) -> None:
         self.code_running.append(is_running)
 
-    def waiting(self, hold: ActiveJob) -> None: ...
+    def waiting(self, active: ActiveJob) -> None: ...
 
-    def begun(self, hold: ActiveJob) -> None:
-        self.begins.append(hold.id)
+    def begun(self, active: ActiveJob) -> None:
+        self.begins.append(active.id)
 
-    def moved(self, hold: ActiveJob) -> None:
-        self.moves.append(hold.id)
+    def moved(self, active: ActiveJob) -> None:
+        self.moves.append(active.id)
 
-    def stopped(self, hold: ActiveJob) -> None: ...
+    def stopped(self, active: ActiveJob) -> None: ...
 
 
 class RecordedRuns(FinishedRuns):
-    """Remembers all runs that were ever added."""
+    """Finished runs, of which ``all`` keeps every one that was added."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ class Bench:
         return Exchange(self.environment, self.executor, self.writer, self.lease, slots, options, poll_interval=1.0, beat=6.0)
 
     async def open(self, *payloads: tuple[str, bytes]) -> list[UUID]:
-        """A lease that is alive, and jobs, each a task's name and a payload."""
+        """Open a lease and enqueue jobs, each given by its task's name and its payload; return their ids."""
         await self.memory.open_lease(LEASE)
         self.beat()
         return await enqueue(self.memory, self.chance, *payloads, policies=self.registry.policies())
@@ -260,15 +260,15 @@ class Bench:
         self.executor.stop(job, Stop.LOST, token=token)
 
     def beat(self) -> None:
-        """The supervisor's beat was answered just now."""
+        """Renew the lease, as an answered beat of the supervisor does."""
         self.lease.renew(TIMING.owner_deadline(self.clock.monotonic()))
 
     async def until_ended(self, count: int = 1) -> None:
-        """Wait for that many handlers' code to have stopped, counted from the start."""
+        """Wait until the code of N handlers has stopped, counted from the start."""
         await until(lambda: len(self.ended) >= count)
 
     async def settle(self) -> None:
-        """Step until there is nothing to deliver; nothing is claimed meanwhile."""
+        """Step until there is nothing to deliver, without claiming."""
         self.exchange.is_closed = True
         while not self.exchange.is_delivered:
             await self.exchange.step()
@@ -281,7 +281,7 @@ class Bench:
 
 
 def registry(*tasks: Callable[..., Any] | TaskDefinition) -> Registry:
-    """Tasks by the names of their functions."""
+    """Return a registry of tasks, named after their functions."""
     made = Registry()
     for task in tasks:
         made.add(task if isinstance(task, TaskDefinition) else define(task))
@@ -291,7 +291,7 @@ def registry(*tasks: Callable[..., Any] | TaskDefinition) -> Registry:
 async def enqueue(
     store: Any, chance: FakeChance, *payloads: tuple[str, bytes], policies: dict[str, Policy] | None = None
 ) -> list[UUID]:
-    """Put jobs into the store; their ids."""
+    """Enqueue jobs in the store and return their ids."""
     jobs = [
         NewJob(id=chance.uuid7(), task=task, payload=payload, policy=(policies or {}).get(task, Policy()))
         for task, payload in payloads
@@ -304,8 +304,8 @@ JOB = UUID(int=77)
 
 
 def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, number: int = 1, failures: int = 0) -> Claim:
-    """What a claim of one job of this task hands over."""
-    hold = ActiveJob(
+    """Return the claim of one job of this task."""
+    active = ActiveJob(
         id=job,
         token=Token(UUID(int=5), number),
         lease=LEASE.id,
@@ -316,16 +316,16 @@ def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, numb
         crashes=0,
         policy=task.policy,
     )
-    return Claim(job=hold, payload=payload)
+    return Claim(job=active, payload=payload)
 
 
 async def forever() -> None:
-    """What a handler does that never ends by itself."""
+    """Wait without end, as a handler that stops only when it is cancelled."""
     await asyncio.get_running_loop().create_future()
 
 
 async def stubborn() -> None:
-    """What a handler does that takes no notice of being cancelled."""
+    """Ignore every cancellation, as an unresponsive handler does."""
     while True:
         try:
             await forever()
@@ -334,8 +334,8 @@ async def stubborn() -> None:
                 raise
 
 
-class Doctor:
-    """Stands in for a healer; every claim owes."""
+class AlwaysDueHooks:
+    """Rescue hooks that are due for every claim."""
 
     interval = 7.0
 
@@ -345,12 +345,12 @@ class Doctor:
     def is_owed(self, claim: Claim) -> bool:
         return True
 
-    def unresponsive(self, patience: float) -> tuple[UUID, ...]:
+    def unresponsive(self, seconds: float) -> tuple[UUID, ...]:
         return ()
 
 
 class Held(threading.Event):
-    """What a handler in a thread waits for; tests wait for its coming without a clock."""
+    """An event for which a handler in a thread waits; ``come`` is set once it waits, so that tests need no clock."""
 
     def __init__(self) -> None:
         super().__init__()

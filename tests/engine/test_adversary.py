@@ -1,4 +1,4 @@
-"""What an enemy tried against the engine, and what has to hold nevertheless."""
+"""Attacks on the engine, and the promises that it must keep under each of them."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ from tests.engine.worker.test_worker import Office, passing
 from tests.event_loops import beside
 
 
-async def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None:
+async def test_code_that_a_handler_left_running_takes_no_job_from_the_next_attempt() -> None:
     attempts = list[Job]()
 
     async def handler(job: Job) -> None:
@@ -36,7 +36,7 @@ async def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -
         saving = asyncio.ensure_future(job.checkpoint(2))
         await turns(1)
         with pytest.raises(JobLost):
-            await attempts[0].alive()  # a heartbeat of the first attempt that nobody ended
+            await attempts[0].alive()  # a heartbeat of the first attempt, which no code ended
         await saving
 
     bench = Bench(handler)
@@ -55,15 +55,15 @@ async def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -
 
 
 @pytest.mark.virtual_time
-async def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged() -> None:
-    """Words are told at most every 5 % of the limit; of an hour that is three minutes."""
-    said = list[float]()
+async def test_the_latest_of_many_progress_reports_counts_when_a_job_is_judged() -> None:
+    """A worker reports progress at most every 5 % of the limit: with one hour, every three minutes."""
+    reported_at = list[float]()
 
     async def handler(job: Job) -> None:
         await job.alive()
         await passing(170)
         await job.alive()
-        said.append(asyncio.get_running_loop().time())
+        reported_at.append(asyncio.get_running_loop().time())
         await forever()
 
     office = Office(define(handler, progress_within="1h"))
@@ -71,12 +71,12 @@ async def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged(
     await office.open()
     beside(office.keep_beating())
     await passing(170 + 2 * TIMING.beat)
-    assert max(message.at for message in office.received(messages_of_workers.AttemptProgressed)) == said[0]
+    assert max(message.at for message in office.received(messages_of_workers.AttemptProgressed)) == reported_at[0]
 
 
 @pytest.mark.parametrize("spread", [float("inf"), float("nan"), -0.1, 1.1])
-def test_a_backoff_that_no_store_could_write_is_refused_where_it_is_defined(spread: float) -> None:
-    """Else the first failure of one job would keep its worker from settling any other, for ever."""
+def test_a_backoff_that_no_store_can_write_is_refused_where_it_is_defined(spread: float) -> None:
+    """Without the check, the first failure of one job would keep its worker from settling any other job."""
     with pytest.raises(ConfigurationError, match="spread"):
         define(stubborn, backoff=Backoff.exponential("1s", spread=spread))
     with pytest.raises(ConfigurationError, match="backoff="):
@@ -84,7 +84,7 @@ def test_a_backoff_that_no_store_could_write_is_refused_where_it_is_defined(spre
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-async def test_a_payload_whose_constructor_ends_the_process_costs_its_own_job_an_attempt(error: BaseException) -> None:
+async def test_a_payload_whose_constructor_exits_costs_its_job_an_attempt(error: BaseException) -> None:
     class Strange(Struct):
         n: int
 
@@ -101,8 +101,8 @@ async def test_a_payload_whose_constructor_ends_the_process_costs_its_own_job_an
         assert outcome.failure.type == type(error).__name__
 
 
-async def test_a_payload_whose_constructor_kills_its_process_is_charged_for_it() -> None:
-    """Else it would be released free of charge and kill the next one, for ever."""
+async def test_a_job_whose_payload_kills_its_process_is_charged_for_it() -> None:
+    """Without the charge, the job would be released free and kill one process after another."""
     held = Held()
 
     class Deadly(Struct):
@@ -116,7 +116,7 @@ async def test_a_payload_whose_constructor_kills_its_process_is_charged_for_it()
     handler.__annotations__ = {"deadly": Deadly, "return": None}
     async with Scene(handler) as scene:
         try:
-            await scene.begin(b'{"deadly": {"n": 1}}')  # said before anything of the payload is looked at
+            await scene.begin(b'{"deadly": {"n": 1}}')  # the runner reports the start before it decodes the payload
             await until(held.come.is_set)
         finally:
             held.set()
@@ -140,7 +140,7 @@ async def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() 
 
 
 async def test_s8_a_runner_that_gets_ready_past_the_deadline_starts_nothing() -> None:
-    """Other code may have blocked the loop, so that nobody has said yet that all must stop."""
+    """Other code may have blocked the loop, so that the worker has not yet stopped its jobs."""
     bench = RunnerBench(processed())
     (job,) = await bench.open(("handler", b"{}"))
     await bench.exchange.step()
@@ -148,13 +148,13 @@ async def test_s8_a_runner_that_gets_ready_past_the_deadline_starts_nothing() ->
     bench.clock.advance(TIMING.ttl)
     child.say(messages.Ready())
     await bench.until_ended()
-    assert child.heard == []
+    assert child.received == []
     await bench.settle()
     row = await bench.row(job)
     assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
 
 
-async def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given_back_in_a_spin() -> None:
+async def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_released_in_a_loop() -> None:
     async def handler() -> None:
         await stubborn()
 
@@ -162,21 +162,21 @@ async def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given
     (job,) = await bench.open(("handler", b"{}"))
     await bench.exchange.step()
     await turns()
-    hold = bench.executor.running[job].claim.job
-    await bench.memory.exchange([lifecycle.release(hold, code_ran=True)])  # as somebody else's judgement would
+    active = bench.executor.running[job].claim.job
+    await bench.memory.exchange([lifecycle.release(active, code_ran=True)])  # as the judgement of another supervisor does
     for _ in range(20):
         await bench.exchange.step()
     row = await bench.row(job)
-    assert row.token.number == hold.token.number + 1
+    assert row.token.number == active.token.number + 1
     bench.clock.advance(1.0)
     bench.beat()
     for _ in range(20):
         await bench.exchange.step()
-    assert (await bench.row(job)).token.number == hold.token.number + 2
+    assert (await bench.row(job)).token.number == active.token.number + 2
 
 
 def test_l4_a_runner_of_an_embedded_worker_knows_the_handlers_of_all_modules() -> None:
-    """It was told the first module alone: jobs of the second were given back, unstarted, for ever."""
+    """A runner once knew only the first module: jobs of the second were released, unstarted, in a loop."""
     app = App("memory://")
     for name in ("one", "two"):
 
@@ -198,11 +198,11 @@ def test_a_handler_in_a_script_is_refused_though_its_app_is_in_a_module(monkeypa
         homes(app.registry)
 
 
-def test_l8_results_too_large_for_the_pipe_do_not_close_it_in_the_midst_of_an_outage() -> None:
-    hold = claim(define(stubborn)).job
-    large = lifecycle.finish(hold, Done(b" " * RESULT_LIMIT), jitter=0.0)
-    told = messages_of_workers.UndeliveredOutcomes.of([large] * 300)
-    assert len(messages_of_workers.encode(told)) < MOST_UNSENT / 2
-    assert len(told.transitions) == 64
-    small = lifecycle.cancelled(hold)
+def test_l8_results_too_large_for_the_pipe_do_not_close_it_during_an_outage() -> None:
+    active = claim(define(stubborn)).job
+    large = lifecycle.finish(active, Done(b" " * RESULT_LIMIT), jitter=0.0)
+    message = messages_of_workers.UndeliveredOutcomes.of([large] * 300)
+    assert len(messages_of_workers.encode(message)) < MOST_UNSENT / 2
+    assert len(message.transitions) == 64
+    small = lifecycle.cancelled(active)
     assert messages_of_workers.UndeliveredOutcomes.of([small] * 300).transitions == (small,) * 300

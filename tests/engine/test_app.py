@@ -102,7 +102,7 @@ def test_every_loop_and_thread_sees_the_same_jobs(app: App) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize(("url", "seen"), [("memory://", b"1"), ("sqlite:///{}/jobs.db", b"2")])
-def test_a_forked_child_starts_afresh(tmp_path: Path, url: str, seen: bytes) -> None:
+def test_a_forked_child_opens_its_own_connections(tmp_path: Path, url: str, seen: bytes) -> None:
     app = App(url.format(tmp_path))
     task = app.task(analyze)
     task.enqueue("u")
@@ -116,7 +116,7 @@ def test_a_forked_child_starts_afresh(tmp_path: Path, url: str, seen: bytes) -> 
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
-        assert answer.read() == seen  # a memory store is its process' own
+        assert answer.read() == seen  # each process has its own memory store
     assert os.waitpid(child, 0)[1] == 0
     assert str(app.jobs.counts()["available"]).encode() == seen
     app.close()
@@ -133,14 +133,14 @@ def test_an_app_opens_nothing_until_used_and_opens_again_after_close(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["jobs.db"]
 
 
-def test_ids_that_are_none_or_nobodys_are_not_found(app: App) -> None:
+def test_malformed_and_unknown_ids_are_not_found(app: App) -> None:
     for unknown in ("nonsense", UUID(int=5), str(UUID(int=5))):
         with pytest.raises(JobNotFound):
             app.jobs.get(unknown)
     assert app.jobs.cancel([UUID(int=5)]) == {}
 
 
-def test_wrong_questions_are_refused_with_the_remedy(app: App) -> None:
+def test_wrong_arguments_are_refused_with_a_remedy(app: App) -> None:
     with pytest.raises(ConfigurationError) as caught:
         app.jobs.list(state="done", limit=0)
     assert len(caught.value.problems) == 2
@@ -150,15 +150,15 @@ def test_wrong_questions_are_refused_with_the_remedy(app: App) -> None:
         app.on("job.saved")(print)
 
 
-def test_subscribers_hear_of_events(app: App) -> None:
-    heard = []
+def test_subscribers_receive_events(app: App) -> None:
+    tasks = []
 
     @app.on("job.enqueued")
-    def hear(event: holdfast.Event) -> None:
-        heard.append(event.fields["task"])
+    def record(event: holdfast.Event) -> None:
+        tasks.append(event.fields["task"])
 
     app.task(analyze).enqueue("u")
-    assert heard == ["analyze"]
+    assert tasks == ["analyze"]
 
 
 def test_recovery_with_nothing_to_do_ends_at_once(app: App) -> None:
@@ -200,18 +200,18 @@ def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
 
 
 @pytest.mark.parametrize("url", [5, b"sqlite:///x.db"])
-def test_a_url_that_is_no_text_is_a_wrong_setting(url: object) -> None:
+def test_a_url_that_is_not_a_string_is_a_wrong_setting(url: object) -> None:
     with pytest.raises(ConfigurationError, match="is not a store URL"):
         App(url)  # type: ignore[arg-type]
 
 
-def test_broken_rules_are_told_together_with_bad_values() -> None:
+def test_broken_rules_are_reported_together_with_bad_values() -> None:
     with pytest.raises(ConfigurationError) as caught:
         App("memory://", ttl="1s", beat="2s", grace="x")
     assert len(caught.value.problems) >= 3
 
 
-def test_a_url_with_a_password_is_refused_without_it() -> None:
+def test_the_refusal_of_a_url_does_not_show_its_password() -> None:
     with pytest.raises(ConfigurationError) as refused:
         App("nosuch://jobs:s3cret@db/shop?password=s3cret")
     assert "s3cret" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Events are a closed list; whoever listens can never break the engine."""
+"""Events are a closed list, and a subscriber cannot break the engine."""
 
 import logging
 
@@ -16,13 +16,13 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def test_a_subscriber_hears_the_events_of_its_name_and_a_star_hears_all() -> None:
-    events, heard, every = Events(), list[Event](), list[Event]()
-    events.on("job.completed", heard.append)
+def test_a_subscriber_receives_the_events_of_its_name_and_a_star_receives_all() -> None:
+    events, completed, every = Events(), list[Event](), list[Event]()
+    events.on("job.completed", completed.append)
     events.on("*", every.append)
     events.emit(EventName.JOB_COMPLETED, **JOB)
     events.emit(EventName.JOB_FAILED, **JOB)
-    assert heard == [Event(EventName.JOB_COMPLETED, JOB)]
+    assert completed == [Event(EventName.JOB_COMPLETED, JOB)]
     assert [event.name for event in every] == ["job.completed", "job.failed"]
 
 
@@ -42,7 +42,7 @@ def test_a_subscriber_that_raises_breaks_nothing_and_is_reported(error: BaseExce
     assert log.of("subscriber.failed") == [{"event": "job.failed", "error": type(error).__name__}]
 
 
-def test_a_subscriber_that_fails_at_the_report_of_its_failure_is_not_asked_for_ever() -> None:
+def test_a_subscriber_that_fails_at_the_report_of_its_failure_is_not_called_in_a_loop() -> None:
     def fail(event: Event) -> None:
         raise ValueError
 
@@ -51,7 +51,7 @@ def test_a_subscriber_that_fails_at_the_report_of_its_failure_is_not_asked_for_e
     events.emit(EventName.JOB_FAILED, **JOB)
 
 
-def test_s17_no_field_of_an_event_steers_a_log_of_the_users_own(logged: pytest.LogCaptureFixture) -> None:
+def test_s17_no_field_of_an_event_controls_a_log_of_the_user(logged: pytest.LogCaptureFixture) -> None:
     Events().emit(EventName.JOB_FAILED, **JOB, error="E\nERROR a line of its own\x1b[31m")
     (record,) = logged.records
     assert record.getMessage() == r"job.failed job=j1 task=resize error=E\nERROR a line of its own\x1b[31m"
@@ -80,12 +80,12 @@ def test_a_log_line_names_the_event_and_its_fields_without_the_empty_ones(logged
     assert record.fields == {"job": "j1", "reason": None, "error": "KeyError"}
 
 
-def test_what_happens_all_day_is_logged_for_those_who_debug_only(logged: pytest.LogCaptureFixture) -> None:
+def test_frequent_events_are_logged_at_debug_level_only(logged: pytest.LogCaptureFixture) -> None:
     Events().emit(EventName.JOB_COMPLETED, **JOB)
     assert logged.records[0].levelno == logging.DEBUG
 
 
-def test_nothing_is_formatted_when_nobody_listens(logged: pytest.LogCaptureFixture) -> None:
+def test_a_log_line_that_no_handler_takes_is_not_formatted(logged: pytest.LogCaptureFixture) -> None:
     class Unreadable:
         def __str__(self) -> str:
             raise AssertionError("formatted")

@@ -1,4 +1,4 @@
-"""Whatever has locks or connections is held while the process forks, and starts afresh in the child."""
+"""Objects with locks or connections are locked while the process forks, and restart in the child."""
 
 import gc
 
@@ -17,18 +17,18 @@ class Thing:
         self.story.append(f"{self.name} released")
 
     def after_fork_in_child(self) -> None:
-        self.story.append(f"{self.name} afresh")
+        self.story.append(f"{self.name} restarted")
 
 
 class Maker(Thing):
-    """Waiting for it, one more comes to be."""
+    """An object whose preparation for the fork makes one more."""
 
     def before_fork(self) -> None:
         super().before_fork()
         self.made = Thing(self.forks, self.story, "made")
 
 
-def test_all_are_held_and_released_in_the_parent() -> None:
+def test_all_objects_are_locked_and_released_in_the_parent() -> None:
     forks, story = Forks(), list[str]()
     things = [Thing(forks, story, name) for name in ("one", "two")]
     for _ in range(2):
@@ -38,7 +38,7 @@ def test_all_are_held_and_released_in_the_parent() -> None:
     assert len(things) == 2
 
 
-def test_what_comes_to_be_meanwhile_is_held_too() -> None:
+def test_an_object_that_is_made_before_the_fork_is_locked_too() -> None:
     forks, story = Forks(), list[str]()
     maker = Maker(forks, story, "maker")
     forks.before_fork()
@@ -47,18 +47,18 @@ def test_what_comes_to_be_meanwhile_is_held_too() -> None:
     assert maker.made.name == "made"
 
 
-def test_a_child_starts_all_of_them_afresh_and_may_fork_again() -> None:
+def test_a_child_restarts_all_objects_and_may_fork_again() -> None:
     forks, story = Forks(), list[str]()
     thing = Thing(forks, story, "one")
     forks.before_fork()
     forks.after_fork_in_child()
     forks.before_fork()
     forks.after_fork_in_parent()
-    assert story == ["one held", "one afresh", "one held", "one released"]
+    assert story == ["one held", "one restarted", "one held", "one released"]
     assert thing.name == "one"
 
 
-def test_what_nobody_keeps_is_forgotten() -> None:
+def test_objects_without_a_reference_are_forgotten() -> None:
     forks, story = Forks(), list[str]()
     Thing(forks, story, "gone")
     gc.collect()

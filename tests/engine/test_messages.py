@@ -1,4 +1,4 @@
-"""What supervisor and worker say to each other survives the pipe unchanged."""
+"""The messages between a supervisor and its workers survive the pipe unchanged."""
 
 from uuid import UUID
 
@@ -52,9 +52,9 @@ ALL = (
 
 
 @pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
-def test_a_message_comes_out_as_it_went_in(message: messages.Message) -> None:
+def test_a_message_survives_the_pipe_unchanged(message: messages.Message) -> None:
     assert messages.decode(messages.encode(message)) == message
 
 
-def test_every_kind_of_message_is_tried_here() -> None:
+def test_every_kind_of_message_is_tested_here() -> None:
     assert {type(message) for message in ALL} == set(messages.Message.__args__)

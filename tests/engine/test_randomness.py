@@ -1,4 +1,4 @@
-"""Ids and chance of the machine."""
+"""The ids and random numbers of the machine."""
 
 from copy import copy
 from threading import Thread
@@ -11,21 +11,21 @@ from holdfast._system.clock import SystemRandomness
 
 
 def test_ids_sort_by_creation_within_a_process_even_when_the_wall_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance, now = SystemRandomness(), [1_700_000_000_000_000_000]
+    randomness, now = SystemRandomness(), [1_700_000_000_000_000_000]
     monkeypatch.setattr(clock.time, "time_ns", lambda: now[0])
-    made = [chance.uuid7() for _ in range(1000)]
+    made = [randomness.uuid7() for _ in range(1000)]
     now[0] -= 3_600_000_000_000
-    made += [chance.uuid7() for _ in range(1000)]
+    made += [randomness.uuid7() for _ in range(1000)]
     now[0] += 7_200_000_000_000
-    made.append(chance.uuid7())
+    made.append(randomness.uuid7())
     assert made == sorted(made)
     assert len(set(made)) == len(made)
     assert {(each.version, each.variant) for each in made} == {(7, made[0].variant)}
 
 
 def test_threads_never_share_an_id() -> None:
-    chance, made = SystemRandomness(), list[UUID]()
-    threads = [Thread(target=lambda: made.extend(chance.uuid7() for _ in range(2000))) for _ in range(4)]
+    randomness, made = SystemRandomness(), list[UUID]()
+    threads = [Thread(target=lambda: made.extend(randomness.uuid7() for _ in range(2000))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -51,9 +51,9 @@ def test_s2_clones_of_a_process_never_make_the_same_id(monkeypatch: pytest.Monke
 def test_ids_go_on_growing_when_a_millisecond_has_none_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
     monkeypatch.setattr(clock.os, "urandom", lambda size: b"\xff" * size)
-    chance = SystemRandomness()
-    chance._last = (1_700_000_000_000 << clock.FREE_BITS) + 2**clock.FREE_BITS - 1
-    made = [chance.uuid7() for _ in range(2)]
+    randomness = SystemRandomness()
+    randomness._last = (1_700_000_000_000 << clock.FREE_BITS) + 2**clock.FREE_BITS - 1
+    made = [randomness.uuid7() for _ in range(2)]
     assert made == sorted(made)
     assert {each.int >> 80 for each in made} == {1_700_000_000_001}
 

@@ -1,4 +1,4 @@
-"""A service never ends: it steps, waits, and backs off from whatever goes wrong."""
+"""A service never ends by itself: it steps, waits, and backs off after any error."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.engine.support import Log, LoopClock, turns, until
 
 
 class Steps:
-    """A step that does what it was told, one after the other, and the last thing for ever."""
+    """A step that follows a plan of pauses and errors, and repeats the last one."""
 
     def __init__(self, *plan: float | BaseException) -> None:
         self.plan = list(plan)
@@ -19,10 +19,10 @@ class Steps:
 
     async def __call__(self) -> float:
         self.times.append(asyncio.get_running_loop().time())
-        what = self.plan.pop(0) if len(self.plan) > 1 else self.plan[0]
-        if isinstance(what, BaseException):
-            raise what
-        return what
+        planned = self.plan.pop(0) if len(self.plan) > 1 else self.plan[0]
+        if isinstance(planned, BaseException):
+            raise planned
+        return planned
 
     def waits(self) -> list[float]:
         return [later - sooner for sooner, later in zip(self.times, self.times[1:], strict=False)]
@@ -46,7 +46,7 @@ async def test_a_service_outlives_every_error_of_its_step() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_l11_a_refusal_is_no_outage_and_the_service_tries_again() -> None:
+async def test_l11_a_refusal_is_not_reported_as_an_outage_and_the_service_tries_again() -> None:
     step, log = Steps(StoreRefused("settle: no identity: ALTER TABLE"), ConfigurationError(["may not"]), 1.0), Log()
     task = asyncio.ensure_future(service(step, log).run())
     await until(lambda: len(step.times) > 3)
@@ -60,7 +60,7 @@ async def test_l11_a_refusal_is_no_outage_and_the_service_tries_again() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_cancellation_that_strays_out_of_a_step_does_not_end_the_service() -> None:
+async def test_a_cancellation_that_a_step_raises_by_itself_does_not_end_the_service() -> None:
     step = Steps(asyncio.CancelledError(), 1.0)
     task = asyncio.ensure_future(service(step, Log()).run())
     await until(lambda: len(step.times) > 2)
@@ -118,7 +118,7 @@ async def test_a_hint_ends_the_wait() -> None:
     assert step.waits()[0] < 0.1
 
 
-async def test_a_step_that_always_wants_to_run_again_leaves_room_for_others() -> None:
+async def test_a_step_that_runs_again_at_once_lets_other_tasks_run() -> None:
     step = Steps(0.0)
     task = asyncio.ensure_future(service(step, Log()).run())
     await turns(10)
@@ -127,7 +127,7 @@ async def test_a_step_that_always_wants_to_run_again_leaves_room_for_others() ->
 
 
 @pytest.mark.virtual_time
-async def test_a_signal_wakes_who_waits_and_who_will_wait_once() -> None:
+async def test_a_signal_wakes_a_waiting_task_or_the_next_one_that_waits() -> None:
     wake = Signal()
     wake.set()
     assert await wake.wait(1000.0)

@@ -13,7 +13,7 @@ from holdfast.sync import Portal, blocking
 
 class Clerk:
     async def aask(self, question: str, *, loud: bool = False) -> str:
-        """Ask."""
+        """Answer a question of the caller."""
         if not question:
             raise ValueError("nothing asked")
         return f"{question.upper() if loud else question} in {threading.current_thread().name}"
@@ -21,14 +21,14 @@ class Clerk:
     ask = blocking(aask)
 
 
-def test_a_blocking_twin_takes_and_answers_the_same() -> None:
+def test_a_blocking_twin_has_the_same_arguments_and_result() -> None:
     assert Clerk().ask("why", loud=True) == "WHY in holdfast-portal"
     with pytest.raises(ValueError, match="nothing asked"):
         Clerk().ask("")
-    assert (Clerk.ask.__name__, Clerk.ask.__doc__) == ("ask", "Ask.")
+    assert (Clerk.ask.__name__, Clerk.ask.__doc__) == ("ask", "Answer a question of the caller.")
 
 
-async def test_inside_a_loop_it_names_its_twin_and_starts_nothing() -> None:
+async def test_a_blocking_call_inside_a_loop_names_its_twin_and_starts_nothing() -> None:
     with pytest.raises(InsideEventLoop, match="await aask"):
         Clerk().ask("why")
 
@@ -56,7 +56,7 @@ def test_a_closed_portal_opens_again() -> None:
     portal.close()
 
 
-def test_ctrl_c_ends_the_wait_and_cancels_what_was_asked() -> None:
+def test_ctrl_c_ends_the_wait_and_cancels_the_call() -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     async def wait() -> None:
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_the_wait_and_cancels_what_was_asked() -> None:
         return 42
 
     portal = Portal()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the process that started the tests may ignore it
     try:
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
@@ -99,7 +99,7 @@ def test_code_in_a_thread_of_a_call_may_call_again() -> None:
     portal.close()
 
 
-def test_to_close_ends_the_calls_in_flight() -> None:
+def test_closing_a_portal_ends_the_calls_in_flight() -> None:
     begun, ended = threading.Event(), list[str]()
 
     async def wait() -> None:

@@ -358,8 +358,8 @@ async def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: 
     child.say(messages.Checkpointed(1, b"1"))
     await until(lambda: bench.writer._waiters)
     bench.executor.stop(JOB, why)
-    await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
-    (answer,) = [each for each in child.heard if isinstance(each, messages.CallAnswered)]
+    await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.received))
+    (answer,) = [each for each in child.received if isinstance(each, messages.CallAnswered)]
     assert (answer.call, answer.problem) == (1, problem)
 
 
@@ -371,7 +371,7 @@ async def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
     child = await bench.begun_child()
     bench.executor.stop(JOB, Stop.LOST)
     child.say(messages.Progressed("walk"), messages.Checkpointed(1, b"1"))
-    await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
+    await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.received))
     assert bench.writer._updates == {}
 
 
@@ -391,7 +391,7 @@ async def test_a_runner_is_replaced_after_many_jobs_or_when_its_memory_has_grown
     await child.next(messages.Run)
     child.say(messages.RunStarted(), structs.replace(DONE, memory=1000 if how == "jobs" else 1001 + MOST_GROWTH))
     await bench.until_ended(2)
-    await until(lambda: isinstance(child.heard[-1], messages.Shutdown))
+    await until(lambda: isinstance(child.received[-1], messages.Shutdown))
     child.die(Exit(0))
     bench.executor.start(claim(task, number=3))
     await bench.complete(1)

@@ -10,7 +10,7 @@ from holdfast._engine import messages
 from holdfast._engine.runners import messages as runner_messages
 from holdfast._engine.worker.options import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
-from tests.engine.support import SETTINGS, TIMING, Doctor, forever, stubborn, until
+from tests.engine.support import SETTINGS, TIMING, AlwaysDueHooks, forever, stubborn, until
 from tests.engine.worker.test_worker import Office, passing
 from tests.event_loops import beside
 
@@ -79,7 +79,7 @@ async def test_an_unresponsive_handler_in_a_runner_is_not_a_reason_to_end_its_wo
 async def test_an_unresponsive_hook_is_a_reason_to_end_its_worker_even_for_a_process_task() -> None:
     office = RunnerOffice()
     await office.open()
-    office.worker.executor._hooks = Doctor(lambda _: stubborn())  # type: ignore[assignment]
+    office.worker.executor._hooks = AlwaysDueHooks(lambda _: stubborn())  # type: ignore[assignment]
     (job,) = await office.enqueue("handler")
     await until(lambda: any(each.is_running_hook for each in office.worker.executor.running.values()))
     office.far.say(messages.CancelJobs((job,)))
@@ -120,7 +120,7 @@ async def test_a_worker_whose_runners_cannot_start_is_not_idle_while_their_jobs_
         await passing(0.1)
 
     async def is_idle() -> bool:
-        office.far.heard()
+        office.far.received()
         office.far.say(messages.Ping())
         return (await office.far.hear(messages.Pong)).is_idle
 

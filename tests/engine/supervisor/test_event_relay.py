@@ -33,7 +33,7 @@ async def test_the_rescue_of_the_only_workers_job_is_forwarded_to_the_next_worke
     child.end(KILLED)  # type: ignore[attr-defined]
     next_worker, _ = await listening(fleet)
     await passing(1)
-    forwarded = [message for message in next_worker.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
+    forwarded = [message for message in next_worker.far.received() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
     rescued = [message.event() for message in forwarded if message.name == "job.rescued"]
     assert [event.fields["job"] for event in rescued] == [job]
     assert rescued[0].fields["reason"] == "SIGKILL"
@@ -47,10 +47,10 @@ async def test_each_event_is_forwarded_once_and_only_to_a_worker_that_listens() 
     second, _ = await listening(fleet)
     await passing(1)
     for child in (silent, first, second):
-        child.far.heard()  # type: ignore[attr-defined]
+        child.far.received()  # type: ignore[attr-defined]
     fleet.supervisor._events.emit(EventName.JOB_RESCUED, job=JOB, task="t")
     received = [
-        [message.name for message in child.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
+        [message.name for message in child.far.received() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
         for child in (silent, first, second)
     ]
     assert received == [[], ["job.rescued"], []]
@@ -66,7 +66,7 @@ async def test_events_are_kept_up_to_a_bound_while_no_worker_listens() -> None:
     await child.far.hear(messages.LeaseGranted)
     child.far.say(messages.Ready())
     await passing(1)
-    forwarded = [message for message in child.far.heard() if isinstance(message, messages.EventForwarded)]
+    forwarded = [message for message in child.far.received() if isinstance(message, messages.EventForwarded)]
     assert MOST_KEPT - 5 < sum(message.name == "job.expired" for message in forwarded) <= MOST_KEPT
     child.end(Exit(code=0))
 

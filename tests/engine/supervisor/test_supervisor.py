@@ -327,7 +327,7 @@ async def test_a_cancellation_reaches_the_worker_that_holds_the_job() -> None:
     (job,) = await fleet.claim(leased)
     await fleet.memory.request_cancel([job])
     assert (await child.far.hear(messages.CancelJobs)).jobs == (job,)
-    assert not any(isinstance(message, messages.CancelJobs) for message in other.far.heard())
+    assert not any(isinstance(message, messages.CancelJobs) for message in other.far.received())
 
 
 @pytest.mark.virtual_time
@@ -366,7 +366,7 @@ async def test_l3_no_lease_is_judged_while_the_store_is_read_only_nor_right_afte
     fleet.store.fail("beat", times=1_000_000)
     fleet.store.fail("end_lease", times=1_000_000)
     await passing(3 * TIMING.ttl)
-    fleet.store.mend()
+    fleet.store.clear_faults()
     await passing(TIMING.beat + TIMING.margin - 1)
     assert (await fleet.memory.beat([OTHER.id])).alive == {OTHER.id}
 
@@ -493,7 +493,7 @@ async def test_a_worker_whose_jobs_are_being_recovered_is_not_judged_by_its_supe
     child.end(KILLED)
     await passing(5 * TIMING.ttl)
     assert fleet.log.of("lease.ended") == []
-    fleet.store.mend()
+    fleet.store.clear_faults()
     await passing(TIMING.beat / 2)
     assert [fields["reason"] for fields in fleet.log.of("lease.ended")] == ["crashed"]
     assert (await fleet.row(done)).state is State.COMPLETED
@@ -554,7 +554,7 @@ async def test_a_second_drain_sends_the_worker_a_grace_of_zero() -> None:
     fleet.supervisor.drain()
     fleet.supervisor.drain()
     await turns()
-    assert [message.grace for message in child.far.heard() if isinstance(message, messages.Drain)] == [3600.0, 0.0]
+    assert [message.grace for message in child.far.received() if isinstance(message, messages.Drain)] == [3600.0, 0.0]
 
 
 def test_a_drain_kills_a_worker_without_a_lease_also_one_that_is_being_spawned() -> None:

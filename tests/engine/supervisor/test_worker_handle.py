@@ -52,7 +52,7 @@ class WatchedWorker:
 
     def look(self) -> None:
         self.handle.watch(TIMING, self.contact, max_block=MAX_BLOCK, grace=GRACE)
-        for message in self.child.far.heard():
+        for message in self.child.far.received():
             self.sent.append(message)
             if isinstance(message, messages.Ping) and self.answers_pings:
                 self.handle.handle(messages.Pong(self.answered))

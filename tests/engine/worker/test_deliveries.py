@@ -29,7 +29,7 @@ from holdfast._ports.transport import ClaimSource
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
 from proof.simulator.queue import FaultyQueue, FaultyTransport, Mishaps
-from tests.engine.machines import MemoryCell, MemoryChannel
+from tests.engine.machines import MemoryChannel, MemorySupervisorLink
 from tests.engine.support import PROCESS, SETTINGS, TIMING, Flaky, Log, LoopClock, forever, registry
 from tests.event_loops import beside, run_virtual
 
@@ -77,7 +77,7 @@ class QueueBench:
         await self.memory.open_lease(lease)
         self.stores.append(Flaky(self.memory))
         worker = Worker(
-            MemoryCell(near),
+            MemorySupervisorLink(near),
             Environment(self.stores[-1], self.transport(), self.clock, self.chance, self.log.events),  # type: ignore[arg-type]
             registry=self.registry,
             settings=self.settings,

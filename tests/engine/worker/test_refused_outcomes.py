@@ -256,7 +256,7 @@ async def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace
     office = RefusingOffice()
     await office.open()
     stuck = await office.refuse()
-    office.far.heard()
+    office.far.received()
     started = office.clock.monotonic()
     office.far.say(messages.Drain(SETTINGS.grace))
     await office.running

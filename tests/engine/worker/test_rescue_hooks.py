@@ -28,7 +28,7 @@ from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryTransport
-from tests.engine.support import LEASE, SETTINGS, Bench, Doctor, Held, Log, claim, forever, registry, turns, until
+from tests.engine.support import LEASE, SETTINGS, AlwaysDueHooks, Bench, Held, Log, claim, forever, registry, turns, until
 from tests.event_loops import beside, run
 
 CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
@@ -374,7 +374,7 @@ def operating(repair: Callable[[Claim], Any], test: Callable[[Bench], Any]) -> N
 
     async def act() -> None:
         bench = Bench(work)
-        bench.executor._hooks = Doctor(repair)  # type: ignore[assignment]
+        bench.executor._hooks = AlwaysDueHooks(repair)  # type: ignore[assignment]
         bench.executor.start(claim(bench.registry.get("work")))  # type: ignore[arg-type]
         await test(bench)
 

@@ -21,7 +21,7 @@ from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
-from tests.engine.machines import MemoryCell, MemoryChannel, MemoryTransport
+from tests.engine.machines import MemoryChannel, MemorySupervisorLink, MemoryTransport
 from tests.engine.support import (
     LEASE,
     SETTINGS,
@@ -52,7 +52,7 @@ class Office:
         self.memory = MemoryStore(self.clock)
         self.store, self.transport = Flaky(self.memory), MemoryTransport()
         self.far, near = MemoryChannel.pair()
-        self.cell = MemoryCell(near, limits=("no /proc",))
+        self.cell = MemorySupervisorLink(near, limits=("no /proc",))
         self.registry = registry(*tasks)
         self.worker = Worker(
             self.cell,
@@ -100,7 +100,7 @@ class Office:
         return None if reason == placeholder else reason
 
     def received(self, kind: type[Any]) -> list[Any]:
-        return [message for message in self.far.heard() if isinstance(message, kind)]
+        return [message for message in self.far.received() if isinstance(message, kind)]
 
 
 async def passing(seconds: float) -> None:
