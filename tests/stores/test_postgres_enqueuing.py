@@ -136,9 +136,9 @@ def test_s7_a_duplicate_id_is_refused_and_the_callers_transaction_continues(home
         caller = await asyncpg.connect(home.dsn)
         async with caller.transaction():
             await within(at, caller, job)
-            with pytest.raises(HoldfastError, match="id of its own"):
+            with pytest.raises(HoldfastError, match="its own id"):
                 await within(at, caller, twice)
-            with pytest.raises(HoldfastError, match="id of its own"):
+            with pytest.raises(HoldfastError, match="its own id"):
                 await within(at, caller, kept, kept)
             await within(at, caller, kept)
         await caller.close()

@@ -184,7 +184,7 @@ def test_a_second_job_of_an_id_is_not_an_outage(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         job = at.new()
         await at.enqueue(job)
-        with pytest.raises(HoldfastError, match="id of its own") as failure:
+        with pytest.raises(HoldfastError, match="its own id") as failure:
             await at.enqueue(job)
         assert not isinstance(failure.value, StoreUnavailable)
 

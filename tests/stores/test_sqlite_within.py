@@ -95,7 +95,7 @@ def test_without_a_transaction_all_jobs_are_there_at_once_or_none(path: Path, st
         enqueue(store, connection, new(), new())
         assert (connection.in_transaction, waiting(path)) == (False, 2)
         twin = new()
-        with pytest.raises(HoldfastError, match="id of its own"):
+        with pytest.raises(HoldfastError, match="its own id"):
             enqueue(store, connection, new(), twin, twin)
         assert (connection.in_transaction, waiting(path)) == (False, 2)
         connection.execute("BEGIN")
@@ -112,7 +112,7 @@ def test_a_refused_id_leaves_the_callers_transaction_as_it_was(
     enqueue(store, connection, job)
     call = CHANCE.uuid4()
     for _ in range(2):  # a refused call leaves no receipt
-        with pytest.raises(HoldfastError, match="id of its own"):
+        with pytest.raises(HoldfastError, match="its own id"):
             store.enqueue_within(connection, call, [new(), job])
     connection.commit()
     assert (waiting(path), sql(path, "SELECT id FROM jobs")) == (1, [("mine",)])
@@ -244,7 +244,7 @@ def test_a_connection_of_apsw_does_the_same(path: Path) -> None:
             assert enqueue(store, connection, job) == EnqueueAnswer()
         same = new(unique_key="k")
         assert enqueue(store, connection, same) == EnqueueAnswer({same.id: Duplicate(job.id, is_same=True)})
-        with pytest.raises(HoldfastError, match="id of its own"):
+        with pytest.raises(HoldfastError, match="its own id"):
             enqueue(store, connection, structs.replace(job, unique_key=None))
         connection.execute("BEGIN")
         enqueue(store, connection, new())
