@@ -1,4 +1,4 @@
-"""The proof laboratory: it runs the real engine under drawn faults and judges what happened. It is not in the wheel.
+"""The proof laboratory: it runs the real engine under drawn faults and judges the history. It is not in the wheel.
 
 `simulator` runs worlds, `stores` are the stores of those worlds, `checker` judges histories, `search` finds and shrinks failing worlds,
 `report` describes them.

@@ -1,7 +1,7 @@
 """``python -m proof.enumerate``: every small world to a depth, or one of them again with its story.
 
-A world is a script and the deviations from it. Prints how many there are, and the command that repeats each one that broke
-something; the exit code is 1 then.
+A world is a script and the deviations from it. The command prints how many there are, and how to repeat each one that broke a
+property; the exit code is then 1.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from proof.simulate import revision
 
 CHUNK = 20  # worlds that a process takes at a time
 AHEAD = 2  # chunks that each of them has been given
-TELLING = 250  # worlds between two words about how far it is
+TELLING = 250  # worlds between two reports of progress
 MOST = 5  # broken worlds that are printed for each script
 
 
@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m proof.enumerate", description=__doc__)
     parser.add_argument("--depth", type=int, default=2, help="how many deviations from a script (2)")
-    reaches = "sharp: where something changes only; every: any one deviation as well; further: and what follows each of these"
+    reaches = (
+        "sharp: only where something changes; every: also any one deviation; further: also the sharp ones after each of these"
+    )
     parser.add_argument("--reach", type=Reach, choices=list(Reach), default=Reach.EVERY, help=reaches)
     parser.add_argument("--window", type=int, default=WINDOW, help=f"calls that change something between two of them ({WINDOW})")
     parser.add_argument("--jobs", type=int, default=2, help="processes to run them in (2)")
@@ -78,7 +80,7 @@ def _enumerate(enumeration: Enumeration, processes: "_Processes") -> int:
 
 
 class _Processes:
-    """They take some worlds at a time, a line of JSON, and answer what became of them. Instead of one alone there is none."""
+    """Processes that run chunks of worlds, sent as lines of JSON, and answer with the results. One process alone needs no child."""
 
     def __init__(self, count: int) -> None:
         words = [sys.executable, "-m", "proof.enumerate", "--serve"]
@@ -95,7 +97,7 @@ class _Processes:
             process.communicate()
 
     def attempt_all(self, script: Script, worlds: Iterable[Deviations]) -> Iterator[Trial]:
-        """In their order; each process always has the next chunk before it is done with the last one."""
+        """Yield the results in order; each process has its next chunk before it has finished the last one."""
         if not self._all:
             yield from map(partial(attempt, script), worlds)
             return
@@ -127,7 +129,7 @@ def _receive(pipe: IO[bytes] | None) -> list[Trial]:
 def _serve() -> int:
     """Run the chunks that the parent process sends, and print their results."""
     scripts = {script.name: script for script in SCRIPTS}
-    gc.freeze()  # what was imported is never garbage: a world costs a sixth less
+    gc.freeze()  # imported objects are never garbage: without them a world costs a sixth less
     for line in sys.stdin.buffer:
         name, worlds = msgspec.json.decode(line, type=tuple[str, list[Deviations]])
         _send(sys.stdout.buffer, [attempt(scripts[name], deviations) for deviations in worlds])
@@ -142,7 +144,7 @@ def _tell(script: Script, trial: Trial, number: int) -> None:
 
 
 def _show(progress: str) -> None:
-    """On a terminal in one line that changes."""
+    """Print the progress; on a terminal in one line that changes."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{progress}")
     elif progress:

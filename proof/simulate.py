@@ -1,7 +1,7 @@
 """``python -m proof.simulate --seeds 500``: many worlds, or one of them again with its story.
 
-A seed that breaks something is printed with the command that repeats it, and the simplest of them explained: the few things
-that must happen for it to break, and the story of what they lead to. The exit code is 1 then.
+A seed that breaks a property is printed with the command that repeats it. The simplest of them is explained: the few decisions
+that suffice to break it, and the story of their effects. The exit code is then 1.
 """
 
 import argparse
@@ -39,10 +39,10 @@ MOST_PRINTED = 5  # failing seeds
 
 
 class _Speed(ProgressColumn):
-    """Seeds a minute so far."""
+    """The seeds per minute so far."""
 
     def render(self, task: Task) -> Text:
-        """Nothing before the first portion is done."""
+        """Render nothing before the first portion is done."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{60 * speed:,.0f} seeds a minute")
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _tell_one(world(given.seed), given, kind)
     seeds = range(given.first, given.first + given.seeds)
     if given.part is not None:
-        gc.freeze()  # what was imported is never garbage
+        gc.freeze()  # imported objects are never garbage
         for part in _run_here(seeds[given.part :: given.jobs], world):
             print(msgspec.json.encode(part).decode(), flush=True)
         return 0
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--store",
         default="memory",
-        help="memory, sqlite or postgres: a real file, or a real server; or MODULE:CLASS of a memory store, a broken one perhaps",
+        help="memory, sqlite or postgres: a real file, or a real server; or MODULE:CLASS of a memory store, which may be a broken one",
     )
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--budget", type=int, default=BUDGET, help=f"worlds to try for an explanation ({BUDGET}); 0: none")
@@ -167,7 +167,7 @@ def _run(seeds: Sequence[int], world: World) -> Summary:
         outcome = world(seed)
         problems = problems_of(outcome)
         if seed % REPEAT == 0 and world(seed).history.digest() != outcome.history.digest():
-            problems.append("the same seed gave another history: something is not decided by it")
+            problems.append("the same seed gave another history: the seed does not decide everything")
         summary.add(outcome, problems)
     return summary
 

@@ -1,4 +1,4 @@
-"""What attempts cost: each failure is counted once, and interrupted code runs again only if its task allows it."""
+"""The cost of attempts: each failure is counted once, and interrupted code runs again only if its task allows it."""
 
 from uuid import UUID
 

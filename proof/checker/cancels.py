@@ -1,4 +1,4 @@
-"""Cancelling: a job whose cancellation was confirmed ends cancelled, under any owner and by any process that settles it."""
+"""Cancellation: a job whose cancellation was confirmed ends cancelled, under any owner and by any process that settles it."""
 
 from uuid import UUID
 
@@ -8,12 +8,12 @@ from proof.checker.verdicts import CheckContext, Seers
 
 
 class Cancels:
-    """The part of S10 that concerns cancelling."""
+    """The part of S10 that concerns cancellation."""
 
     def __init__(self, context: CheckContext) -> None:
         self._expect = context.expect
         self._rows: dict[UUID, JobRow] = {}
-        self._asked: dict[UUID, dict[str, bool]] = {}  # by job and caller: whether it was heeded since
+        self._asked: dict[UUID, dict[str, bool]] = {}  # by job and caller: whether it has had an effect since
 
     def seers(self) -> Seers:
         """Return the events that these rules read."""
@@ -31,7 +31,7 @@ class Cancels:
         elif event.phase is Phase.OK:
             # Real stores do not record the request itself: there the row must show the cancellation by now.
             is_heeded = asked.pop(event.process, False) or _is_heeded(self._rows.get(event.job))
-            self._expect("S10", is_heeded, event.job, "a cancellation was confirmed, and the job goes on unmarked")
+            self._expect("S10", is_heeded, event.job, "a cancellation was confirmed, and the job goes on without the request")
 
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
@@ -51,7 +51,7 @@ class Cancels:
         if before.is_cancel_requested and PLACE_OF[before.state] is Place.ACTIVE:
             is_kept = after.is_cancel_requested or after.state in (State.COMPLETED, State.CANCELLED)
             is_ended = PLACE_OF[after.state] is Place.ACTIVE or after.state in (State.COMPLETED, State.CANCELLED)
-            self._expect("S10", is_kept and is_ended, job, "it was marked for cancellation and became {}", after.state)
+            self._expect("S10", is_kept and is_ended, job, "its cancellation was requested, and it became {}", after.state)
 
 
 def _is_heeded(row: JobRow | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a job is charged for: limits by the owner's clock, isolated attempts, and no charge for drains and outages.
+"""The charges of a job: limits by the owner's clock, isolated attempts, and no charge for drains and outages.
 
 Also: results are written under their token, and only an intended wait makes a job due later.
 """
@@ -104,10 +104,12 @@ class Charges:
         lease = None if after.lease is None else self._leases.get(after.lease)
         if lease is None or after.lease is None or not self._isolates(lease):
             return
-        problem = "its last try ran beside others" if before.is_last_try else "it was claimed by a worker for last tries"
+        problem = (
+            "its isolated attempt ran beside others" if before.is_last_try else "it was claimed by a worker for isolated attempts"
+        )
         self._expect("S9", before.is_last_try == lease.is_isolated, job, problem)
         is_isolated = not lease.is_isolated or self._active[after.lease] == 0
-        self._expect("S9", is_isolated, job, "two jobs run in a worker for one last try")
+        self._expect("S9", is_isolated, job, "two jobs run in a worker for one isolated attempt")
 
     def _isolates(self, lease: LeaseRow) -> bool:
         """Return whether the worker isolates attempts: one in a user's own process cannot start a worker for them."""
@@ -123,19 +125,19 @@ class Charges:
             return
         if by.record in (AttemptOutcome.STALLED, AttemptOutcome.TIMED_OUT):
             self._expect(
-                "L8", self._context.rules.has_stalls, job, "it was charged as {}, and only the store was away", by.record
+                "L8", self._context.rules.has_stalls, job, "it was charged as {}, and only the store was unreachable", by.record
             )
             self._expect_limit_exceeded(event, job, before, lease, is_timed=by.record is AttemptOutcome.TIMED_OUT)
         if after.reason is Reason.WORKER_CRASHED and before.policy.on_crash is CrashPolicy.RETRY and lease is not None:
             is_guilty = not before.policy.needs_isolation(before.crashes) or lease.is_isolated or job in lease.culprits
-            self._expect("S9", is_guilty or not self._isolates(lease), job, "it was charged to death beside others")
+            self._expect("S9", is_guilty or not self._isolates(lease), job, "it was charged with its last crash beside others")
         is_draining = lease is not None and lease.is_draining
         is_lost = (by.judge is Precondition.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
-        self._expect("L3", self._context.rules.has_long_silence or not is_lost, job, "it was taken from a worker that was well")
+        self._expect("L3", self._context.rules.has_long_silence or not is_lost, job, "it was taken from a healthy worker")
         is_drained = by.judge is Precondition.LEASE_ENDED and lease is not None and is_draining and job not in lease.culprits
         is_free = (before.failures, before.crashes) == (after.failures, after.crashes)
         if is_drained or by.record is AttemptOutcome.RELEASED:
-            self._expect("L7", is_free, job, "the job paid although its worker only gave it back")
+            self._expect("L7", is_free, job, "the job was charged although its worker only released it")
         if after.state is State.AVAILABLE:
             self._expect_position_kept(job, before, after, by.record)
 
@@ -147,7 +149,7 @@ class Charges:
         is_first_crash = record is AttemptOutcome.CRASHED and after.crashes == 1
         if record in (None, AttemptOutcome.RELEASED) or is_first_crash:
             lost = after.due_in - before.due_in - self._context.rules.step
-            self._expect("L10", lost <= ACCURACY, job, "the job lost its place in line: it is due {:.3f} s later", lost)
+            self._expect("L10", lost <= ACCURACY, job, "the job lost its position in its queue: it is due {:.3f} s later", lost)
 
     def _expect_limit_exceeded(self, event: Event, job: UUID, before: JobRow, lease: LeaseRow | None, *, is_timed: bool) -> None:
         """Check the charge of a limit. For the owner, code paused or ran for the limit. For others, the row is older still."""
@@ -166,7 +168,7 @@ class Charges:
         ):
             known = (self._claimed if is_timed else self._reported).get(job, attempt.started)
             late, wanted = event.time - known, limit + lease.ttl + lease.grace
-            problem = "others judged the job {:.2f} s after its last report, and not {:.2f} s"
+            problem = "another supervisor judged the job {:.2f} s after its last report, and not {:.2f} s"
             self._expect("S9", late * RATE + rules.step + ACCURACY >= wanted, job, problem, late, wanted)
 
     def _expect_result(self, job: UUID, before: JobRow, after: JobRow) -> None:

@@ -28,7 +28,7 @@ from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
 from proof.checker.zombies import Zombies
 
 _JUDGES = (Apps, Inserts, Cancels, Charges, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns)
-_TOO_LATE = "it was back in line only {:.1f} s after its owner's death"
+_TOO_LATE = "it was back in its queue only {:.1f} s after its owner's death"
 
 
 class _Job(Struct):
@@ -59,7 +59,7 @@ class _Process(Struct):
 
 
 def check(history: History, rules: Rules | None = None) -> Report:
-    """Return the report on a whole history; the default is what ``Rules()`` promises."""
+    """Return the report on a whole history; by default, of the promises of ``Rules()``."""
     checker = Checker(Rules() if rules is None else rules)
     for event in history:
         checker.see(event)
@@ -148,7 +148,7 @@ class Checker:
                 self._see_move(event, job, before, after)
             case Place.FINISHED, _:
                 is_beside = (
-                    event.by is not None and event.by.verb in ("prune", "owed_hooks", "heal") and after.state is before.state
+                    event.by is not None and event.by.verb in ("prune", "owed_hooks", "hook") and after.state is before.state
                 )
                 is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
@@ -189,7 +189,7 @@ class Checker:
             track.orphaned_at, track.was_in_care = None if died_at is None else self._now, False
 
     def _see_write(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
-        self._expect("S1", after.token == before.token, job, "{} took it from {} without a right", after.token, before.token)
+        self._expect("S1", after.token == before.token, job, "{} took it from {} without the right to", after.token, before.token)
         self._expect_right(event, job, before)
         is_witnessed = after.witness in (before.witness, "", str(before.token)) or after.task.startswith(ROWS)
         self._expect("S3", is_witnessed, job, "progress of {} was written, and {} owns it", after.witness, before.token)
@@ -230,12 +230,12 @@ class Checker:
 
     def _expect_charge(self, job: UUID, before: JobRow, after: JobRow, *, is_charged: bool) -> None:
         crashes = before.crashes + 1 if is_charged else before.crashes
-        problem = "a crash was not counted" if is_charged else "a crash was charged and there was none"
+        problem = "a crash was not counted" if is_charged else "a crash was charged, and there was none"
         self._expect("S9", after.crashes == crashes, job, "{}: {} crashes became {}", problem, before.crashes, after.crashes)
 
     def _expect_budget(self, job: UUID, before: JobRow, after: JobRow) -> None:
         is_waiting = PLACE_OF[after.state] is Place.PENDING and after.state is not State.HELD
-        # The job may have spent more under the policy of another release: what it had spent before counts as within its budget.
+        # Under the policy of another release the job may have spent more: its crashes before count as within its budget.
         for was, is_now, most in (
             (before.failures, after.failures, after.policy.max_attempts),
             (before.crashes, after.crashes, after.policy.max_crashes),
@@ -265,7 +265,7 @@ class Checker:
         if not isinstance(after, LeaseRow):
             return
         if known is not None and known.is_ended:
-            self._expect("S3", after.is_ended, None, "{} had ended and lives again", event.lease)
+            self._expect("S3", after.is_ended, None, "{} had ended and is active again", event.lease)
             is_older = after.overdue >= 0 or after.overdue >= known.row.overdue
             self._expect("S3", is_older, None, "{} was renewed after its end", event.lease)
         elif known is not None and after.is_ended:
@@ -281,7 +281,7 @@ class Checker:
             self._expect("S5", after.overdue >= -early, None, problem, event.lease, -after.overdue)
         elif event.by is not None:
             is_own = event.process == after.process
-            self._expect("S5", is_own or holder.died_at is not None, None, "{} was ended, and its worker lived", event.lease)
+            self._expect("S5", is_own or holder.died_at is not None, None, "{} was ended, and its worker was alive", event.lease)
 
     # what callers saw
 
@@ -290,8 +290,8 @@ class Checker:
             return
         track = self._jobs[event.job]
         owner = track.claimed_by.setdefault(event.token, event.process)
-        self._expect("S1", owner == event.process, event.job, "{} was given to {} as well", event.token, owner)
-        self._expect("S1", event.token in track.tokens, event.job, "{} was given to a worker and never made", event.token)
+        self._expect("S1", owner == event.process, event.job, "{} went to {} as well", event.token, owner)
+        self._expect("S1", event.token in track.tokens, event.job, "a worker received {}, which was never made", event.token)
 
     def _see_reopening(self, event: Event) -> None:
         if event.job is not None and event.phase is Phase.INVOKE:
@@ -348,7 +348,7 @@ class Checker:
     def _see_overlap(self, event: Event, job: UUID, token: Token) -> None:
         if not (others := [process for each, process in self._jobs[job].running.items() if each != token]):
             return
-        own = None if event.what == "handler.start" else job  # what starts is not what should have stopped
+        own = None if event.what == "handler.start" else job  # the code that starts is not the code that should have stopped
         is_excused = self._is_excused(event.process, own) or all(self._is_excused(other, job) for other in others)
         if (event.process not in others or self._context.runs_on(event.process, job)) and is_excused:
             self.report.overlaps_outside += 1

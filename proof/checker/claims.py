@@ -1,4 +1,4 @@
-"""What a claim may take, and how soon it takes a claimable job while a healthy worker has a free slot."""
+"""The jobs that a claim may take, and how soon it takes a claimable job while a healthy worker has a free slot."""
 
 from uuid import UUID
 
@@ -98,7 +98,7 @@ class Claims:
         if row.queue in self.paused or rules.prompt is None:
             return
         waited = min(self._context.now, expires_at) - max(usable_at, self._free_since, self._resumed.get(row.queue, 0.0))
-        name, why = ("L4", "others were in front of it") if rules.has_hints else ("L6", "no hint came")
+        name, why = ("L4", "other jobs were in front of it") if rules.has_hints else ("L6", "no hint came")
         self._expect(name, waited <= rules.prompt, job, "it waited {:.2f} s for a free worker, perhaps because {}", waited, why)
 
     def _see_lease(self, event: Event) -> None:

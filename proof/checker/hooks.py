@@ -20,7 +20,7 @@ Rows = list[str]
 
 
 class HookedBook(Book):
-    """A book with transactions for its users' rows: of each job a list of what its hooks wrote."""
+    """A book with transactions for its users' rows: for each job a list of the rows that its hooks wrote."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Hooks:
         if self._context.rules.is_complete and not self._is_done:
             for job, row in self._rows.items():
                 is_left = row.is_owed and row.is_known and (row.is_finished or row.state is State.HELD)
-                self._expect("L2", not is_left, job, "at the end the hook of the job is still owed")
+                self._expect("L2", not is_left, job, "at the end the hook of the job is still due")
 
     def _see_done(self, event: Event) -> None:
         self._is_done = True
@@ -74,7 +74,7 @@ class Hooks:
     def _see_start(self, event: Event) -> None:
         row = None if event.job is None else self._rows.get(event.job)
         if row is not None and row.policy.has_rescue_hook and row.token == event.token:
-            self._expect("S7", not row.is_owed, event.job, "code of the job starts, and its hook is owed")
+            self._expect("S7", not row.is_owed, event.job, "code of the job starts, and its hook is due")
 
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
@@ -83,7 +83,7 @@ class Hooks:
             self._rows.pop(job, None)
             is_pruned = event.by is not None and event.by.verb == "prune"
             if isinstance(before, JobRow) and is_pruned:
-                self._expect("S7", not before.is_owed, job, "the job was forgotten, and its hook was owed")
+                self._expect("S7", not before.is_owed, job, "the job was deleted, and its hook was due")
             return
         self._rows[job] = after
         if isinstance(before, JobRow) and not (event.by is not None and event.by.verb == FAIL_OVER):
@@ -91,16 +91,16 @@ class Hooks:
 
     def _judge(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         if event.by is not None and event.by.verb == "prune":
-            self._expect("S7", not before.is_owed, job, "the payload of the job was forgotten, and its hook was owed")
+            self._expect("S7", not before.is_owed, job, "the payload of the job was deleted, and its hook was due")
         commits = after.hooks_committed - before.hooks_committed
         is_paid = before.is_owed and not after.is_owed
         if commits:
             is_own = event.by is not None and event.by.token == before.token
             self._expect("S3", is_own, job, "the hook of a former owner has committed")
-            self._expect("S7", commits == 1 and is_paid, job, "a hook of the job has committed, and none was owed")
+            self._expect("S7", commits == 1 and is_paid, job, "a hook of the job has committed, and none was due")
         elif is_paid:
             is_completed = after.state is State.COMPLETED and PLACE_OF[before.state] is Place.ACTIVE
-            self._expect("S7", is_completed, job, "the hook of the job is owed no more, and has not committed")
+            self._expect("S7", is_completed, job, "the hook of the job is no longer due, and has not committed")
         is_rescue = event.by is not None and event.by.judge in (
             Precondition.LEASE_ENDED,
             Precondition.STALLED,
@@ -108,5 +108,5 @@ class Hooks:
         )
         if is_rescue and before.state is State.RUNNING and PLACE_OF[after.state] is not Place.ACTIVE:
             self._expect(
-                "S7", after.is_owed is before.policy.has_rescue_hook or before.is_owed, job, "it was rescued, and owes no hook"
+                "S7", after.is_owed is before.policy.has_rescue_hook or before.is_owed, job, "it was rescued, and no hook is due"
             )

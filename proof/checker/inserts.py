@@ -132,7 +132,7 @@ class Inserts:
     def _close_write(self) -> None:
         if self._write is not None:
             left = self._calls[self._write.call] - self._write.jobs
-            self._expect("S7", not left, next(iter(left), None), "others of its call were inserted without it")
+            self._expect("S7", not left, next(iter(left), None), "other jobs of its call were inserted without it")
             self._write = None
 
     def _see_removal(self, job: UUID, known: _Known, by: By | None) -> None:

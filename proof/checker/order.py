@@ -56,4 +56,6 @@ class Order:
             could_take = could_take and not self._context.locked[job]
             is_before = (waiting.available_at, job) < (row.available_at, taken)
             is_passed = could_take and is_before and waiting.priority == row.priority
-            self._expect("L10", not is_passed, job, "it was back in line, and {} took one that stood behind it", lease.process)
+            self._expect(
+                "L10", not is_passed, job, "it was back in its queue, and {} took a job that was behind it", lease.process
+            )

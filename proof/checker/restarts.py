@@ -82,7 +82,7 @@ class Restarts:
             self._judge_free()
 
     def _see_drain(self, event: Event) -> None:
-        """A worker that its supervisor replaces takes no more jobs."""
+        """Leave out a worker that its supervisor replaces: it takes no more jobs."""
         draining = [name for name, each in self._workers.items() if each.lease is not None and each.lease.worker == event.process]
         for name in draining:
             del self._workers[name]
@@ -149,4 +149,6 @@ class Restarts:
         waited = self._context.now - max(
             since, self._free_since, self._resumed.get(row.queue, 0.0), self._context.unlocked_at[job]
         )
-        self._expect("L10", waited <= bound, job, "it was back in line, and its code waited {:.2f} s beside a free slot", waited)
+        self._expect(
+            "L10", waited <= bound, job, "it was back in its queue, and its code waited {:.2f} s beside a free slot", waited
+        )

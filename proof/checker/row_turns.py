@@ -75,7 +75,7 @@ class RowTurns:
             self._expect("S3", fence == before.mark, "row {} was moved under {}, and {} had it", key, fence, before.mark)
         if after.status == "failed" and key not in rules.poison and rules.max_resets is not None:
             is_spent = after.resets >= rules.max_resets
-            self._expect("L4", is_spent, "row {} failed, was no poison, and was taken back {} times", key, after.resets)
+            self._expect("L4", is_spent, "row {} failed, was not poison, and was reset {} times", key, after.resets)
         if rules.late is not None and now >= self._calm_since:
             took, bound = now - max(self._since[key], self._calm_since), rules.stale_after + rules.late
             self._expect("L2", took <= bound, _TOO_LONG, key, took, bound)

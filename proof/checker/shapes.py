@@ -1,4 +1,4 @@
-"""What two histories have in common when only the times and the interleaving of unrelated events differ."""
+"""The shape that two histories share when only the times and the interleaving of unrelated events differ."""
 
 import hashlib
 from collections import defaultdict

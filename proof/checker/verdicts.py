@@ -15,34 +15,34 @@ from proof.report.narrative import Narrator
 Seers = dict[str, Callable[[Event], None]]
 
 PROPERTIES = {
-    "S1": "at most one claim owns a job, and only what waits, is due and is not paused is claimed",
+    "S1": "at most one claim owns a job, and a claim takes only jobs that wait, are due and whose queue is not paused",
     "S2": "no two claims of a job ever have the same token",
-    "S3": "whoever has lost a job or a lease can change nothing of it any more",
-    "S4": "what is finished stays as it is, unless an operator has it run again",
-    "S5": "a job is taken from its owner only after its lease has ended, and that of a living worker ends only when it has run out",
+    "S3": "a process that has lost a job or a lease can no longer change anything of it",
+    "S4": "a finished job stays as it is, unless an operator runs it again",
+    "S5": "a job is taken from its owner only after its lease has ended, and the lease of a living worker only when it has run out",
     "S6": "no job whose enqueue was acknowledged is lost",
-    "S7": "what is enqueued together is there together, a child only if its parent's attempt still owned its job, a hook before code",
+    "S7": "jobs enqueued together exist together, a child only if its parent's attempt owned its job; a hook commits before code runs",
     "S8": "past its deadline a worker starts nothing, and code ends before its job moves",
-    "S9": "attempt and crash budgets hold, and nobody pays for what it did not do",
-    "S10": "what a caller was told is what was done, and it was done once, however often it was sent",
-    "S11": "one unfinished job has a unique key",
-    "S13": "result and state of a job are written together, by the claim that owns it",
-    "S15": "all of this also holds after calls whose callers never heard what became of them",
-    "S16": "a job whose task a worker does not know is left to others",
-    "L1": "a job whose owner has died is back in line within the stated bound",
-    "L2": "no job is stuck: each ends, or has somebody who can go on with it",
-    "L3": "age and short silence are no reason: nothing is lost by them, and no healthy worker is killed",
-    "L4": "jobs that nobody can run block no others",
-    "L5": "a worker that has lost its lease learns it soon, and is killed if it does not listen",
+    "S9": "attempt and crash budgets hold, and no job is charged for what it did not do",
+    "S10": "what the store confirmed to a caller was done, and done once, even if the call was sent several times",
+    "S11": "at most one unfinished job has a unique key",
+    "S13": "the result and the state of a job are written together, by the claim that owns it",
+    "S15": "all of this also holds after calls whose callers never received an answer",
+    "S16": "a worker leaves a job whose task it does not know to other workers",
+    "L1": "a job whose owner has died is back in its queue within the stated bound",
+    "L2": "no job is stuck: each ends, or has a process that can go on with it",
+    "L3": "age and short silence are not reasons: no job is lost by them, and no healthy worker is killed",
+    "L4": "jobs that no worker can run block no others",
+    "L5": "a worker that has lost its lease learns it soon, and is killed if it does not react",
     "L6": "with every hint lost, work starts within one poll",
     "L7": "a drain costs no attempt",
     "L8": "an outage of the store charges nothing and loses no result",
-    "L9": "during an outage the store is asked a bounded number of times",
-    "L10": "a job that comes back without a wait that is meant keeps its place in line, and runs before all behind it",
+    "L9": "during an outage each process calls the store a bounded number of times",
+    "L10": "a job that returns to its queue without an intended wait keeps its position, and runs before all jobs behind it",
 }
-"""What is promised, by name, each in one sentence (semantics §10).
+"""The promises by name, each in one sentence (semantics §10).
 
-Not here yet, because their subject is not built: S12 (concurrency limits), S14 (schedules). S17 is about text, not about events.
+S12 (concurrency limits) and S14 (schedules) are missing because these features are not built. S17 is about text, not about events.
 """
 
 RATE = 1.001
@@ -50,7 +50,7 @@ RATE = 1.001
 
 
 class Violation(Struct, frozen=True):
-    """A broken property: which event showed it, and what is wrong; ``values`` belong into the braces of ``template``."""
+    """A broken property: the event that showed it, and what is wrong; ``values`` fill the braces of ``template``."""
 
     name: str
     event: int
@@ -65,7 +65,7 @@ class Violation(Struct, frozen=True):
 
 
 class TableRules(Struct, frozen=True, kw_only=True):
-    """What is promised of a watched table.
+    """The promises of a watched table.
 
     ``poison``: keys of rows whose handler always raises or dies. ``late``: seconds after ``stale_after`` within which a row is reset;
     ``None`` where clocks are beyond their assumptions.
@@ -78,7 +78,7 @@ class TableRules(Struct, frozen=True, kw_only=True):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What this history promises; ``None`` where something is not promised.
+    """The promises of this history; ``None``: not promised.
 
     ``step``: how far the store's clock may step. ``has_lease_clock=False``: the store has no such clock. A supervisor then judges a
     lease by its own clock, which runs too fast or too slow by ``rate_error`` at most.
@@ -136,7 +136,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct):
-    """What the checker found."""
+    """The findings of the checker."""
 
     violations: list[Violation] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
@@ -168,7 +168,7 @@ class Report(Struct):
 
 
 class CheckContext:
-    """What all rules that judge one history share: the promises, the report, and the position in the history."""
+    """The part that all rules for one history share: the promises, the report, and the position in the history."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -179,9 +179,8 @@ class CheckContext:
         self.crashed = set[tuple[UUID | None, Token | None]]()  # attempts whose runner crashed
         self.apps = set[str]()  # processes with a worker in their own event loop, which no supervisor kills
         self.blocked = set[str]()  # those of `apps` in which code has blocked the event loop: nothing is cancelled there
-        self.runs_on: Callable[[str, UUID | None], bool] = lambda process, job: (
-            False
-        )  # whether that code does not stop when cancelled
+        # Whether that code does not stop when cancelled.
+        self.runs_on: Callable[[str, UUID | None], bool] = lambda process, job: False
         self.locked = Counter[UUID]()  # how many sessions of other programs lock a row now
         self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that another program had locked
         self._doubts: dict[UUID, int] = {}
@@ -214,7 +213,7 @@ class CheckContext:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the least value that this share of all values does not exceed; 0 of none.
+    """Return the least value that this share of all values does not exceed; 0 if there are none.
 
     >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5)
     2.0

@@ -53,9 +53,9 @@ class Zombies:
             return
         process = self._of(after.process)
         if not after.is_ended:
-            if after.process in self._context.apps:  # the process goes on with another worker instead of dying
+            if after.process in self._context.apps:  # the process continues with another worker instead of dying
                 self._expect_gone(after.process, process)
-            process.leases.add(event.lease)  # several, when the answer that the first one had been opened was lost
+            process.leases.add(event.lease)  # several, if the answer to the opening of the first one was lost
             process.ended = None
         elif event.lease in process.leases:
             process.leases.remove(event.lease)
@@ -92,7 +92,7 @@ class Zombies:
         calls, seconds = (float(word) for word in event.note.split())
         both = 2 if event.process in self._context.apps else 1  # a worker and its supervisor
         allowed = both * (certain + each_second * seconds)
-        problem = "{} asked {:.0f} times in {:.1f} s without a store, and {:.0f} are allowed"
+        problem = "{} called the store {:.0f} times in an outage of {:.1f} s, and {:.0f} are allowed"
         self._expect("L9", calls <= allowed, None, problem, event.process, calls, seconds, allowed)
 
     def _of(self, name: str) -> _Process:

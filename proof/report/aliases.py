@@ -23,8 +23,8 @@ _BEGIN, _END = "\x02", "\x03"
 _PLACEHOLDER = f"{_BEGIN}[0-9]+{_END}"
 
 
-class Cast:
-    """The processes and claims in these events. ``render`` gives the names at the end, in the order in which they are read."""
+class Aliases:
+    """Names for the processes and claims in these events. ``render`` assigns them at the end, in the order in which they are read."""
 
     def __init__(self, events: Iterable[Event], jobs: Sequence[UUID]) -> None:
         self.workers: dict[UUID, str] = {}  # by the lease
@@ -60,9 +60,9 @@ class Cast:
         return f"{role} {self._placeholders.setdefault(process, f'{_BEGIN}{len(self._placeholders)}{_END}')}"
 
     def claim(self, token: Token) -> str:
-        """Return ``claim 4``; a number comes twice where a store has lost a claim in a fail-over."""
+        """Return ``claim 4``; two claims have one number where a store has lost a claim in a fail-over."""
         if token.claim is None:
-            return "nobody"
+            return "no claim"
         if token not in self._claims:
             twins = sum(each.number == token.number for each in self._claims)
             self._claims[token] = f"claim {token.number}{'' if not twins else _letter(twins).lower()}"
@@ -78,15 +78,15 @@ class Cast:
         return self.process(process).removeprefix("worker ")
 
     def job(self, job: UUID | None) -> str:
-        """Return ``the job``, or how a story calls another one."""
+        """Return ``the job``, or the name of another one in the story."""
         return "the job" if not self._jobs or job == self._jobs[0] else "the other job" if job in self._jobs else "another job"
 
     def lease(self, lease: UUID) -> str:
         """Return ``the lease of A``."""
-        return f"the lease of {self.whose(self.workers.get(lease, '')) or 'somebody'}"
+        return f"the lease of {self.whose(self.workers.get(lease, '')) or 'an unknown worker'}"
 
     def name(self, value: object) -> object:
-        """Return what a sentence calls the value; the value itself if it does not name a process, claim, lease or job."""
+        """Return the name of the value in a sentence; the value itself if it does not name a process, claim, lease or job."""
         match value:
             case Token():
                 return self.owned(value)

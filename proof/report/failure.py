@@ -1,4 +1,4 @@
-"""A failing world, explained: the few decisions that are enough to break it, and the story of what they lead to."""
+"""A failing world, explained: the few decisions that suffice to break it, and the story of their effects."""
 
 import re
 from collections.abc import Callable, Iterator

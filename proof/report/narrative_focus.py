@@ -1,4 +1,4 @@
-"""The subject of a story: the job of a violation, or the last job of the process that is blamed, and the claims in question."""
+"""The subject of a story: the job of a violation, or the last job of the process at fault, and the claims in question."""
 
 from collections.abc import Iterator, Sequence
 from uuid import UUID
@@ -7,7 +7,7 @@ from holdfast.testing.history import Event, JobRow, LeaseRow
 
 
 class Focus:
-    """The jobs, leases, processes and claims of a story. ``values``: what else the violation names.
+    """The jobs, leases, processes and claims of a story. ``values``: the other values that the violation names.
 
     Without a job the values name leases or processes.
     """

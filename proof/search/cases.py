@@ -1,4 +1,4 @@
-"""A world that broke something, as a file: everything that happens in it, and what was broken by it."""
+"""A world that broke a property, as a file: everything that happens in it, and what it broke."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from holdfast._core.book import Book
 from proof.simulator.plans import Plan
 from proof.simulator.simulation import Outcome, perform
 
-COMPLAINT = "complaint"  # no property: the engine raised what it should not
+COMPLAINT = "complaint"  # not a property: the engine raised an error that it should not raise
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """``breaks``: the name of a property; ``mutant``: under which it is broken, nothing when it was broken by the engine itself.
+    """One kept world. ``breaks``: the broken property. ``mutant``: the mutant that breaks it; empty if the engine itself broke it.
 
-    ``revision``: at which it was found.
+    ``revision``: the commit at which it was found.
     """
 
     what: str
@@ -42,5 +42,5 @@ def read(path: Path) -> Case:
 
 
 def write(case: Case, path: Path) -> None:
-    """One that people can read as well."""
+    """Write the case, indented, so that people can read it."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(case), indent=1) + b"\n")

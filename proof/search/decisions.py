@@ -1,4 +1,4 @@
-"""What a world does to its processes, as data: drawn from a seed, or given one by one, as a script.
+"""The faults and operations of a world, as data: drawn from a seed, or given one by one, as a script.
 
 Each decision contains all that it needs, so that one can be left out and the others keep their meaning.
 """
@@ -11,7 +11,7 @@ from proof.simulator.call_outcomes import Fault, Luck
 
 
 class Birth(Struct, frozen=True, tag=True):
-    """A client enqueues this one of its jobs. ``time``: when it did, only for the report."""
+    """The enqueuing of one job by a client. ``time``: when it happened, for the report only."""
 
     client: int
     job: int
@@ -20,10 +20,10 @@ class Birth(Struct, frozen=True, tag=True):
 
 
 class Mishap(Struct, frozen=True, tag=True):
-    """What happens to the ``nth`` call of a verb by a process, counted from 1; an empty verb: of its calls of any.
+    """A fault of the ``nth`` call of a verb by a process, counted from 1. An empty verb: the calls of all verbs are counted.
 
-    ``luck``: how long it takes; without it, what the process draws at that call.
-    ``time``: when it was, only for the report, unless ``nth`` is 0: then it is the first such call from about that time on.
+    ``luck``: how long the call takes; ``None``: as the process draws at that call.
+    ``time``: when it happened, for the report only. If ``nth`` is 0, the fault meets the first such call from about that time on.
     """
 
     process: str
@@ -35,11 +35,11 @@ class Mishap(Struct, frozen=True, tag=True):
 
 
 class Strike(Struct, frozen=True, tag=True):
-    """Something goes wrong around processes, at a time in seconds since the start.
+    """A fault around processes, at a time in seconds since the start.
 
-    ``slot``: whose processes; ``pick``: which of those that live then, from 0 to 1.
+    ``slot``: the slot whose processes it hits. ``pick``: which of the processes that live then, from 0 to 1.
     ``is_refusing``: a process that is cut off gets its error at once, and a row is locked FOR UPDATE.
-    ``is_for_ever``: that slot never comes back. ``whom``: which process it was, only for the report.
+    ``is_for_ever``: that slot never comes back. ``whom``: the process that was hit, for the report only.
     """
 
     time: float
@@ -53,7 +53,7 @@ class Strike(Struct, frozen=True, tag=True):
 
 
 class Operation(Struct, frozen=True, tag=True):
-    """An operator does something. ``pick``: to which of the jobs there are then, from 0 to 1."""
+    """One action of an operator. ``pick``: on which of the jobs that exist then, from 0 to 1."""
 
     time: float
     name: str
@@ -107,23 +107,23 @@ FATES = {
     Fault.LATE: "fails, and is applied afterwards",
     Fault.TWICE: "is applied, and later once more",
     Fault.SLOW: "is slow there and back",
-    Fault.IN_FLIGHT: "is slow to arrive, and does so whatever becomes of its sender",
+    Fault.IN_FLIGHT: "is slow to arrive, and arrives even if its sender dies",
     Fault.CRASH_BEFORE: "is not applied: its sender dies first",
-    Fault.CRASH_AFTER: "is applied, and its sender dies before it knows",
+    Fault.CRASH_AFTER: "is applied, and its sender dies before the answer",
     Fault.WRONG_BEFORE: "fails with an error that no store promises, and nothing was applied",
     Fault.WRONG_AFTER: "fails with an error that no store promises, and was applied",
 }
 DESCRIPTIONS = {
-    "outage": "the store is away for everybody",
-    "brief_outage": "the store is away for everybody for {seconds:.2f} s",
+    "outage": "the store is unreachable for all processes",
+    "brief_outage": "the store is unreachable for all processes for {seconds:.2f} s",
     "stand_still": "the store stands still for {seconds:.2f} s and then does all that was sent",
     "step_clock": "the store's clock steps by {seconds:+.2f} s",
     "fail_over": "the store fails over and forgets its newest writes",
     "lose_quorum": "the store's primary has no majority for {seconds:.2f} s, then {fate}",
-    "freeze_writer": "{whom}: frozen in the midst of a write for {seconds:.2f} s",
+    "freeze_writer": "{whom}: frozen in the middle of a write for {seconds:.2f} s",
     "deploy": "{whom}: asked to end, and followed by the other release",
-    "lock_row": "a stranger locks {whom} for {seconds:.2f} s",
-    "lock_file": "a stranger locks {whom} against writers for {seconds:.2f} s",
+    "lock_row": "a foreign session locks {whom} for {seconds:.2f} s",
+    "lock_file": "a foreign session locks {whom} against writers for {seconds:.2f} s",
     "lose_power": "machine {whom} loses its power",
 }
 VERBS = {
@@ -155,9 +155,9 @@ def _describe(decision: Decision) -> str:
 def _describe_strike(strike: Strike) -> str:
     verb = "" if strike.name in ("freeze_writer", "lose_quorum", "lock_row", "lock_file") else strike.name.partition("_")[0]
     whom = " and ".join(strike.whom.rsplit(", ", 1)) or "nobody"
-    fate = "all it did meanwhile never was" if strike.pick < ROLLED_BACK else "all it did meanwhile counts"
+    fate = "all its writes in that time are undone" if strike.pick < ROLLED_BACK else "all its writes in that time count"
     what = DESCRIPTIONS.get(strike.name) or f"{{whom}}: {VERBS[verb]}"
-    for_long = " for ever" if strike.is_for_ever else f" for {strike.seconds:.2f} s"
+    for_long = " for good" if strike.is_for_ever else f" for {strike.seconds:.2f} s"
     has_length = verb in ("freeze", "cut", "lull", "outage")
-    at_once = ", and told so at once" if strike.is_refusing and verb in ("cut", "lull", "outage") else ""
+    at_once = ", and refused at once" if strike.is_refusing and verb in ("cut", "lull", "outage") else ""
     return what.format(whom=whom, seconds=strike.seconds, fate=fate) + (for_long if has_length else "") + at_once

@@ -1,4 +1,4 @@
-"""What may differ in a small world: at which call of its store or which moment of its loop, and what happens there."""
+"""The deviations of a small world: at which call of its store or moment of its loop, and what happens there."""
 
 from enum import StrEnum
 from typing import Self
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class What(StrEnum):
-    """What happens at a call of the store: to the call, to its sender, or beside it."""
+    """The event at a call of the store: to the call, to its sender, or beside it."""
 
     REFUSED = "refused"  # an error; nothing was applied
     ANSWER_LOST = "answer-lost"  # applied, then an error
@@ -17,28 +17,28 @@ class What(StrEnum):
     HELD = "held"  # it reaches the store later; the sender waits
     ANSWER_HELD = "answer-held"  # applied; the answer comes later
     CRASH_BEFORE = "crash-before"  # the sender dies, nothing was applied
-    CRASH_AFTER = "crash-after"  # applied, the sender dies before it knows
+    CRASH_AFTER = "crash-after"  # applied, the sender dies before the answer
     CRASH_SENT = "crash-sent"  # the sender dies, its call arrives later
     CREW_CRASH_BEFORE = "crew-crash-before"  # a supervisor dies together with its worker
     CREW_CRASH_AFTER = "crew-crash-after"
-    POWER_LOST = "power-lost"  # applied, then the sender's whole machine is gone; later it boots again
-    FREEZE_BEFORE = "freeze-before"  # the sender alone stands still, and sends the call when it wakes
-    FREEZE_AFTER = "freeze-after"  # applied, the sender stands still before it knows
-    CREW_FREEZE_BEFORE = "crew-freeze-before"  # a supervisor stands still together with its worker
+    POWER_LOST = "power-lost"  # applied, then the sender's whole machine loses power; later it boots again
+    FREEZE_BEFORE = "freeze-before"  # only the sender is frozen, and sends the call when it thaws
+    FREEZE_AFTER = "freeze-after"  # applied, the sender is frozen before the answer
+    CREW_FREEZE_BEFORE = "crew-freeze-before"  # a supervisor is frozen together with its worker
     CREW_FREEZE_AFTER = "crew-freeze-after"
-    CUT_OFF = "cut-off"  # from this call on nothing of the crew reaches the store
+    CUT_OFF = "cut-off"  # from this call on, no call of the crew reaches the store
     OUTAGE = "outage"  # from this call on no process reaches the store
     RELEASE_BEFORE = "release-before"  # all that is held, frozen or cut off goes on, before the call is applied
     RELEASE_AFTER = "release-after"  # and after it
-    CANCEL = "cancel"  # an operator comes by and asks for it, for the first job there is
+    CANCEL = "cancel"  # an operator asks for it, for the first job that exists
     RETRY = "retry"
     RESCHEDULE = "reschedule"
     DELETE = "delete"
-    SWAP = "swap"  # no call: at a moment at which several processes can run, not the first of them does
+    SWAP = "swap"  # not at a call: at a moment at which several processes can run, another one than the first runs
 
 
 class Until(StrEnum):
-    """For how long something is held."""
+    """The condition until which a call or process is held."""
 
     NOTHING = ""
     NEXT = "next"  # until the next call of another process has been applied
@@ -47,9 +47,9 @@ class Until(StrEnum):
 
 
 class Deviation(Struct, frozen=True):
-    """One departure from the plain run. ``at``: the number of the call, among those of all processes, or of the moment.
+    """One deviation from the plain run. ``at``: the number of the call among those of all processes, or of the moment.
 
-    ``first``: which process runs first at that moment.
+    ``first``: the process that runs first at that moment.
     """
 
     at: int

@@ -41,20 +41,20 @@ SHARP = (
     (What.CREW_CRASH_AFTER, Until.NOTHING), (What.POWER_LOST, Until.DONE), (What.CREW_FREEZE_BEFORE, Until.TAKEN),
     (What.CREW_FREEZE_AFTER, Until.TAKEN), (What.CUT_OFF, Until.TAKEN), (What.CANCEL, Until.NOTHING), (What.RETRY, Until.NOTHING),
 )  # fmt: skip
-"""The few that the others are weaker forms of."""
+"""The few deviations of which the others are weaker forms."""
 AGAIN = (
     (What.ANSWER_LOST, Until.NOTHING), (What.LATE, Until.TAKEN), (What.CRASH_AFTER, Until.NOTHING), (What.CRASH_SENT, Until.TAKEN),
     (What.POWER_LOST, Until.DONE), (What.CREW_FREEZE_BEFORE, Until.TAKEN), (What.CUT_OFF, Until.TAKEN),
     (What.CANCEL, Until.NOTHING),
 )  # fmt: skip
-"""Of these, what comes on top of another one: what happens just before a call is what happens just after the last one."""
+"""Those of them that are added to another deviation: just before a call is the same moment as just after the call before it."""
 
 Deviations = tuple[Deviation, ...]
 Run = Callable[[Iterable[Deviations]], Iterable["Trial"]]
 
 
 class Trial(Struct):
-    """A world that was run: what broke in it, and what else could happen there."""
+    """A world that was run: what broke in it, and which deviations could be added."""
 
     deviations: Deviations
     problems: list[str]
@@ -64,7 +64,7 @@ class Trial(Struct):
 
 
 class Reach(StrEnum):
-    """Which worlds are run, of those with at most the given number of deviations."""
+    """The worlds that are run, of those with at most the given number of deviations."""
 
     SHARP = "sharp"  # those of sharp deviations at calls that change something
     EVERY = "every"  # also those of any one deviation, at any call or moment
@@ -72,9 +72,9 @@ class Reach(StrEnum):
 
 
 class Enumeration:
-    """The worlds of a script. ``window``: calls that change something, from one deviation on, among which the next one is.
+    """The worlds of a script. ``window``: the number of calls that change something between one deviation and the next.
 
-    ``worlds``: run so far; ``left``: to be run before the next ones are known; ``shapes``: of all that differ in more than times.
+    ``worlds``: the number run so far. ``left``: those to run before the next ones are known. ``shapes``: the shapes seen so far.
     """
 
     def __init__(self, script: Script, depth: int, reach: Reach = Reach.EVERY, *, window: int = WINDOW) -> None:
@@ -84,7 +84,7 @@ class Enumeration:
         self.shapes: set[str] = set()
 
     def trials(self, run: Run) -> Iterator[Trial]:
-        """Run them, the shallow ones first. Of worlds that differ in nothing but times only the first is deviated from again."""
+        """Run the worlds, shallow ones first. Of worlds that differ only in times, only the first gets further deviations."""
         sharp: list[Deviations] = [()]
         others: list[Deviations] = []
         for depth in range(self.depth + 1):
@@ -101,7 +101,7 @@ class Enumeration:
             others = list(dict.fromkeys([*sharp, *others]))[len(sharp) :]
 
     def _try(self, worlds: list[Deviations], run: Run) -> Generator[Trial, None, list[Trial]]:
-        """Those of a shape that is new."""
+        """Run these worlds, and keep those with a new shape."""
         news = []
         self.left = len(worlds)
         for trial in run(worlds):
@@ -132,7 +132,7 @@ def _every(trial: Trial) -> Iterator[Deviation]:
 
 
 def _sharp(trial: Trial, window: int) -> Iterator[Deviation]:
-    """At the calls that change something, after all that happened so far."""
+    """Yield the sharp deviations at calls that change something, after the last deviation so far."""
     after = max((each.at for each in trial.deviations if each.what is not What.SWAP), default=0)
     busy = [(at, call) for at, call in enumerate(trial.calls, 1) if at > after and call.is_busy]
     for at, call in busy[:window] if after else busy:
@@ -144,7 +144,7 @@ def _sharp(trial: Trial, window: int) -> Iterator[Deviation]:
 
 
 def perform(script: Script, deviations: Sequence[Deviation], kind: type[Book] | None = None) -> tuple[Outcome, Trial]:
-    """One world; ``kind`` may be a broken store."""
+    """Run one world; ``kind`` may be a broken store."""
     world = SmallWorld(script, deviations, kind or (HookedBook if script.has_hooks else Book))
     outcome = watch(world, world.live)
     problems = [f"{each.name} ({PROPERTIES[each.name]}): {each.text}" for each in outcome.report.violations]
@@ -159,5 +159,5 @@ def perform(script: Script, deviations: Sequence[Deviation], kind: type[Book] | 
 
 
 def attempt(script: Script, deviations: Deviations, kind: type[Book] | None = None) -> Trial:
-    """One world, and of it only what the next ones need."""
+    """Run one world, and return only what the next ones need of it."""
     return perform(script, deviations, kind)[1]

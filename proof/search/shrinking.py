@@ -1,6 +1,6 @@
-"""A failing world made as small as it goes: as few decisions as still break the same property, in the smallest world for them.
+"""Makes a failing world as small as possible: as few decisions as still break the same property, in the smallest world for them.
 
-Left out is left out: every decision stands for itself, so what stays happens as before until something is missing.
+Every decision stands for itself. When one is left out, the others happen as before, until a later one depended on it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from proof.simulator.simulation import Outcome
 
 T = TypeVar("T")
 BUDGET = 400  # worlds that may be tried
-FEW = 60  # decisions that are worth a second look
+FEW = 60  # at most this many decisions are tried a second time
 SIMPLEST = "quick"
 SMALLER: tuple[dict[str, Any], ...] = (
     {"profile": Profile.PLAIN, "longest_write": 0.0}, {"lease_clock": "server"}, {"has_releases": False},
@@ -50,13 +50,13 @@ class Shrinker:
             size = len(best.decisions)
             best = self._with_fewer_decisions(best, name)
             best = self._in_a_smaller_world(best, name)
-        return self._run(structs.replace(best.plan, script=tuple(best.decisions)))  # without what nothing came of
+        return self._run(structs.replace(best.plan, script=tuple(best.decisions)))  # without the decisions that had no effect
 
     def _with_fewer_decisions(self, best: Outcome, name: str) -> Outcome:
         def attempt(script: list[Decision]) -> list[Decision] | None:
             nonlocal best
             smaller = self._try(structs.replace(best.plan, script=tuple(script)), name)
-            if smaller is None and len(script) < FEW:  # what is gone may have moved the numbers of calls
+            if smaller is None and len(script) < FEW:  # leaving decisions out may have moved the numbers of calls
                 smaller = self._try(structs.replace(best.plan, script=tuple(map(_unnumbered, script))), name)
             best = smaller or best
             return None if smaller is None else list(smaller.decisions)
@@ -93,9 +93,9 @@ class Shrinker:
 
 
 def fewest(items: Sequence[T], attempt: Callable[[list[T]], list[T] | None]) -> list[T]:
-    """As few items as will do: ``attempt`` answers which of those given were needed at most, or ``None`` if they do not do.
+    """Return as few items as suffice. ``attempt`` returns which of the given items were needed at most, or ``None`` if they do not suffice.
 
-    None of those that are left can be left out alone.
+    No single item of the result can be left out.
     """
     left, size = list(items), max(1, len(items) // 2)
     while left:

@@ -1,4 +1,4 @@
-"""Worlds in which nothing is left to chance: a script, and a few deviations from it."""
+"""Worlds without chance: a script, and a few deviations from it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.deterministic import SteadyLoop
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
-from proof.simulator.pending_calls import LASTING, HoldingClock, Holds, Owners
+from proof.simulator.pending_calls import LASTING, Owners, PendingCalls, PendingClock
 from proof.simulator.plans import Mode, Plan
 from proof.simulator.profiles import LeaseClock, Profile
 from proof.simulator.world import Slot, World
@@ -31,9 +31,9 @@ TIMING = LeaseTiming(ttl=6.0, beat=2.25, margin=1.5)  # the fewest beats that a 
 INTERVAL = 1.5  # of recovery, and of polls
 LATENCY = 0.01
 TIMEOUT = 0.3  # from a call that fails to its error
-LONGEST = 2.5 * TIMING.ttl  # that anything is held
+LONGEST = 2.5 * TIMING.ttl  # for which a call or process is held at most
 PAUSE = 0.5  # between two calls of the client
-GLANCE = 0.25  # how often is looked whether all is done
+GLANCE = 0.25  # between two checks whether all is done
 KILLED = Exit(signal="SIGKILL")
 FAULTS = {
     What.REFUSED: Fault.BEFORE, What.ANSWER_LOST: Fault.ANSWER_LOST, What.LATE: Fault.LATE, What.TWICE: Fault.TWICE,
@@ -46,14 +46,14 @@ FAULTS = {
 CLOCKS: dict[Profile, LeaseClock] = {
     Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
 }  # fmt: skip
-HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # the call; others hold processes
+HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # these hold the call; others hold processes
 LOOKS = ("expired", "overdue", "held", "owed_hooks")  # a process that finds something there acts on it
 
 
 class Script(Struct, frozen=True):
-    """What happens where nothing deviates: a client enqueues these jobs in one call, or with a key one after the other.
+    """The run without deviations: a client enqueues these jobs in one call, or with a key one after the other.
 
-    ``profile``: what the store is like; both supervisors are on the machine of one that is a file.
+    ``profile``: the kind of store. Both supervisors are on one machine if the store is a file.
     """
 
     name: str
@@ -65,8 +65,10 @@ class Script(Struct, frozen=True):
 
 
 class Call(Struct):
-    """A call as it went. ``is_busy``: it changed more than an expiry, or its answer asks for something; ``is_held``: something
-    was, when it was made."""
+    """A call, as it ended. ``is_busy``: it changed more than an expiry, or its answer asks for an action.
+
+    ``is_held``: a call or process was held when this call was made.
+    """
 
     verb: str
     sender: str
@@ -75,7 +77,7 @@ class Call(Struct):
 
 
 class SmallWorld(World):
-    """A world with few processes. ``calls``: those of all processes, in order.
+    """A world with few processes. ``calls``: the calls of all processes, in order.
 
     Deviations apply to these calls and to the moments of the loop.
     """
@@ -89,16 +91,16 @@ class SmallWorld(World):
         self._deviations = {each.at: each for each in deviations if each.what is not What.SWAP}
         self.loop.swaps = {each.at: each.first for each in deviations if each.what is What.SWAP}
         self._last = max(self._deviations, default=0)
-        self.holds = Holds(self.loop, self._owners, longest=LONGEST)
-        self.true_clock = HoldingClock(self.loop, self.holds)
+        self.holds = PendingCalls(self.loop, self._owners, longest=LONGEST)
+        self.true_clock = PendingClock(self.loop, self.holds)
 
     def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
         """Return the faults that the script asks for; a healthy process has the same connection as the others."""
         return _Fates(self, process)
 
-    def door(self, process: Process) -> Store:
+    def gateway(self, process: Process) -> Store:
         """Return the store, with each call of the process recorded."""
-        return cast(Store, _Watched(self, process, super().door(process)))
+        return cast(Store, _Watched(self, process, super().gateway(process)))
 
     def start_clients(self) -> None:
         """Start the one client, which enqueues all jobs."""
@@ -118,7 +120,7 @@ class SmallWorld(World):
         return NewJob(id=job, task=name, payload=b"{}", policy=task.policy, queue=task.queue, unique_key=key)
 
     async def live(self) -> None:
-        """Until all is done and what was held has come back."""
+        """Run until all jobs have ended and all held calls and processes have returned."""
         for slot in self.slots:
             self.start(slot)
         self.start_clients()
@@ -135,7 +137,7 @@ class SmallWorld(World):
         self.holds.end()
         await self.pause(TIMING.beat / 2)
 
-    # what deviates
+    # deviations
 
     def next_call(self, process: Process, verb: str) -> Fate:
         """Record the next call, and return the outcome that the script asks for."""
@@ -234,7 +236,7 @@ class SmallWorld(World):
 
 
 class _Fates(Faults):
-    """Asks the world."""
+    """The outcomes of calls, as the world decides them."""
 
     def __init__(self, world: SmallWorld, process: Process) -> None:
         super().__init__(process.numbers, Mix())
@@ -261,14 +263,14 @@ def _require_expected(error: Exception) -> None:
 
 
 class _Watched:
-    """The store as one process reaches it; what its calls do there is noted on them."""
+    """The store as one process reaches it; it records on each call what the call changed."""
 
-    def __init__(self, world: SmallWorld, process: Process, door: Store) -> None:
-        self._world, self._process, self._door = world, process, door
-        self.capabilities = door.capabilities
+    def __init__(self, world: SmallWorld, process: Process, gateway: Store) -> None:
+        self._world, self._process, self._gateway = world, process, gateway
+        self.capabilities = gateway.capabilities
 
     def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._door, name)
+        asked = getattr(self._gateway, name)
         return partial(self._apply, asked, name) if name in VERBS else asked
 
     async def _apply(self, ask: Callable[..., Awaitable[Any]], verb: str, *arguments: Any, **keywords: Any) -> Any:
@@ -283,13 +285,13 @@ class _Watched:
         return answer
 
     def _is_change(self, event: Event) -> bool:
-        """Its own, and no mere renewal."""
+        """Return whether the event is a change by this call, and not only a renewal."""
         is_own = event.phase is Phase.TRUTH and event.process == self._process.name
         return is_own and not (event.by is not None and event.by.verb == "beat" and event.job is None)
 
 
 def plan_of(script: Script) -> Plan:
-    """Two supervisors with a worker each."""
+    """Return the plan of a script: two supervisors with a worker each."""
     settings = Settings(
         url="simulated:",
         timing=TIMING,

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from proof.simulator.loop import Process, VirtualLoop
     from proof.simulator.world import World
 
-STAYS = 0.5  # the share of those that left their worker and enter another one in the same process
+STAYS = 0.5  # the share of processes that leave their worker and enter another one
 
 
 class App:
-    """One place of such a process: when it ends, another one is started there, as a service manager does."""
+    """One slot of such a process: when it ends, another one is started there, as a service manager does."""
 
     def __init__(self, world: World, number: int) -> None:
         self._world, self._number, self._lives = world, number, 0
@@ -106,7 +106,7 @@ class _Stay:
         )
 
     async def run(self) -> bool:
-        """Until it was left and has drained; whether it ever ran."""
+        """Run until the user's code has left the worker and it has drained; return whether it ever ran."""
         loop = self._world.loop
         loop.create_task(self._supervise(), context=loop.context_of(self._thread))
         await self._over.wait()
@@ -118,7 +118,7 @@ class _Stay:
         return self._code == OK
 
     def drain(self) -> None:
-        """From the user's event loop to the thread."""
+        """Send the drain from the user's event loop to the thread."""
         loop = self._world.loop
         loop.call_soon_threadsafe(self._supervisor.drain, context=loop.context_of(self._thread))
 
@@ -140,7 +140,7 @@ class _Stay:
 
 
 class _Home:
-    """The user's event loop, as a thread beside it reaches it: what it brings runs when that loop is not busy."""
+    """The user's event loop, as a thread beside it reaches it: its callbacks run when that loop is not busy."""
 
     def __init__(self, loop: VirtualLoop, process: Process) -> None:
         self._loop, self._process = loop, process

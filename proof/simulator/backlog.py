@@ -1,4 +1,4 @@
-"""Jobs that wait from the start of a world, in such numbers that later jobs wait for long."""
+"""A backlog: jobs that wait from the start of a world, enough to make later jobs wait for long."""
 
 import random
 from collections.abc import Collection, Mapping

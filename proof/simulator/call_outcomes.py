@@ -1,4 +1,4 @@
-"""What happens to each call of a process, and how long it takes: drawn, or looked up in a script."""
+"""The outcome of each call of a process, and how long it takes: drawn, or looked up in a script."""
 
 import random
 from asyncio import CancelledError
@@ -14,7 +14,7 @@ MOST = 0.7  # of the calls of one verb meet a fault
 
 
 class Fault(StrEnum):
-    """What happens to one call."""
+    """The kind of fault that one call meets."""
 
     NONE = "none"
     BEFORE = "before"  # an error; nothing was applied
@@ -24,7 +24,7 @@ class Fault(StrEnum):
     SLOW = "slow"  # applied and answered, in the end
     IN_FLIGHT = "in_flight"  # on its way: it arrives even if its sender dies
     CRASH_BEFORE = "crash_before"  # the sender dies, nothing was applied
-    CRASH_AFTER = "crash_after"  # applied, the sender dies before it knows
+    CRASH_AFTER = "crash_after"  # applied, the sender dies before the answer
     WRONG_BEFORE = "wrong_before"  # an error that no store promises; nothing was applied
     WRONG_AFTER = "wrong_after"  # the same, and it was applied
 
@@ -41,7 +41,7 @@ class Mix(Struct, frozen=True, kw_only=True):
 
 
 class Luck(Struct, frozen=True):
-    """How long all of a call takes, in numbers from 0 to 1; ``side``: whether an ordinary way takes its time there or back."""
+    """How long the parts of a call take, as numbers from 0 to 1. ``side``: whether the request or the answer takes the time."""
 
     side: float
     there: float
@@ -50,7 +50,7 @@ class Luck(Struct, frozen=True):
 
 
 class Fate(Struct, frozen=True):
-    """What happens to one call, and how long all of it takes, in seconds."""
+    """The outcome of one call, and how long its parts take, in seconds."""
 
     fault: Fault
     luck: Luck
@@ -59,12 +59,12 @@ class Fate(Struct, frozen=True):
 
     @property
     def delay(self) -> float:
-        """An ordinary way there or back."""
+        """The seconds of an ordinary request or answer."""
         return self.luck.there * self.mix.latency
 
     @property
     def error_delay(self) -> float:
-        """Seconds from a failed call to its error: at once, or a time-out."""
+        """The seconds from a failed call to its error: at once, or a time-out."""
         if self.is_refusing or self.luck.wait < 0.2:
             return self.luck.back * self.mix.latency
         return (self.luck.wait - 0.2) / 0.8 * self.mix.timeout
@@ -94,17 +94,17 @@ Note = Callable[[str, int, Fault, Luck], None]
 
 
 def is_odd(error: BaseException) -> bool:
-    """Whether it was made up here."""
+    """Return whether the error was made by ``odd``."""
     return isinstance(error, ODD_ERRORS) and ODD in error.args
 
 
 class Faults:
     """Draw the outcome of each call of one process.
 
-    ``is_out``: nothing reaches the store at the moment. ``is_refusing``: callers then get the error at once.
-    ``calls``: how many there were so far. ``standstill``: seconds for which the store still does nothing; what is sent waits there.
+    ``is_out``: no call reaches the store at the moment. ``is_refusing``: callers then get the error at once.
+    ``calls``: the number of calls so far. ``standstill``: seconds for which the store still does nothing; calls wait there.
 
-    ``script``: what happens to the n-th call of a verb, the m-th of any, in place of ``mix``. ``note`` receives each fault.
+    ``script``: the outcome of the n-th call of a verb, the m-th of all, in place of ``mix``. ``note`` receives each fault.
     """
 
     def __init__(
@@ -151,6 +151,6 @@ class Faults:
         return Fault.NONE
 
     def stop(self) -> None:
-        """From now on everything arrives."""
+        """Stop all faults: every call arrives from now on."""
         self.mix, self._script = Mix(latency=self.mix.latency), None
         self.is_out = self.is_refusing = False

@@ -28,16 +28,16 @@ class Steady(random.Random):
         return seq[0]
 
     def getrandbits(self, k: int, /) -> int:
-        """One more than the last time."""
+        """Return one more than the last time."""
         self._count += 1
-        # First the number, which is what people are shown of an id.
+        # The number comes first, because reports show the first part of an id.
         return (self._count << 104 | self._purpose | self._count) & ((1 << k) - 1)
 
 
 class SteadyLoop(VirtualLoop):
-    """A loop that runs first what came first, except for ``swaps``: which one runs instead, at the n-th moment with several.
+    """A loop that runs callbacks in their order. ``swaps``: which process runs first instead, at the n-th moment with several.
 
-    ``moments``: how many could run, each time.
+    ``moments``: how many processes could run, at each of these moments.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong around processes: kills, freezes, cuts, outages, power, clock steps."""
+"""Faults around processes: kills, freezes, cuts, outages, power losses, clock steps."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -20,8 +20,8 @@ from proof.stores.recording_store import Witness
 _KILLED = Exit(signal="SIGKILL")
 
 
-class Nemesis:
-    """Does what was decided, never to the healthy core."""
+class EnvironmentFaults:
+    """Causes the faults that were decided, never to the healthy core."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -36,8 +36,8 @@ class Nemesis:
         self._strangers = Strangers(world)
         world.on_connect = self._meet
 
-    async def rage(self) -> None:
-        """Until the time of chaos is over."""
+    async def run_faults(self) -> None:
+        """Cause faults until the time of chaos is over."""
         world, start = self._world, self._world.loop.time()
         apart = strikes_of_apps(world.plan, world.loop.stream("strikes of apps"))
         for strike in (*strikes_of(world.plan, world.loop.stream("strikes")), *apart):
@@ -52,7 +52,7 @@ class Nemesis:
             self._world.decisions.append(structs.replace(strike, whom=", ".join(whom)))
 
     def end_faults(self) -> None:
-        """End all faults – or, in a live world, cause no further ones."""
+        """End all faults; in a live world, only cause no further ones."""
         world = self._world
         world.is_calm, self._away = True, None
         self._strangers.leave()
@@ -72,7 +72,7 @@ class Nemesis:
                 app.start_again()
         world.write("calm", "the world")
 
-    # whom
+    # which processes
 
     def _whom(self, which: str, slot: Slot, strike: Strike) -> list[Process]:
         if which == "together":
@@ -91,7 +91,7 @@ class Nemesis:
     def _living(self) -> list[Process]:
         return [process for machine in self._world.machines for process in machine.processes if not process.is_dead]
 
-    # what
+    # which faults
 
     def _do(self, strike: Strike) -> list[str]:
         """Cause one fault, and return the titles of the processes that it has hit."""
@@ -188,11 +188,11 @@ class Nemesis:
             if process.is_dead:
                 continue
             hit.append(process.title)
-            if self._waits_for_pen(process, strike):
+            if self._waits_for_writer(process, strike):
                 continue
             if strike.is_for_ever:
                 self._lost.add(process)
-            # Of two freezes that overlap the later end counts: nothing is promised for a worker awake beside a frozen guard.
+            # If two freezes overlap, the later end counts: there is no promise for a worker that is awake beside a frozen guard.
             until = world.loop.time() + strike.seconds
             self._until[process] = max(until, self._until.get(process, until))
             if not process.is_frozen_by("stopped"):
@@ -203,18 +203,18 @@ class Nemesis:
                 world.loop.call_at(until, self._thaw_in_time, process, context=world.loop.outside)
         return hit
 
-    def _waits_for_pen(self, process: Process, strike: Strike) -> bool:
+    def _waits_for_writer(self, process: Process, strike: Strike) -> bool:
         """Delay a freeze of the process that is writing in a live world: it would stop all writers, the healthy core too."""
-        pen = self._world.entrance.pen
-        if pen is None or pen.holder is not process or not self._world.plan.is_live:
+        write_lock = self._world.entrance.write_lock
+        if write_lock is None or write_lock.holder is not process or not self._world.plan.is_live:
             return False
-        pen.once_let_go(partial(self._freeze, [process], strike))
+        write_lock.once_released(partial(self._freeze, [process], strike))
         return True
 
     def _trap(self, slot: Slot, strike: Strike) -> list[str]:
         """Stop the next process of that slot, or of its workers only, that writes, in the middle of its write."""
-        world, pen = self._world, self._world.entrance.pen
-        if pen is None:
+        world, write_lock = self._world, self._world.entrance.write_lock
+        if write_lock is None:
             return []
 
         def trap(process: Process) -> bool:
@@ -224,11 +224,11 @@ class Nemesis:
             self._freeze([process], strike)
             return True
 
-        pen.traps.append(trap)
+        write_lock.traps.append(trap)
         return [f"the next writer of {slot.number}"]
 
     def _lose_quorum(self, strike: Strike) -> list[str]:
-        """Cut the primary off from the others; what it writes alone is confirmed later, or rolled back."""
+        """Cut the primary off from the others; its writes are confirmed later, or rolled back."""
         world, quorum = self._world, self._world.entrance.quorum
         if quorum is None or quorum.is_lost:
             return []
@@ -251,7 +251,7 @@ class Nemesis:
             process.thaw()
 
     def _meet(self, process: Process) -> None:
-        """Cut off a process that starts while the store is away for all."""
+        """Cut off a process that starts while the store is unreachable for all."""
         if self._away is not None and (left := self._away[0] - self._world.loop.time()) > 0:
             self._cut([process], structs.replace(self._away[1], seconds=left))
 
@@ -266,7 +266,7 @@ class Nemesis:
                 self._cut_off[process] = world.now(), faults.calls
             faults.is_out, faults.is_refusing = True, strike.is_refusing
             world.write("process.cut", process.name)
-            # Of two that overlap the later end counts: a store away for all must come back for all.
+            # If two outages overlap, the later end counts: a store unreachable for all must come back for all.
             until = inf if strike.is_for_ever else world.loop.time() + strike.seconds
             self._cut_until[process] = max(until, self._cut_until.get(process, until))
             if not strike.is_for_ever:
@@ -290,7 +290,7 @@ class Nemesis:
         return hit
 
     def _stand_still(self, seconds: float) -> list[str]:
-        """Stop the store: it neither answers nor refuses, and does all that was sent when it goes on."""
+        """Stop the store: it neither answers nor refuses, and carries out all waiting calls when it continues."""
         world = self._world
         world.standstill_over = max(world.standstill_over, min(world.now() + seconds, world.plan.chaos))
         world.write("store.still", "store", f"{seconds:.3f}")

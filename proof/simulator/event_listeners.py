@@ -1,4 +1,4 @@
-"""What simulated processes hear of their engine's own events."""
+"""Listeners to the engine's events in simulated processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ears(Events):
         self._process = process
 
     def emit(self, name: EventName, **fields: object) -> None:
-        """Complain about the engine's own errors, and say when a worker is ready."""
+        """Complain about the engine's own errors, and record when a worker is ready."""
         if name is EventName.WORKER_READY:
             self._world.write("worker.ready", self._process.name, IN_CARE if self._process.name in self._world.core else "")
         if name is EventName.WORKER_DRAINING and "worker" in fields:

@@ -1,4 +1,4 @@
-"""When something happens to whom: drawn before anything runs, so that nothing that runs changes it."""
+"""The times and targets of faults: drawn before the world runs, so that nothing in the run changes them."""
 
 import random
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ APP_STRIKES = {
     Mode.BRINK: ("freeze_app", "cut_app"),
     Mode.DRAINS: ("drain_app",),
 }
-"""In the other modes nothing happens to one process alone."""
+"""In the other modes no fault hits a single process."""
 
 
 def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
-    """Those of the script, or else those that are drawn."""
+    """Return those of the script, or else drawn ones."""
     if plan.script is not None:
         return [each for each in plan.script if isinstance(each, Strike)]
     targets = range(1 if plan.is_live else 0, plan.supervisors)  # the core is spared
@@ -32,7 +32,7 @@ def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
 
 
 def strikes_of_apps(plan: Plan, numbers: random.Random) -> list[Strike]:
-    """Draw the faults of processes that run a worker themselves; the separate ``numbers`` leave all else as it was drawn."""
+    """Draw the faults of processes that run a worker themselves; the separate ``numbers`` leave all other draws unchanged."""
     names = APP_STRIKES.get(plan.mode, ())
     if plan.script is not None or not plan.apps or not names:
         return []
@@ -57,7 +57,7 @@ def _draw_strike(time: float, names: tuple[str, ...], plan: Plan, numbers: rando
 
 
 def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
-    """Those of the script, or else those that are drawn."""
+    """Return those of the script, or else drawn ones."""
     if plan.script is not None:
         return [each for each in plan.script if isinstance(each, Operation)]
     return list(_draw_operations(plan, numbers)) if plan.operations else []
@@ -84,7 +84,7 @@ def _draw_lock(plan: Plan, numbers: random.Random) -> Strike:
 
 
 def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:
-    """Every slot but the core stays dead, frozen, cut off or under faults."""
+    """Draw lasting faults: every slot but the core stays dead, frozen, cut off or under faults."""
     time = numbers.random() * plan.chaos
     for slot in targets:
         name = numbers.choice(BREAKS)
@@ -100,7 +100,7 @@ def _draw_seconds(name: str, plan: Plan, slot: int, numbers: random.Random) -> f
     ttl, margin = timing.ttl, timing.margin
     if name == "step_clock":
         return (2 * number - 1) * plan.step
-    if name == "lull":  # so short that a beat comes through in time before and after it, also one that hangs at its end
+    if name == "lull":  # so short that a beat arrives in time before and after it, also a beat that hangs at its end
         return (ttl - margin - 2.6 * timing.beat) * number
     if name == "brief_outage":  # some leases outlive it, and others do not
         return plan.settings.timing.ttl * (0.75 + number / 2)

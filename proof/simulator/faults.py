@@ -1,5 +1,4 @@
-"""Faults around every verb of a store: refused, applied but unanswered, applied late, applied twice, slow, cut off,
-answered with an error that no store promises.
+"""Faults around every verb of a store: refused, unanswered, applied late or twice, slow, cut off, or with an odd error.
 
 The wrapper is generated from the ``Store`` protocol, so a new verb cannot be forgotten. It runs around the memory
 store in virtual time and around a real one in real time: it only waits through the clock it is given.
@@ -23,13 +22,13 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
 from proof.simulator.call_outcomes import Fate, Fault, Faults
 from proof.simulator.connections import Connections
-from proof.stores.gateways import VERBS, Ask, Carry, Door
+from proof.stores.gateways import VERBS, Ask, Carry, Gateway
 
 Item = tuple[str, UUID, Token | None, By | None]
 
 
 class Faulty:
-    """The wrapper; its verbs are added below. What runs in the caller's own transaction is passed on as it is."""
+    """The wrapper; its verbs are added below. Calls in the caller's own transaction are passed on unchanged."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class Faulty:
         raise StoreUnavailable("transaction: the store cannot be reached, or its answer was lost")
 
     async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if verb == "close":  # never leaves the process
+        if verb == "close":  # the call never leaves the process
             return await self._store.close()
         items = _items(verb, arguments, keywords)
         self._note(items, Phase.INVOKE)
@@ -120,7 +119,7 @@ class Faulty:
 
     def _late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
         """Return what a late copy of a call does: a store that composes its writes does that when the call is sent."""
-        return self._store.late_copy(verb, arguments, keywords, ask) if isinstance(self._store, Door) else ask
+        return self._store.late_copy(verb, arguments, keywords, ask) if isinstance(self._store, Gateway) else ask
 
     async def _travel(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         fate, ask = self._faults.draw(verb), partial(self._ask, verb, arguments, keywords)
@@ -155,7 +154,7 @@ class Faulty:
                 await asyncio.get_running_loop().create_future()
             case Fault.WRONG_BEFORE | Fault.WRONG_AFTER:
                 await self._go_wrong(fate, ask)
-        if fate.luck.side < 0.5:  # the way there takes the time, or the way back
+        if fate.luck.side < 0.5:  # the request takes the time, or the answer
             await self._clock.sleep(fate.delay)
             return await ask()
         answer = await ask()
@@ -257,10 +256,10 @@ def faulty(
     introduce: Callable[[str], None] = lambda process: None,
     connections: Connections | None = None,
 ) -> Store:
-    """Return the store as one process reaches it under faults, with all calls and answers written into ``history``.
+    """Return the store as one process reaches it under faults, with all calls and answers recorded in ``history``.
 
-    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``introduce`` names the
-    process for which the store works next; ``now`` stamps the events. ``connections``: of the process, if it cannot have any number.
+    ``carry`` runs a call that was sent, independently of its sender. ``crash`` ends the sender. ``introduce`` names the next caller to
+    the store. ``now`` stamps the events. ``connections``: those of the process, if their number is limited.
     """
     return cast(
         Store,

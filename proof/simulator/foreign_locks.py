@@ -1,6 +1,6 @@
-"""A stranger in the same database: a session that locks rows, or the whole file, and holds the lock for a while.
+"""A foreign session in the same database, which locks rows, or the whole file, and keeps the lock for a while.
 
-Neither its locks nor its time are known to Holdfast. A forgotten `SELECT … FOR KEY SHARE` is one.
+Holdfast knows neither its locks nor how long they last. A forgotten `SELECT … FOR KEY SHARE` is one.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from proof.stores.locked_rows import LockedRows
 from proof.stores.statement_recorder import Mirror
 
 OWNED = 0.7
-"""Of the locks are on a job that is owned, where there is one."""
+"""The share of the locks that is on an owned job, if there is one."""
 
 
 class _Lock(Struct):
@@ -25,7 +25,7 @@ class _Lock(Struct):
 
 
 class Strangers:
-    """All of one world; at most one lock at a time holds a whole file."""
+    """All foreign sessions of one world; at most one lock at a time is on a whole file."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -39,7 +39,7 @@ class Strangers:
             return []
         known = store.snapshot().jobs
         owned = [job for job, row in known.items() if PLACE_OF[row.state] is Place.ACTIVE]
-        # A row that waits is passed by who claims; one that is owned keeps its owner from settling it.
+        # A claim skips the locked row of a waiting job; a locked row of an owned job keeps the owner from settling it.
         found, share = (owned, strike.pick / OWNED) if owned and strike.pick < OWNED else (list(known), strike.pick)
         jobs = [found[int(share * len(found))]] if found and strike.name == "lock_row" else []
         if (strike.name == "lock_row" and not jobs) or (strike.name == "lock_file" and self._held):

@@ -27,7 +27,7 @@ class SimClock:
         self.wall_error = wall_error
 
     def monotonic(self) -> float:
-        """Since this machine's boot, at this machine's rate."""
+        """Return the seconds since this machine's boot, at this machine's rate."""
         return self._origin + self._loop.time() * self._rate
 
     def boottime(self) -> float:
@@ -65,16 +65,16 @@ class SimStoreClock(SimClock):
         self.stepped = 0.0
 
     def monotonic(self) -> float:
-        """With all steps so far."""
+        """Return the time with all steps so far."""
         return super().monotonic() + self.stepped
 
     def wall(self) -> float:
-        """With all steps so far."""
+        """Return the time with all steps so far."""
         return super().wall() + self.stepped
 
 
 class SimChance:
-    """Ids and jitter out of the seed."""
+    """Ids and jitter, drawn from the seed."""
 
     def __init__(self, numbers: random.Random, clock: SimClock) -> None:
         self._numbers = numbers
@@ -85,12 +85,12 @@ class SimChance:
         return UUID(int=self._numbers.getrandbits(128))
 
     def uuid7(self) -> UUID:
-        """Sorts by creation within the process."""
+        """Return an id; ids of one process sort by creation."""
         self._count += 1
         return compose_uuid7(int(self._clock.wall() * 1000), self._count << 32 | self._numbers.getrandbits(32))
 
     def jitter(self) -> float:
-        """Uniform in [-1, 1]."""
+        """Return a number, uniform in [-1, 1]."""
         return self._numbers.uniform(-1.0, 1.0)
 
 
@@ -146,7 +146,7 @@ class SimChannel:
 
 
 class Machine:
-    """A machine on which processes run. Its name stays when it boots again; process ids come back soon."""
+    """A machine on which processes run. Its name stays when it boots again; process ids are soon reused."""
 
     def __init__(self, loop: VirtualLoop, name: str, clock: SimClock) -> None:
         self.loop = loop
@@ -179,7 +179,7 @@ class Machine:
         return None
 
     def lose_power(self) -> None:
-        """Everything on it dies at once; it comes back under the same name, as another boot."""
+        """End every process on it at once; the machine comes back under the same name, as another boot."""
         self._boots += 1
         for each in self.processes:
             each.end(Exit(signal="SIGKILL"))
@@ -218,7 +218,7 @@ class Guard:
     def _watch(self) -> None:
         if self._deadline is not None:
             moment = max(self._clock.moment(self._deadline), self._loop.time())
-            # In the guard's own context: a frozen guard looks when it is thawed, a dead one never.
+            # In the guard's own context: a frozen guard checks when it is thawed, a dead one never.
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(moment, self._look, context=self._context)
@@ -230,7 +230,7 @@ class Guard:
 
 
 class SimCell:
-    """A worker process from inside."""
+    """A worker process, as the worker itself uses it."""
 
     limits: tuple[str, ...] = ()
 
@@ -241,7 +241,7 @@ class SimCell:
 
     @property
     def channel(self) -> SimChannel:
-        """Its end of the pipe."""
+        """The worker's end of the pipe."""
         return self._channel
 
     def process(self) -> ProcessIdentity:
@@ -252,7 +252,7 @@ class SimCell:
 
 
 class SimChild:
-    """A worker process from outside."""
+    """A supervisor's view of a worker process."""
 
     def __init__(self, loop: VirtualLoop, process: Process, channel: SimChannel, guard: Guard) -> None:
         self._loop = loop
@@ -273,7 +273,7 @@ class SimChild:
         return self._channel
 
     def set_deadline(self, guard_deadline: float) -> bool:
-        """Down the guard's own pipe."""
+        """Send the deadline down the guard's own pipe."""
         self._guard.tell(guard_deadline)
         return True
 
@@ -282,7 +282,7 @@ class SimChild:
         return self._process.is_frozen_by("stopped")
 
     def dump_stacks(self) -> str:
-        """There are no stacks here."""
+        """Do nothing: there are no stacks here."""
         return "stacks of " + self._process.name
 
     def kill(self) -> None:
@@ -290,7 +290,7 @@ class SimChild:
         self._process.end(Exit(signal="SIGKILL"))
 
     async def wait(self) -> Exit:
-        """Once it is dead and reaped."""
+        """Wait until the process is dead and reaped."""
         return await asyncio.shield(self._reaped)
 
     def _die(self, how: Exit) -> None:
@@ -321,11 +321,11 @@ class SimHost:
         return self._supervisor.identity
 
     def is_running(self, process: ProcessIdentity) -> bool:
-        """Whether a living process has that id and start time."""
+        """Return whether a living process has that id and start time."""
         return self._machine.find(process) is not None
 
     def kill_orphans(self, process: ProcessIdentity) -> int:
-        """Sessions die whole here."""
+        """Do nothing: sessions die as a whole here."""
         del process
         return 0
 

@@ -1,7 +1,7 @@
 """An event loop whose time passes only when nothing else can happen, and processes that die and freeze on it.
 
 Everything that runs belongs to the ``Process`` in its context. A dead process never runs another line, not even
-a ``finally``; what a frozen one would have run waits until it is thawed. The same seed gives the same run.
+a ``finally``. The callbacks of a frozen one wait until it is thawed. The same seed gives the same run.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ LONGEST_INSTANT = 100_000  # callbacks at one and the same time: more is a loop 
 
 
 class Stuck(AssertionError):
-    """Nothing can ever happen again, or time cannot pass."""
+    """The world is stuck: nothing can happen any more, or time cannot pass."""
 
 
 class Process:
-    """One simulated operating-system process. ``title``: which of its kind it is; the same seed has the same title again."""
+    """One simulated operating-system process. ``title``: its role and number, which are the same in every run of a seed."""
 
     def __init__(self, loop: "VirtualLoop", name: str, identity: ProcessIdentity, title: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Process:
 
     @cached_property
     def numbers(self) -> random.Random:
-        """What it decides itself."""
+        """The random numbers for decisions of this process."""
         return self._loop.stream(self.title)
 
     @property
@@ -57,20 +57,20 @@ class Process:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it computes nothing for now."""
+        """Whether it runs nothing for now."""
         return bool(self._stops)
 
     def is_frozen_by(self, why: str) -> bool:
-        """Whether this is a reason for which it is frozen."""
+        """Return whether it is frozen for this reason."""
         return why in self._stops
 
     @cached_property
     def thread(self) -> "Process":
-        """What of it goes on beside its event loop."""
+        """Its part that runs beside its event loop."""
         return self.beside(f"a thread of {self.title}")
 
     def beside(self, title: str) -> "Process":
-        """Create a process that goes on while the event loop is busy; it is stopped and dies with this one."""
+        """Create a process that runs while the event loop is busy; it is stopped and dies with this one."""
         beside = Process(self._loop, self.name, self.identity, title)
         beside._stops, beside.exit = self._stops - {"busy"}, self.exit
         self._beside.append(beside)
@@ -78,17 +78,17 @@ class Process:
 
     @property
     def all_tasks(self) -> "list[asyncio.Task[Any]]":
-        """Of its threads too."""
+        """Return its tasks and those of its threads."""
         return [task for each in (self, *self._beside) for task in each.tasks]
 
     def freeze(self, why: str = "stopped") -> None:
-        """Run nothing of it until thawed for the same reason; one that is merely busy has threads that are not."""
+        """Run nothing of it until it is thawed for the same reason. The threads of a busy process still run."""
         self._stops.add(why)
         for each in self._beside if why != "busy" else ():
             each.freeze(why)
 
     def thaw(self, why: str = "stopped") -> None:
-        """Run what has piled up, unless it is frozen for another reason too."""
+        """Run the waiting callbacks, unless it is frozen for another reason too."""
         if why not in self._stops:
             return
         self._stops.remove(why)
@@ -100,7 +100,7 @@ class Process:
             self._loop.resume(parked)
 
     def end(self, how: Exit) -> None:
-        """Not another line of it runs. Repeatable: the first end stays."""
+        """End the process: no further line of it runs. Repeated calls have no effect."""
         if self.exit is None:
             self.exit = how
             self._parked.clear()
@@ -111,7 +111,7 @@ class Process:
                 tell(how)
 
     def park(self, handle: asyncio.Handle) -> None:
-        """Keep what a frozen process would have run."""
+        """Keep a callback of a frozen process until it is thawed."""
         self._parked.append(handle)
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
@@ -125,7 +125,7 @@ PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("proces
 
 
 class _Task(asyncio.Task[T]):
-    """A task whose place in a set is decided by its number, not by its address."""
+    """A task whose hash is a number, not an address, so that sets have a stable order."""
 
     def __init__(self, number: int, coroutine: Coroutine[Any, Any, T], **options: Any) -> None:
         self._number = number
@@ -145,7 +145,7 @@ class _Future(asyncio.Future[Any]):
 
 
 class _Handle(asyncio.TimerHandle):
-    """What asyncio keeps for its debugger is left out: a world makes thousands of these."""
+    """A handle without the fields for asyncio's debugger: a world makes thousands of handles."""
 
     __slots__ = ()
 
@@ -166,7 +166,7 @@ def _nothing() -> None:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The world's loop. Everything it does is decided by its seed."""
+    """The world's loop. The seed decides everything that it does."""
 
     _stopping: bool  # asyncio's own; its stubs do not show it
 
@@ -183,7 +183,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
 
     def time(self) -> float:
-        """Virtual seconds; every process sees them through the clock of its machine."""
+        """Return the virtual seconds; every process reads them through the clock of its machine."""
         return self._now
 
     def stream(self, purpose: str) -> random.Random:
@@ -211,7 +211,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return context
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """As asyncio's, with a stable order in sets; the task belongs to the process that creates it."""
+        """Create a task with a stable order in sets, which belongs to the process that creates it."""
         self._number += 1
         task: asyncio.Task[Any] = _Task(self._number, coro, loop=self, **options)
         context: contextvars.Context | None = options.get("context")
@@ -223,12 +223,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
-        """As asyncio's, with a stable order in sets."""
+        """Create a future with a stable order in sets."""
         self._number += 1
         return _Future(self._number, loop=self)
 
     def resume(self, handles: list[asyncio.Handle]) -> None:
-        """Let parked work run, before anything that came later."""
+        """Run parked callbacks before all later ones."""
         self._queue[:0] = handles
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
@@ -244,7 +244,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
-        """As asyncio's; timers of one moment keep their order."""
+        """Schedule a timer as asyncio does; timers of one moment keep their order."""
         timer = _Handle(callback, args, context)
         self._number += 1
         heapq.heappush(self._timers, (when, self._number, timer))
@@ -280,7 +280,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.call_exception_handler({"message": f"callback {handle._callback!r}", "exception": error})
 
     def _pass_time(self) -> None:
-        """On to the next timer."""
+        """Move the time on to the next timer."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
@@ -297,7 +297,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if owners.count(owners[0]) == len(owners):
             return batch
         now, steps, seed = self._now, self._steps, self.seed
-        # Out of numbers only: a string's hash is another one in each interpreter.
+        # From numbers only: the hash of a string differs between interpreters.
         ranks = {owner: hash((0 if owner is None else owner.number, now, steps, seed)) for owner in dict.fromkeys(owners)}
         order = sorted(range(len(batch)), key=lambda place: ranks[owners[place]])
         return [batch[place] for place in order]
@@ -325,10 +325,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.close()
 
     def _write_to_self(self) -> None:
-        """Nothing sleeps in a selector here."""
+        """Do nothing: nothing waits in a selector here."""
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        """No threads: they could not be simulated."""
+        """Refuse: threads cannot be simulated."""
         raise RuntimeError(f"no threads in a simulation: {func!r}")
 
 
@@ -337,6 +337,6 @@ def _close(coroutine: Any) -> None:
     for _ in range(20):
         try:
             coroutine.close()
-        except BaseException:  # errors while it ends concern no process
+        except BaseException:  # no process receives errors from its end
             continue
         return

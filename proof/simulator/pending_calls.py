@@ -1,4 +1,4 @@
-"""What stands still in a small world – calls on their way, processes, connections – until something else has happened."""
+"""Calls, processes and connections of a small world that wait until a condition holds."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from proof.simulator.hosts import SimClock
 from proof.simulator.loop import PROCESS, VirtualLoop
 
 LASTING = {Until.NOTHING: 0.0, Until.NEXT: 1e6, Until.TAKEN: 2e6, Until.DONE: 3e6}
-"""What a clock is asked for instead of seconds."""
+"""The numbers that a clock is given instead of seconds."""
 UNTIL = {seconds: until for until, seconds in LASTING.items() if seconds}
 
 Owners = dict[UUID, Token]
@@ -30,7 +30,7 @@ class _Held(Struct, eq=False):
         return self.owners.setdefault(job, token)
 
 
-class Holds:
+class PendingCalls:
     """Calls and processes that are held. ``longest``: seconds after which all go on. ``owners``: the present owner of each job."""
 
     def __init__(self, loop: VirtualLoop, owners: Callable[[], Owners], *, longest: float) -> None:
@@ -66,10 +66,10 @@ class Holds:
             held.free()
 
 
-class HoldingClock(SimClock):
-    """True time; who asks it for no time but for something to happen is held."""
+class PendingClock(SimClock):
+    """A clock with true time; a sleep that asks for a condition instead of seconds is held."""
 
-    def __init__(self, loop: VirtualLoop, holds: Holds) -> None:
+    def __init__(self, loop: VirtualLoop, holds: PendingCalls) -> None:
         super().__init__(loop)
         self._holds = holds
 

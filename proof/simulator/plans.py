@@ -1,4 +1,4 @@
-"""What one seed draws: the size of its world and its own mix of faults (swarm: each run leaves most kinds of fault out)."""
+"""The draws of one seed: the size of its world and its own mix of faults (swarm: each run leaves most kinds of fault out)."""
 
 import random
 from enum import StrEnum
@@ -37,17 +37,17 @@ OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
 class Mode(StrEnum):
-    """What a world is for."""
+    """The purpose of a world."""
 
     SAFETY = "safety"  # all processes suffer faults, then all faults end
     LIVENESS = "liveness"  # one supervisor stays healthy, the others break and stay broken
-    OUTAGES = "outages"  # the only fault is a store that is away for all at once: no job may be charged
+    OUTAGES = "outages"  # the only fault is a store that is unreachable for all at once: no job may be charged
     BRINK = "brink"  # supervisors come back at the very moment at which their leases are judged
     FORGETFUL = "forgetful"  # the store fails over again and again, and its stand-in has not received the newest writes
-    BEYOND = "beyond"  # clocks leave their assumptions: only what holds even then is promised
-    LULLS = "lulls"  # nothing is wrong but silences that a lease outlives: nothing may be lost
-    DRAINS = "drains"  # the only event is that workers are asked to end: no job may pay
-    CROWD = "crowd"  # jobs that no worker can run stand in front of others: these start promptly
+    BEYOND = "beyond"  # clocks leave their assumptions: only the promises that hold even then are checked
+    LULLS = "lulls"  # the only faults are silences shorter than a lease: no job may be lost
+    DRAINS = "drains"  # the only events are requests to workers to end: no job may be charged
+    CROWD = "crowd"  # jobs that no worker can run are before others: the others start promptly
 
 
 WEIGHTS = {
@@ -56,12 +56,12 @@ WEIGHTS = {
 }  # fmt: skip
 WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
 PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
-UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job might pay
+UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job may be charged
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
 DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
 STRIKES_OF = {Profile.MONGODB: ("lose_quorum",) * 5, Profile.SQLITE: ("freeze_writer",)}
 UNFIT = {Profile.MONGODB: (Mode.FORGETFUL,), Profile.OBJECTS: (Mode.FORGETFUL, Mode.CROWD)}
-"""A confirmed primary loses nothing, nor do objects; and a write that is repeated until it meets no conflict is not prompt."""
+"""Neither a confirmed primary nor objects lose a write; and a write that is repeated until it meets no conflict is not prompt."""
 CONNECTIONS = (0, 0, 1, 2, 4)
 QUEUES = ("default", "slow")
 OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
@@ -69,21 +69,21 @@ HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock.
+    """The plan of a world; times in seconds. ``interval``: between two faults around processes. ``step``: of the store's clock.
 
-    ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
+    ``keys``: how many unique keys there are; ``operations``: the actions of an operator at random; ``has_strangers``: some jobs are of
     a task that no worker knows; ``hint_loss``: how many hints get lost.
-    ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write;
-    ``connections``: how many each process may have to it, beside one for beats; 0 is any number.
+    ``profile``: the kind of store. ``longest_write``: how long a write takes there, while other processes may not write.
+    ``connections``: how many each process may have, beside one for beats; 0: any number.
     ``has_releases``: some workers and clients are of the release before.
-    ``outfits``: what each supervisor starts with; without any, all have ``settings`` and every second one the release before.
-    ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
-    ``backlog``: how many slow jobs wait from the start; those left when all is well are deleted.
-    ``rows``: a table of the users that is watched.
+    ``outfits``: the setup of each supervisor. Without any, all have ``settings`` and every second one has the release before.
+    ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a queue delivers jobs, and has faults too.
+    ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have ended.
+    ``rows``: a watched table of the users.
     ``locks``: how often another program locks the row of a job, for a while.
     ``brand``: whose statements the store runs.
     ``apps``: how many processes of the users run a worker in their event loop.
-    ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
+    ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
     mode: Mode
@@ -123,11 +123,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     apps: int = 0
 
     def settings_of(self, slot: int) -> Settings:
-        """Those of the supervisor in that place."""
+        """Return the settings of the supervisor in that slot."""
         return self.outfits[slot].settings if slot < len(self.outfits) else self.settings
 
     def is_new(self, slot: int) -> bool:
-        """Whether the supervisor in that place starts with the newest release."""
+        """Return whether the supervisor in that slot starts with the newest release."""
         return not self.has_releases or (self.outfits[slot].is_new if slot < len(self.outfits) else slot % 2 == 0)
 
     @property
@@ -147,16 +147,16 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> Rules:
-        """What the history of this world must obey."""
-        recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may be the one that judges
-        # A lease runs out; without a clock a supervisor must have watched it for as long, to see that it stays as it is.
+        """The promises that the history of this world must keep."""
+        recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may judge
+        # A lease runs out. Without a store clock a supervisor must have watched it for as long, without a change.
         bound, ttls = self.step + recovery + OPERATION, 1.001 if self.lease_clock != "none" else 2.001
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
-        if not self.is_live:  # all come back from an outage: amnesty, and the pause of a failing service
+        if not self.is_live:  # after an outage all return: amnesty, and the pause of a failing service
             bound += recovery + 1.0
         is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
-        # A write waits for those of others, or is composed again after them.
+        # A write waits for the writes of other processes, or is composed again after them.
         latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
         return Rules(
             step=self.step,
@@ -201,19 +201,19 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def _keeps_order(self) -> bool:
-        """Whether each claim sees all of the line: no queue names jobs to it, and no store forgets or composes."""
+        """Return whether each claim sees all due jobs: no queue names jobs to it, and no store forgets or composes writes."""
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
         # A runner that could not be started is not asked for again at once: other jobs are claimed in the meantime.
         return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property
     def _restarts_soon(self) -> bool:
-        """Whether a healthy core takes what came back: nothing blocks its event loop."""
+        """Return whether a healthy core claims returned jobs: nothing blocks its event loop."""
         is_blocked = self.rows is not None or {"blocking", "stuck"} & set(self.tasks)
         return self.is_live and self._keeps_order and not is_blocked
 
     def _has_kills(self) -> bool:
-        """Whether a healthy supervisor may have a reason to kill its worker: code that does not stop when cancelled."""
+        """Return whether a healthy supervisor may have a reason to kill its worker: code that does not stop when cancelled."""
         tasks = set(self.tasks)
         is_cancelled = "cancel" in self.operations or not tasks.isdisjoint((*LIMITED, "thread_creeping"))
         return not tasks.isdisjoint(("stuck", "numb")) or (is_cancelled and not tasks.isdisjoint(("deaf", "blocking", *THREADED)))
@@ -237,7 +237,7 @@ def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:
-    """Only a server has locks for rows."""
+    """Draw how often rows are locked; only a server has locks for rows."""
     _, modes = LOCKS[Brand.POSTGRES]
     has_locks = plan.profile is Profile.PLAIN and plan.mode in modes and numbers.random() < 0.25
     return numbers.choice([1, 3, 10, 30]) if has_locks else 0
@@ -263,7 +263,7 @@ def _draw(numbers: random.Random) -> Plan:
     tasks = _tasks(numbers, mode)
     has_hints = not crowds or numbers.random() < 0.6
     profile, lease_clock = _draw_profile(numbers, mode)
-    has_releases = numbers.random() < 0.25 and mode is not Mode.CROWD  # where a free worker takes what there is
+    has_releases = numbers.random() < 0.25 and mode is not Mode.CROWD  # where a free worker takes any waiting job
     return Plan(
         mode=mode,
         profile=profile,
@@ -298,12 +298,12 @@ def _draw(numbers: random.Random) -> Plan:
 
 
 FIT = {Brand.SQLITE: (Profile.SQLITE, "kernel"), Brand.POSTGRES: (Profile.PLAIN, "server")}
-"""What of the drawn profiles a real store is."""
+"""The drawn profiles that a real store has."""
 LOCKS = {
     Brand.SQLITE: ("lock_file", (Mode.SAFETY, Mode.BEYOND, Mode.OUTAGES)),  # an outage for writers
     Brand.POSTGRES: ("lock_row", (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.BEYOND, Mode.OUTAGES, Mode.LULLS, Mode.DRAINS)),
 }
-"""What another program locks there, in every other world of these modes."""
+"""The locks of another program there, in every other world of these modes."""
 
 
 def draw_for(seed: int, brand: Brand) -> Plan:
@@ -329,7 +329,7 @@ def _strikes(numbers: random.Random, mode: Mode, profile: Profile, *, has_releas
 
 
 def _floor(numbers: random.Random, mode: Mode, ttl: float) -> float:
-    """Longer than anything is under way."""
+    """Return a time longer than any call is under way."""
     return 4 * ttl + 30.0 if mode is Mode.SAFETY and numbers.random() < 0.1 else RETENTION_FLOOR
 
 

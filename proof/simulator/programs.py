@@ -1,4 +1,4 @@
-"""The user code of simulated workers: one task for each way in which handlers behave, and what each writes down."""
+"""The user code of simulated workers: one task for each way in which handlers behave, and the events that it records."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ from proof.simulator.loop import Process, VirtualLoop
 
 
 class Ids:
-    """In the place of an App's connections: where children get their ids. Their handles are not used."""
+    """The ids of children, in place of an App's connections. Their handles are not used."""
 
     def __init__(self, chance: Randomness) -> None:
         self.chance = chance
@@ -42,7 +42,7 @@ class Ids:
 
 
 class Scene:
-    """What a handler of a simulated worker can do to its world."""
+    """The actions of a handler of a simulated worker on its world."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class Scene:
 
     @property
     def pace(self) -> float:
-        """Seconds of an ordinary step."""
+        """The seconds of an ordinary step."""
         return self._pace()
 
     @property
     def is_rough(self) -> bool:
-        """Whether things still go wrong."""
+        """Whether faults still happen."""
         return self._is_rough()
 
     def write(self, what: str, job: Job, note: str = "") -> None:
@@ -110,7 +110,7 @@ class Scene:
         return str(job.token)
 
     async def move(self, job: Job, step: int, steps: int) -> None:
-        """Say that the job moves."""
+        """Report progress of the job."""
         self.write("handler.effect", job)
         self.write("handler.move", job)
         await job.progress(stage="work", fraction=step / steps, message=str(job.token))
@@ -126,7 +126,7 @@ class Scene:
         await job.enqueue(PreparedJob(Task(self._tasks[name], ids), Options(unique_key=key), b"{}"))
 
     async def wait(self, seconds: float) -> None:
-        """Work, or look like it."""
+        """Wait, as code that works."""
         await self._clock.sleep(seconds)
 
     async def crash(self) -> None:
@@ -142,7 +142,7 @@ class Scene:
         await self._clock.sleep(0.0)
 
 
-TAIL = 2**32 - 1  # of an id: without the time, which anything might move
+TAIL = 2**32 - 1  # the random part of an id: the time part may differ between runs
 SCENE: ContextVar[Scene] = ContextVar("scene")
 
 
@@ -213,7 +213,7 @@ async def resuming(job: Job) -> str:
 
 
 async def crashing(job: Job) -> str:
-    """Sometimes kills its process."""
+    """Kill the process in some attempts."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.3:
@@ -240,7 +240,7 @@ async def deaf(job: Job) -> str:
 
 
 async def blocking(job: Job) -> str:
-    """Blocks the event loop of its worker."""
+    """Block the event loop of its worker."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         await scene.block(scene.chance.random() * 12 * scene.pace)
@@ -270,7 +270,7 @@ async def parting(job: Job) -> str:
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         birth = asyncio.ensure_future(scene.bear(job, "quick", None))
-        birth.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps no code is left to await it
+        birth.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps no code is left that awaits it
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.5:
             await scene.crash()
@@ -299,7 +299,7 @@ async def creeping(job: Job) -> str:
 
 
 async def stalling(job: Job) -> str:
-    """Often rests for longer than it may."""
+    """Often pause for longer than allowed."""
     async with _written(job) as scene:
         for step in range(3):
             await scene.move(job, step, 3)
@@ -326,7 +326,7 @@ async def _endure(scene: Scene, seconds: float) -> None:
 
 
 STEPS = 10.0  # of ordinary length in a ttl
-CREEP = 6.0  # steps that some may rest
+CREEP = 6.0  # steps at which some tasks may pause
 CHILDREN = ("quick", "raising")
 LIMITED = ("steady", "creeping", "stalling", "numb", "overtime")
 _BACKOFF = Backoff.fixed("500ms", "1s", "2s")
@@ -349,7 +349,7 @@ async def write_row(rows: list[str], job: RescuedJob) -> None:
 
 @cache
 def tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinition]:
-    """All of them by name, in a world whose leases last so long."""
+    """Return all tasks by name, for leases of ``ttl`` seconds."""
     define = partial(_define, on_rescue=write_row if has_hooks else None)
     rest = CREEP / STEPS * ttl
     made = (
@@ -371,10 +371,10 @@ NEW = ("resuming", "steady")
 
 @cache
 def old_tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinition]:
-    """Those that the release before knew: some of them were not there yet, and some had other policies.
+    """Return the tasks of the release before: some tasks are missing, and some have other policies.
 
-    Their budgets of crashes are the same: a job that has crashed, claimed by a release that allows it fewer crashes, may be
-    on its last try without any worker having known that before, so beside others.
+    Their crash budgets are the same. A release that allows fewer crashes may claim a crashed job whose next crash would end it:
+    no worker knew that before, so this attempt would run beside others.
     """
     known = {name: task for name, task in tasks(ttl, has_hooks=has_hooks).items() if name not in NEW}
     for name, on_crash in (("raising", CrashPolicy.RETRY), ("long", CrashPolicy.HOLD), ("crashing_once", CrashPolicy.RETRY)):
@@ -384,7 +384,7 @@ def old_tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinitio
 
 
 def registry(known: Mapping[str, TaskDefinition]) -> Registry:
-    """All of them, for a worker."""
+    """Return a registry of all tasks, for a worker."""
     made = Registry()
     made.add(*known.values())
     return made

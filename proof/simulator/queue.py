@@ -1,4 +1,4 @@
-"""A queue of deliveries on a bad day, in memory: it loses, doubles, delays and reorders, and now and then forgets everything."""
+"""A queue of deliveries with faults, in memory: it loses, doubles, delays and reorders messages, and sometimes forgets all."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ RECEIVE_TIMEOUT = 3.0
 
 
 class Mishaps(Struct, frozen=True):
-    """How often, of a message each time it goes somewhere, and within how many seconds it arrives."""
+    """The rates of faults each time a message is sent, and the seconds within which it arrives."""
 
     loss: float = 0.0
     double: float = 0.0
@@ -35,7 +35,7 @@ class _Message(Struct, eq=False):
 
 
 class FaultyQueue:
-    """What processes share. ``ack_wait``: seconds after which what was not acknowledged comes again."""
+    """The queue that processes share. ``ack_wait``: the seconds after which an unacknowledged message is delivered again."""
 
     def __init__(self, numbers: random.Random, mishaps: Mishaps, *, ack_wait: float, acks_on_finish: bool = False) -> None:
         self.numbers, self.mishaps = numbers, mishaps
@@ -49,13 +49,13 @@ class FaultyQueue:
         self._numbers = count(1)
 
     def forget(self) -> None:
-        """Everything, as a server does whose disk is gone."""
+        """Forget everything, as a server that lost its disk."""
         self.waiting.clear()
         self.unacknowledged.clear()
         self._republished.clear()
 
     def put(self, job: UUID, queue: str, via: ClaimSource, rescued: str = "") -> None:
-        """Take a message, as well as it goes."""
+        """Take a message, with the mishaps of this queue."""
         self.sent += 1
         for _ in range(self._copies()):
             message = _Message(next(self._numbers), job, queue, via, rescued)
@@ -74,7 +74,7 @@ class FaultyQueue:
             self.put(due.job, due.queue, ClaimSource.SWEEP)
 
     def take(self, queues: Sequence[str] | None, most: int) -> tuple[Delivery, ...]:
-        """Hand out; what is not acknowledged comes again."""
+        """Deliver messages; unacknowledged ones are delivered again."""
         chosen = [each for each in self.waiting if queues is None or each.queue in queues][:most]
         self.waiting = [each for each in self.waiting if each not in chosen]
         for message in chosen:
@@ -94,7 +94,7 @@ class FaultyQueue:
         self.take([queue], 1)
 
     async def until_come(self) -> None:
-        """Something has arrived, perhaps."""
+        """Wait until a message may have arrived."""
         receiver = asyncio.get_running_loop().create_future()
         self._receivers.append(receiver)
         await receiver
@@ -123,7 +123,7 @@ class FaultyQueue:
 
 
 class FaultyTransport:
-    """One process's end of it. ``is_gone``: whether that process has ended; ``sleep``: as its clock does."""
+    """The queue as one process uses it. ``is_gone``: whether that process has ended. ``sleep``: the sleep of its clock."""
 
     def __init__(self, queue: FaultyQueue, sleep: Callable[[float], Awaitable[None]], is_gone: Callable[[], bool]) -> None:
         self._queue, self._sleep, self._is_gone = queue, sleep, is_gone
@@ -131,7 +131,7 @@ class FaultyTransport:
 
     @property
     def deliveries(self) -> "FaultyTransport":
-        """Jobs are handed each to one worker."""
+        """The kind of deliveries: each job goes to one worker."""
         return self
 
     @property
@@ -140,7 +140,7 @@ class FaultyTransport:
         return self._queue.acks_on_finish
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Jobs of a queue to one worker each, everything else to all."""
+        """Publish each job of a queue to one worker, and all else to all processes."""
         for hint in () if self._is_gone() else hints:
             if not (hint.queue and hint.ids):
                 self._queue.wake(hint)
@@ -148,12 +148,12 @@ class FaultyTransport:
                 self._queue.put(job, hint.queue, ClaimSource.DELIVERY, hint.rescued)
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """Hear what is for all."""
+        """Subscribe to the hints for all processes."""
         self._ours.append((wake, copy_context()))
         self._queue.listeners.append(self._ours[-1])
 
     async def fetch(self, queues: Sequence[str] | None, most: int) -> Sequence[Delivery]:
-        """Wait for the first, for a while."""
+        """Return messages; wait for the first one for a while."""
         if most and not (found := self._queue.take(queues, most)):
             come = asyncio.ensure_future(self._queue.until_come())
             timeout = asyncio.ensure_future(self._sleep(RECEIVE_TIMEOUT))
@@ -166,7 +166,7 @@ class FaultyTransport:
         return found if most else ()
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Each on its own."""
+        """Acknowledge each message separately."""
         for delivery in deliveries:
             self._queue.acknowledge(delivery.receipt)
 
@@ -175,7 +175,7 @@ class FaultyTransport:
         return not any(queues is None or each.queue in queues for each in self._queue.waiting)
 
     async def republish(self, jobs: Sequence[DueJob]) -> None:
-        """Each wait of a job once."""
+        """Publish a message for each wait of a job once."""
         for due in jobs:
             self._queue.republish(due)
 

@@ -26,7 +26,7 @@ class _Work(Struct):
 
 
 class SimRunnerHost:
-    """Where one worker gets its runners from. In the history they have its name."""
+    """The source of one worker's runners. In the history they have the name of the worker."""
 
     def __init__(
         self, loop: VirtualLoop, worker: Process, clock: SimClock, scene: Scene, known: dict[str, TaskDefinition]
@@ -42,7 +42,7 @@ class SimRunnerHost:
 
 
 class SimRunner:
-    """One runner, from outside and from inside. Its handlers are asked to end, and never interrupted."""
+    """One runner, for its worker and for itself. Its handlers are asked to end, and never interrupted."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SimRunner:
         context.run(SCENE.set, scene)
         loop.create_task(self._live(), context=context)
 
-    # from outside
+    # the worker's view
 
     @property
     def channel(self) -> SimChannel:
@@ -74,7 +74,7 @@ class SimRunner:
         return self._channel
 
     async def dump_stacks(self) -> str:
-        """There are no stacks here."""
+        """Do nothing: there are no stacks here."""
         return f"stacks of {self._process.title}"
 
     def last_stacks(self) -> str:
@@ -85,7 +85,7 @@ class SimRunner:
         self._process.end(Exit(signal="SIGKILL"))
 
     async def wait(self) -> Exit:
-        """Once it is dead and reaped."""
+        """Wait until the runner is dead and reaped."""
         return await asyncio.shield(self._reaped)
 
     def _die(self, how: Exit) -> None:
@@ -98,7 +98,7 @@ class SimRunner:
         if not self._reaped.done():
             self._reaped.set_result(how)
 
-    # from inside
+    # the view of the runner itself
 
     async def _live(self) -> None:
         await self._clock.sleep(self._importing)
@@ -138,7 +138,7 @@ class SimRunner:
 
 
 def _judge(work: _Work, value: object, error: BaseException | None) -> Outcome | None:
-    """As a runner does."""
+    """Return the outcome as a real runner does."""
     saw_cancellation = work.job.saw_cancellation
     if error is None and saw_cancellation and value is None:
         error = asyncio.CancelledError()

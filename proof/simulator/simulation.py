@@ -1,4 +1,4 @@
-"""One seed, one world: run it, judge it, tell its story."""
+"""One seed, one world: run it, judge it, and describe what broke."""
 
 import gc
 from collections.abc import Callable, Coroutine
@@ -13,7 +13,7 @@ from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report
 from proof.search.decisions import Decision
-from proof.simulator.environment_faults import Nemesis
+from proof.simulator.environment_faults import EnvironmentFaults
 from proof.simulator.loop import Stuck
 from proof.simulator.plans import Plan, draw_for
 from proof.simulator.profiles import Brand
@@ -59,8 +59,8 @@ def simulate(
 ) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
 
-    ``brand``: whose statements the store runs; of a real store ``kind`` is not asked for.
-    ``has_hooks``: its tasks have an ``on_rescue`` in any case. ``has_queue``: a queue delivers its jobs in any case.
+    ``brand``: the brand whose statements the store runs; a real store does not use ``kind``.
+    ``has_hooks``: its tasks always have an ``on_rescue``. ``has_queue``: a queue always delivers its jobs.
     """
     plan = draw_for(seed, brand)
     plan = structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue)
@@ -74,9 +74,9 @@ def perform(plan: Plan, seed: int, kind: type[Book] = Book) -> Outcome:
 
 
 def watch(world: World, live: Callable[[], Coroutine[Any, Any, None]], seed: int = 0) -> Outcome:
-    """Let a world go its way and check its history."""
+    """Run a world to its end and check its history."""
     was_collecting = gc.isenabled()
-    gc.disable()  # when it runs must not depend on what ran before
+    gc.disable()  # the time of its runs must not depend on earlier code
     try:
         try:
             world.loop.run_until_complete(live())
@@ -102,15 +102,15 @@ async def _run(world: World) -> None:
     for app in world.apps:
         app.start()
     world.start_clients()
-    nemesis = Nemesis(world)
-    await nemesis.rage()
-    nemesis.end_faults()
+    environment_faults = EnvironmentFaults(world)
+    await environment_faults.run_faults()
+    environment_faults.end_faults()
     until = world.now() + world.plan.patience
     while not world.is_done() and world.now() < until:
         await world.pause(world.plan.settings.timing.beat)
         world.resume_late_pauses()
     if world.is_done():
         world.write("done", "the world")
-    # What is late, and who was frozen, may still come back; and what is short-lived is forgotten.
+    # Late calls and frozen processes may still come back, and short-lived rows are pruned.
     is_kept = world.plan.floor >= RETENTION_FLOOR
     await world.pause(world.plan.settings.timing.ttl / 2 if is_kept else world.plan.floor + PRUNING)

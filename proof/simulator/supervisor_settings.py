@@ -1,7 +1,7 @@
-"""How each supervisor of a world is set up: its own timing, its own pace of recovery, its own release.
+"""The setup of each supervisor of a world: its timing, its pace of recovery, its release.
 
-A lease keeps the timing of the supervisor that opened it, and any other supervisor may have to judge it. So a world in
-which all timings are the same cannot show a judge that goes by its own timing instead of the lease's.
+A lease keeps the timing of the supervisor that opened it, and any other supervisor may have to judge it. A world in which all
+timings are equal cannot show a supervisor that judges by its own timing instead of that of the lease.
 """
 
 import random
@@ -19,14 +19,14 @@ APPS = 0.05  # of the worlds have embedded workers
 
 
 class Outfit(Struct, frozen=True):
-    """What one supervisor and its workers start with. ``is_new``: they have the newest release."""
+    """The setup of one supervisor and its workers. ``is_new``: they have the newest release."""
 
     settings: Settings
     is_new: bool = True
 
 
 def draw_outfits(numbers: random.Random, settings: Settings, supervisors: int, *, is_gentle: bool) -> tuple[Outfit, ...]:
-    """One for each supervisor, in any order. One of them has the settings given, and no other ttl or margin is shorter.
+    """Draw a setup for each supervisor. One of them has the given settings, and no other ttl or margin is shorter.
 
     The first has the newest release: where the first alone stays healthy, a job of a new task must still find a worker.
 
@@ -38,7 +38,7 @@ def draw_outfits(numbers: random.Random, settings: Settings, supervisors: int, *
 
 
 def draw_apps(numbers: random.Random) -> int:
-    """How many processes of the users' own run a worker beside the supervisors: in most worlds none."""
+    """Draw how many processes of users run a worker beside the supervisors: in most worlds none."""
     return numbers.choice((1, 1, 2)) if numbers.random() < APPS else 0
 
 

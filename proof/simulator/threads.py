@@ -29,9 +29,9 @@ Result = TypeVar("Result")
 
 
 class SimThreads(ThreadRunner):
-    """Threads of one process. They go on while its event loop is busy, are stopped with it, and die with it.
+    """The threads of one process. They run while its event loop is busy, are stopped with it, and die with it.
 
-    Their code is awaited, because no thread is there that could wait; what it asks of its job is done in the event loop.
+    Their code is awaited, because there is no real thread that could wait. Its calls of its job run in the event loop.
     """
 
     def __init__(self, loop: VirtualLoop, process: Process) -> None:
@@ -39,7 +39,7 @@ class SimThreads(ThreadRunner):
         self._loop, self._process = loop, process
 
     def context(self, claim: Claim, reporter: ProgressSink) -> "ThreadJob":
-        """Its verbs are awaited too."""
+        """Return the job context of a handler in a thread, whose verbs are awaited too."""
         return ThreadJob(claim, reporter, self._loop, self._process)
 
     def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
@@ -49,7 +49,7 @@ class SimThreads(ThreadRunner):
 
 
 class ThreadJob(Job):
-    """What a handler in a thread holds."""
+    """The job context of a handler in a thread."""
 
     def __init__(self, claim: Claim, reporter: ProgressSink, loop: VirtualLoop, process: Process) -> None:
         super().__init__(claim, reporter)

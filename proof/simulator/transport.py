@@ -1,4 +1,4 @@
-"""How simulated processes tell each other of work: hints on a bad day, or a queue that delivers on a worse one."""
+"""The transports of simulated processes: hints with faults, or a queue whose deliveries have faults."""
 
 import contextvars
 import random
@@ -34,7 +34,7 @@ class Bus:
                         world.loop.call_later(delay, wake, hint, context=context)
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """Hear what comes through."""
+        """Subscribe to the hints that arrive."""
         self._world.subscribers = [each for each in self._world.subscribers if not each[0].is_dead]
         process = PROCESS.get()
         assert process is not None
@@ -47,7 +47,7 @@ class Bus:
 
 
 def queue_of(plan: Plan) -> FaultyQueue:
-    """Return the queue of a plan; it draws separate numbers, so that all else is the same without it."""
+    """Return the queue of a plan; it draws separate numbers, so that all other draws are the same without it."""
     numbers, all_settings = random.Random(plan.chaos), plan.all_settings
     mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=plan.settings.timing.beat)
     is_kept, longest = numbers.random() < 0.5, max(each.timing.ttl + each.recovery_interval for each in all_settings)

@@ -1,4 +1,4 @@
-"""A world's watched table: how its processes reach it, and the handler that works its rows off."""
+"""A world's watched table: how its processes reach it, and the handler that processes its rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNCLEAN = (Fault.WRONG_BEFORE, Fault.WRONG_AFTER, Fault.TWICE)
 
 
 class _TableFaults:
-    """The faults of calls to the table: it is away and stands still with the store, and its faults end with the store's."""
+    """The faults of calls to the table: its outages and standstills are those of the store, and end with them."""
 
     def __init__(self, own: Faults, store: Faults, is_calm: Callable[[], bool]) -> None:
         self._own, self._store, self._is_calm = own, store, is_calm
@@ -67,7 +67,7 @@ class WatchedRows:
         )
 
     def opener(self, process: Process, *, is_healthy: bool) -> OpenTable:
-        """How this process opens the table."""
+        """Return the function with which this process opens the table."""
         world = self._world
 
         def open_table(url: str, watch: object) -> Any:
@@ -97,7 +97,7 @@ class WatchedRows:
         return tables
 
     def is_done(self) -> bool:
-        """Whether each row is done or failed."""
+        """Return whether each row is done or failed."""
         return self._plan is None or all(row["status"] in ("done", "failed") for row in self._table.rows.values())
 
     def _faults(self, process: Process, *, is_healthy: bool) -> _TableFaults:
@@ -114,7 +114,7 @@ def clean(mix: Mix) -> Mix:
 
 
 def handler_of(plan: RowsPlan) -> Callable[[Batch], Coroutine[Any, Any, None]]:
-    """Finishes rows one by one or at once, with effects or without; poison makes it raise or die, and chaos now and then."""
+    """Return a handler that finishes rows one by one or at once, with effects or without; poison rows make it raise or die."""
 
     async def work(batch: Batch) -> None:
         scene = SCENE.get().of(batch.job.id, "batch")

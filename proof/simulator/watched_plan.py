@@ -1,4 +1,4 @@
-"""What a world's watched table is like: how many rows it has, which columns help, and which rows are poison."""
+"""The watched table of a world: how many rows it has, which optional columns, and which rows are poison."""
 
 import random
 
@@ -11,9 +11,9 @@ NAME = "rows.parcels"  # the task whose jobs are runs of its handler
 
 
 class RowsPlan(Struct, frozen=True, kw_only=True):
-    """Times in seconds. ``raising``, ``killing``: keys of rows whose handler raises, or dies, each time.
+    """The plan of a table; times in seconds. ``raising``, ``killing``: keys of rows whose handler raises, or dies, each time.
 
-    ``bare``: how many rows are in progress from the start and have no stamp. ``tells_stamps``: also before a claim.
+    ``bare``: how many rows are in progress from the start and have no stamp. ``tells_stamps``: stamps can be asked for before a claim.
     ``max_resets``: ``None`` where no column counts them.
     """
 
@@ -31,7 +31,7 @@ class RowsPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> RowsSettings:
-        """As an App would have it."""
+        """The table, as an App declares it."""
         is_counting = self.max_resets is not None
         watch = TableSpec(
             name=NAME.partition(".")[2],

@@ -1,4 +1,4 @@
-"""A watched table of a world: what it really did, as events, and the faults that its callers meet on the way to it."""
+"""A watched table of a world: its changes, as events, and the faults of the calls to it."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -99,7 +99,7 @@ class WitnessedTable(MemoryTable):
     def require_all(self, mark: RowFence, keys: Sequence[Key], *, is_all: bool) -> None:
         """Complain of a caller that claims to move all rows under its fence, and leaves some."""
         if is_all and (others := set(self.under(mark, self.rows)) - set(keys)):
-            self._complain(f"{self.caller} said that these are all rows of its batch, and {sorted(others)} were too")
+            self._complain(f"{self.caller} claimed that these are all rows of its batch, and {sorted(others)} were too")
 
     @asynccontextmanager
     async def _transaction(self, mark: RowFence, caller: str) -> AsyncIterator[_Moves]:

@@ -35,7 +35,7 @@ def worker_of(
     is_healthy: bool = False,
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
 ) -> Worker:
-    """One that is not running yet. Called in the context in which it will run."""
+    """Return a worker that does not run yet; call this in the context in which it will run."""
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
     SCENE.set(scene)
     found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(world, process)
@@ -69,5 +69,5 @@ def _scene(world: World, process: Process, clock: SimClock, settings: Settings, 
 
 
 def _pace(world: World, ttl: float) -> float:
-    """Handlers hurry once all is calm: nothing more is to be learnt from long ones."""
+    """Return the pace of handlers: fast once all is calm, because long handlers show nothing more."""
     return ttl / (100 if world.is_calm else 10)

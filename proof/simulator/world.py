@@ -45,7 +45,7 @@ STRANGER = "stranger"  # a task that no worker knows
 
 
 class Slot:
-    """One supervisor's place on a machine: when it dies, another one is started there, as a service manager does."""
+    """The slot of one supervisor on a machine: when it dies, another one is started there, as a service manager does."""
 
     def __init__(self, machine: Machine, number: int, plan: Plan) -> None:
         self.machine = machine
@@ -70,7 +70,7 @@ class Slot:
 
 
 class World:
-    """Everything one seed decides."""
+    """The world of one seed."""
 
     def __init__(self, plan: Plan, seed: int, kind: type[Book] = Book, loop: VirtualLoop | None = None) -> None:
         self.plan = plan
@@ -105,10 +105,10 @@ class World:
         self.watched = WatchedRows(self, self._carry)
         self.apps = [App(self, number) for number in range(plan.apps)]
 
-    # what everything uses
+    # used by all processes
 
     def now(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self.loop.time() - self._started
 
     def write(self, what: str, process: str, note: str = "") -> None:
@@ -116,7 +116,7 @@ class World:
         self.history.add(Event(time=self.now(), process=process, what=what, phase=Phase.LIFE, note=note))
 
     async def pause(self, seconds: float) -> None:
-        """Let the world go on."""
+        """Wait while the world goes on."""
         await self.true_clock.sleep(seconds)
 
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
@@ -124,7 +124,7 @@ class World:
         self.faults[process.name] = faults = self.faults.get(process.name) or self.faults_of(process, is_healthy=is_healthy)
         self.on_connect(process)
         return faulty(
-            self.door(process),
+            self.gateway(process),
             process=process.name,
             faults=faults,
             clock=self.true_clock,
@@ -149,15 +149,15 @@ class World:
             standstill=lambda: self.standstill_over - self.now(),
         )
 
-    def door(self, process: Process) -> Store:
-        """Where its calls arrive."""
-        return self.entrance.door(process, lambda: self._introduce(process.name), partial(self._carry, process))
+    def gateway(self, process: Process) -> Store:
+        """Return the gateway at which the calls of a process arrive."""
+        return self.entrance.gateway(process, lambda: self._introduce(process.name), partial(self._carry, process))
 
     def _note_fault(self, process: str, verb: str, nth: int, fault: Fault, luck: Luck) -> None:
         self.decisions.append(Mishap(process, verb, nth, fault, luck, self.now()))
 
     def transport(self, process: Process) -> Transport:
-        """How this process learns of work."""
+        """Return the transport of this process."""
         if self.queue is None:
             return Bus(self, process)
         return FaultyTransport(self.queue, self.true_clock.sleep, lambda: process.is_dead)
@@ -166,8 +166,8 @@ class World:
         self.store.caller = process
 
     def _carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run a call that is on its way, also after the end of its sender, unless the sender's own thread writes to a file."""
-        is_beside = self.entrance.pen is not None
+        """Run a call that was sent, also after the end of its sender, unless the sender's own thread writes to a file."""
+        is_beside = self.entrance.write_lock is not None
         task = self.loop.create_task(
             coroutine, context=self.loop.context_of(process.thread) if is_beside else self.loop.outside.copy()
         )
@@ -346,7 +346,7 @@ class World:
         self._start_client(title, lambda client, clock: resume(client), is_healthy=True)
 
     def resume_late_pauses(self) -> None:
-        """Resume queues again if a pause arrived late: a call from before all was well may have been under way for long."""
+        """Resume queues again if a pause arrived late: a call from the time of the faults may have been under way for long."""
         if self.clients[-1].is_dead and self.store.snapshot().paused_queues:
             self.resume_queues()
 

@@ -13,7 +13,7 @@ from holdfast.stores.memory import MemoryStore
 
 
 class Sighted(Moment, frozen=True):
-    """When a verb is called, and how to ask for how long its caller has seen a stamp."""
+    """The moment of a call. ``look``: return for how long its caller has seen a stamp."""
 
     look: Callable[[UUID, int], int]
 
@@ -22,8 +22,10 @@ class Sighted(Moment, frozen=True):
 
 
 class Clockless(MemoryStore):
-    """Leases and limits are judged by the caller's monotonic time since it first saw them so: put it before a memory store, and
-    tell it whose clock is whose. What is due is judged by the time that the service writes on its answers."""
+    """A memory store that judges leases and limits by the caller's monotonic time since that caller first saw them so.
+
+    ``clock_of`` returns the clock of a caller. What is due is judged by the time that the service writes on its answers.
+    """
 
     clock_of: Callable[[str], Clock]
     caller: str
@@ -33,7 +35,7 @@ class Clockless(MemoryStore):
         self._first_seen: dict[tuple[str, UUID, int], int] = {}
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        """There is no clock that could have stepped."""
+        """Renew the leases; report no elapsed time, because there is no clock that could have stepped."""
         return structs.replace(await super().beat(leases, draining=draining), elapsed=None)
 
     def moment(self) -> Moment:

@@ -1,6 +1,6 @@
-"""What a call goes through at the door of a store that is not only memory: a lock, a quorum, a condition.
+"""The last step of a call before a store that is more than memory: a lock, a quorum or a condition.
 
-Between the faults of the way there and the store itself; one door for each process.
+Each process has one gateway, between the faults of its connection and the store itself.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ Ask = Callable[[], Awaitable[Any]]
 Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 
-class Door:
-    """Lets everything through as it is; ``introduce`` tells the store for whom it works next."""
+class Gateway:
+    """A gateway that passes every call on unchanged. ``introduce`` names the next caller to the store."""
 
     def __init__(self, store: Store, introduce: Callable[[], None]) -> None:
         self._store = store
@@ -45,22 +45,20 @@ class Door:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The store's."""
         return self._store.capabilities
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        """The store's."""
         return cast(CallerTransactions, self._store).transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
-        """What arrives later of a call that is sent now."""
+        """Return the call that arrives late, as a copy of a call that is sent now."""
         del verb, arguments, keywords
         return ask
 
     async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
-        """What happens to a verb that may change something."""
+        """Carry out a verb that may change something."""
         del verb, arguments
         return await ask()
 
@@ -70,19 +68,19 @@ class Door:
 
 
 def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def read(self: Door, *arguments: Any, **keywords: Any) -> Any:
+    async def read(self: Gateway, *arguments: Any, **keywords: Any) -> Any:
         return await self._ask(name, arguments, keywords)
 
-    async def write(self: Door, *arguments: Any, **keywords: Any) -> Any:
+    async def write(self: Gateway, *arguments: Any, **keywords: Any) -> Any:
         return await self.write(name, arguments, partial(self._ask, name, arguments, keywords))
 
     return read if name in READING else write
 
 
 for _name in VERBS:
-    setattr(Door, _name, _verb(_name))
+    setattr(Gateway, _name, _verb(_name))
 
 
-def as_store(door: Door | MemoryStore) -> Store:
-    """For whoever wants a store."""
-    return cast(Store, door)
+def as_store(gateway: Gateway | MemoryStore) -> Store:
+    """Return the gateway, typed as a store."""
+    return cast(Store, gateway)

@@ -1,4 +1,4 @@
-"""A book in which a stranger's session may have rows of jobs locked, and which answers as PostgreSQL does then."""
+"""A book in which a foreign session may lock the rows of jobs; its answers are those of PostgreSQL."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -20,9 +20,9 @@ from holdfast.errors import StoreBusy
 
 
 class LockedRows(Book):
-    """Put it before a book. A row that is locked stays where it is, and one that is locked exclusively as it is.
+    """A mixin before a book. A locked row stays in its table; an exclusively locked row does not change at all.
 
-    A server waits for some locks before it says so; what it says and does for other rows is the same.
+    A server waits for some locks before it reports them. Its answers and writes for other rows are the same.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class LockedRows(Book):
         self._is_claiming = False
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
-        """FOR UPDATE or FOR KEY SHARE; until the answer is called."""
+        """Lock the rows FOR UPDATE or FOR KEY SHARE; the returned function unlocks them."""
         kinds = (self._locked, self._fixed) if is_exclusive else (self._locked,)
         for kind in kinds:
             kind.update(jobs)
@@ -53,8 +53,8 @@ class LockedRows(Book):
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         is_busy = [bool(self._locked[each.job]) and self._active(each.job, each.token) is not None for each in transitions]
         found = super().exchange(now, [each for each, busy in zip(transitions, is_busy, strict=True) if not busy], request)
-        said = iter(found.answers)
-        return structs.replace(found, answers=tuple(Answer.BUSY if busy else next(said) for busy in is_busy))
+        others = iter(found.answers)
+        return structs.replace(found, answers=tuple(Answer.BUSY if busy else next(others) for busy in is_busy))
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         self._require_free("start", [job for job, _ in tokens], self._fixed)
@@ -98,14 +98,14 @@ class LockedRows(Book):
         self._name_locked("delete", ids)
         return states
 
-    # what passes locked rows by
+    # verbs that skip locked rows
 
     def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        with self._passing_by():
+        with self._skip_locked():
             return super().purge(now, queue, limit, until)
 
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
-        with self._passing_by():
+        with self._skip_locked():
             return super().expire(now, limit)
 
     def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
@@ -113,11 +113,11 @@ class LockedRows(Book):
         return tuple(free[:limit])
 
     def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-        with self._passing_by():
+        with self._skip_locked():
             return super().owed_hooks(now, tasks, limit, pause=pause)
 
     def prune(self, now: Moment, limit: int) -> Pruned:
-        with self._passing_by():
+        with self._skip_locked():
             return super().prune(now, limit)
 
     def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
@@ -130,14 +130,14 @@ class LockedRows(Book):
     def _ranges(
         self, tasks: Collection[str], queues: Sequence[str] | None, isolated: IsolatedJobs, wall: datetime
     ) -> dict[Range, Iterator[Waiting]]:
-        """Only a claim locks what it finds: whoever asks when work is due is told of locked jobs too."""
-        lines = super()._ranges(tasks, queues, isolated, wall)
+        """Leave out locked rows for a claim only: it locks what it finds. A question when work is due includes locked jobs."""
+        ranges = super()._ranges(tasks, queues, isolated, wall)
         if not self._is_claiming:
-            return lines
-        return {line: filter(lambda waiting: not self._locked[waiting[1]], found) for line, found in lines.items()}
+            return ranges
+        return {range_: filter(lambda waiting: not self._locked[waiting[1]], found) for range_, found in ranges.items()}
 
     @contextmanager
-    def _passing_by(self) -> Iterator[None]:
+    def _skip_locked(self) -> Iterator[None]:
         jobs, locked = self._all.jobs, {job: row for job, row in self._all.jobs.items() if self._locked[job]}
         for job in locked:
             del jobs[job]

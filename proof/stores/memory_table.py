@@ -1,6 +1,6 @@
-"""A table in memory that is watched over: the shortest correct code, for tests of whoever works with one.
+"""A user's table in memory, as a rows declaration reads it: the shortest correct code, for tests of the code that works on one.
 
-Every verb runs to its end without yielding, and one lock makes it one step for threads too; a transaction holds it throughout.
+Every verb runs to its end without yielding. One lock makes it one step for threads too; a transaction holds the lock throughout.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,30 +17,32 @@ Row = dict[str, Any]
 
 
 class MemoryMoves:
-    """Inside a transaction; ``connection``: the user's own table, a dict."""
+    """The moves inside a transaction. ``connection``: another table of the user, a dict."""
 
-    def __init__(self, table: "MemoryTable", mark: RowFence) -> None:
-        self._table, self._mark = table, mark
+    def __init__(self, table: "MemoryTable", fence: RowFence) -> None:
+        self._table, self._fence = table, fence
         self.connection: Any = table.others
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """At once; undone if the transaction is rolled back."""
-        return self._table.moved(self._mark, keys, end, reason, is_all=is_all)
+        """Move the rows at once; a rollback of the transaction undoes it."""
+        return self._table.moved(self._fence, keys, end, reason, is_all=is_all)
 
 
 class BlockingMemoryMoves(MemoryMoves):
-    """The same for threads."""
+    """The moves inside a transaction of a thread."""
 
     def move(  # type: ignore[override]
         self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
-        """At once; undone if the transaction is rolled back."""
-        return self._table.moved(self._mark, keys, end, reason, is_all=is_all)
+        """Move the rows at once; a rollback of the transaction undoes it."""
+        return self._table.moved(self._fence, keys, end, reason, is_all=is_all)
 
 
 class MemoryTable:
-    """``is_due``: what ``where`` says, in Python. ``others``: another table of the same database, for transactions.
-    ``tells_stamps``: also before a claim. ``refuses_stamps``: as if they were somebody's by then."""
+    """A table of dictionaries. ``is_due``: the condition ``where`` in Python. ``others``: another table of the same database.
+
+    ``tells_stamps``: stamps can be asked for before a claim. ``refuses_stamps``: a claim uses another stamp, as if this one were taken.
+    """
 
     def __init__(
         self,
@@ -64,65 +66,62 @@ class MemoryTable:
 
     @property
     def watch(self) -> TableSpec:
-        """What is watched."""
         return self._watch
 
     def add(self, row: Row) -> None:
-        """A row; one that says nothing about its status is pending."""
+        """Add a row, which is pending if it has no status."""
         full = {self._watch.status: self._watch.pending, **dict.fromkeys(self._watch.named.values()), **row}
         if full[self._watch.status] is None:
             full[self._watch.status] = self._watch.pending
         self.rows[tuple(row[column] for column in self._watch.key)] = full
 
     async def inspect(self) -> Findings:
-        """As ``findings`` says."""
         return self.findings
 
     async def create_indexes(self) -> tuple[str, ...]:
-        """As if they had been created."""
+        """Return the indexes of ``findings``, which no longer reports them."""
         made, self.findings = self.findings.indexes, Findings(self.findings.problems, self.findings.warnings)
         return made
 
     async def has_due(self) -> bool:
-        """Whether a row is due."""
         return bool(self._due())
 
     async def stamps(self, number: int) -> list[str]:
-        """Where that is to be so."""
+        """Return stamps for the next claims, if ``tells_stamps`` and no owner column proves a claim."""
         with self._lock:
             return [repr(self._stamp()) for _ in range(number if self.tells_stamps and self._watch.owner is None else 0)]
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
-        """In the order of ``add``."""
+        """Claim due rows, in the order in which they were added."""
         with self._lock:
             now = float(stamp) if stamp and not self.refuses_stamps else self._stamp()
-            mark = RowFence(repr(now), owner if self._watch.owner else "")
+            fence = RowFence(repr(now), owner if self._watch.owner else "")
             for row in (taken := self._due()[:limit]):
                 row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: now}
-                self._own(row, mark.owner)
+                self._own(row, fence.owner)
             keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
-            return ClaimedRows(mark, tuple(deepcopy(taken)), keys)
+            return ClaimedRows(fence, tuple(deepcopy(taken)), keys)
 
     async def move(
-        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
-        """Those that are under the mark."""
-        return self.moved(mark, keys, end, reason, is_all=is_all)
+        """Move those of the rows that are under the fence."""
+        return self.moved(fence, keys, end, reason, is_all=is_all)
 
-    async def release(self, mark: RowFence) -> int:
-        """All that are under the mark."""
-        return len(self.moved(mark, list(self.rows), RowOutcome.RETRY))
+    async def release(self, fence: RowFence) -> int:
+        """Return all rows under the fence to pending."""
+        return len(self.moved(fence, list(self.rows), RowOutcome.RETRY))
 
-    async def renew(self, mark: RowFence) -> RowFence | None:
-        """The owner is the fence, so the stamp may change."""
+    async def renew(self, fence: RowFence) -> RowFence | None:
+        """Stamp the rows of the owner again: the owner is the fence, so the stamp may change."""
         with self._lock:
-            held = [row for row in self.rows.values() if self._is_under(row, mark)]
+            held = [row for row in self.rows.values() if self._is_under(row, fence)]
             for row in held:
                 row[self._watch.claimed_at] = self._clock.wall()
-            return RowFence(repr(self._clock.wall()), mark.owner) if held else None
+            return RowFence(repr(self._clock.wall()), fence.owner) if held else None
 
     async def stamp_unstamped(self, limit: int) -> list[Key]:
-        """Those without a stamp."""
+        """Stamp rows that are in progress and have no stamp."""
         with self._lock:
             status, since = self._watch.status, self._watch.claimed_at
             held = [key for key, row in self.rows.items() if row[status] == self._watch.in_progress]
@@ -132,13 +131,13 @@ class MemoryTable:
             return bare
 
     async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
-        """Oldest first."""
+        """Reset stale rows, the stalest first."""
         with self._lock:
             stuck = sorted((held, key) for key, held in self._held().items() if held > self._watch.stale_after)[::-1]
             return [self._reset(key, held) for held, key in stuck[past : past + limit]]
 
     async def prune(self, limit: int) -> int:
-        """Rows that are done, by their stamp."""
+        """Delete done rows, judged by their stamp."""
         with self._lock:
             kept, now = self._watch.retention, self._clock.wall()
             old = [
@@ -151,17 +150,16 @@ class MemoryTable:
             return len(old)
 
     async def unreadable(self, limit: int) -> list[Key]:
-        """Those whose stamp is no number."""
+        """Return the keys of rows in progress whose stamp is not a number."""
         busy = [key for key, row in self.rows.items() if row[self._watch.status] == self._watch.in_progress]
         return [key for key in busy if not isinstance(self.rows[key][self._watch.claimed_at], float | None)][:limit]
 
     def refused(self) -> list[Refusal]:
-        """As ``refusals`` says, once."""
+        """Return ``refusals``, and forget them."""
         refusals, self.refusals = self.refusals, []
         return refusals
 
     async def states(self) -> States:
-        """Counted."""
         held, status = self._held(), [str(row[self._watch.status]) for row in self.rows.values()]
         owners = [(self._owner(self.rows[key]) or "", age) for key, age in held.items()]
         holders = tuple(
@@ -172,25 +170,27 @@ class MemoryTable:
         return States(counts, len(self._due()), stuck, max(held.values(), default=None), holders)
 
     @asynccontextmanager
-    async def transaction(self, mark: RowFence) -> AsyncIterator[MemoryMoves]:
-        """Rolled back by an exception."""
+    async def transaction(self, fence: RowFence) -> AsyncIterator[MemoryMoves]:
+        """Open a transaction; an exception rolls it back."""
         with self._or_undone():
-            yield MemoryMoves(self, mark)
+            yield MemoryMoves(self, fence)
 
     @contextmanager
-    def blocking_transaction(self, mark: RowFence) -> Iterator[BlockingMemoryMoves]:
-        """Rolled back by an exception."""
+    def blocking_transaction(self, fence: RowFence) -> Iterator[BlockingMemoryMoves]:
+        """Open a transaction; an exception rolls it back."""
         with self._lock, self._or_undone():
-            yield BlockingMemoryMoves(self, mark)
+            yield BlockingMemoryMoves(self, fence)
 
     async def close(self) -> None:
         """There is nothing to close."""
 
-    def moved(self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Those that were under the mark; ``AssertionError`` if they are said to be all of them and are not."""
+    def moved(
+        self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
+        """Move rows and return those that were under the fence; ``AssertionError`` if ``is_all`` is wrong."""
         with self._lock:
-            assert not is_all or {key for key, row in self.rows.items() if self._is_under(row, mark)} <= set(keys)
-            found = [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
+            assert not is_all or {key for key, row in self.rows.items() if self._is_under(row, fence)} <= set(keys)
+            found = [key for key in keys if key in self.rows and self._is_under(self.rows[key], fence)]
             for key in found:
                 self._move(key, end, reason)
             return found
@@ -212,7 +212,7 @@ class MemoryTable:
             row[watch.resets] = (row[watch.resets] or 0) + 1
             if watch.max_resets is not None and row[watch.resets] > watch.max_resets:
                 end = RowOutcome.FAIL
-        self._move(key, end, f"taken from {owner or 'somebody'} {row.get(watch.resets or '', 0)} times")
+        self._move(key, end, f"taken from {owner or 'an unknown worker'} {row.get(watch.resets or '', 0)} times")
         return ResetRow(key, end, owner, held)
 
     def _stamp(self) -> float:
@@ -227,12 +227,12 @@ class MemoryTable:
         busy = {key: row[watch.claimed_at] for key, row in self.rows.items() if row[watch.status] == watch.in_progress}
         return {key: now - since for key, since in busy.items() if isinstance(since, float)}
 
-    def _is_under(self, row: Row, mark: RowFence) -> bool:
+    def _is_under(self, row: Row, fence: RowFence) -> bool:
         if row[self._watch.status] != self._watch.in_progress:
             return False
         if self._watch.owner is not None:
-            return self._owner(row) == mark.owner
-        return repr(row[self._watch.claimed_at]) == mark.stamp
+            return self._owner(row) == fence.owner
+        return repr(row[self._watch.claimed_at]) == fence.stamp
 
     def _owner(self, row: Row) -> str | None:
         return None if self._watch.owner is None else row[self._watch.owner]

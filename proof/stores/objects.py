@@ -1,6 +1,6 @@
-"""A store like object storage: each write replaces what it was composed on, or nothing.
+"""A store like object storage: each write replaces the version it was composed on, or nothing.
 
-One that comes late finds another version (412) and changes nothing; two at once are refused (409) and composed again.
+A late write finds another version (412) and changes nothing. Two writes at once are refused (409) and composed again.
 """
 
 import random
@@ -10,14 +10,14 @@ from uuid import UUID
 
 from holdfast.errors import StoreUnavailable
 from proof.simulator.hosts import SimClock
-from proof.stores.gateways import READING, Ask, Door, as_store
+from proof.stores.gateways import READING, Ask, Gateway, as_store
 from proof.stores.recording_store import Witness
 
 TRIES = 8
 
 
-class ObjectDoor(Door):
-    """Of one process. ``longest``: seconds from reading what is there to writing what follows from it."""
+class ObjectGateway(Gateway):
+    """The gateway of one process. ``longest``: the most seconds between the read of a version and the write composed on it."""
 
     def __init__(
         self, store: Witness, introduce: Callable[[], None], clock: SimClock, numbers: random.Random, *, longest: float
@@ -26,17 +26,17 @@ class ObjectDoor(Door):
         self._versions, self._clock, self._numbers, self._longest = store.versions, clock, numbers, longest
 
     async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
-        """Read, compose, write if nobody else has; and again."""
+        """Read the version, compose, and write if the version is still the same; else try again."""
         what = _objects(verb, arguments)
         for _ in range(TRIES):
             composed_on = self._version(what)
             await self._clock.sleep(self._numbers.random() * self._longest)
             if self._version(what) == composed_on:
                 return await ask()
-        raise StoreUnavailable(f"{verb}: somebody else was always in the way")
+        raise StoreUnavailable(f"{verb}: another write came first in each of {TRIES} tries")
 
     def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
-        """Composed now, whenever it arrives."""
+        """Compose the late copy on the version of now: it changes nothing if another write came before it arrives."""
         if verb in READING:
             return ask
         what = _objects(verb, arguments)
@@ -52,7 +52,7 @@ class ObjectDoor(Door):
 
 
 def _objects(verb: str, arguments: tuple[Any, ...]) -> Sequence[UUID | None]:
-    """What a write replaces: some jobs, some leases, or the list of all."""
+    """Return the objects that a write replaces: some jobs, some leases, or the list of all (``None``)."""
     match verb:
         case "exchange" if len(arguments) < 2 or arguments[1] is None:
             return [move.job for move in arguments[0]]

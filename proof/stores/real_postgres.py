@@ -1,7 +1,7 @@
-"""A real server of PostgreSQL under simulation: one database, emptied for each world, whose clock is the world's.
+"""A real PostgreSQL server under simulation: one database, emptied for each world, with the clock of that world.
 
-The event loop of a world knows no sockets. Each statement runs in an event loop of a thread of its own, and the world stands
-still until it has its answer: so a statement takes no virtual time, and between the statements of a verb others come.
+The event loop of a world knows no sockets. Each statement runs in the event loop of another thread, and the world stands still
+until the statement is answered. So a statement takes no virtual time; other processes run between the statements of a verb.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from proof.checker import history_postgres
 from proof.simulator.hosts import EPOCH, SimClock
 from proof.simulator.loop import Process
 from proof.stores.gateways import READING
-from proof.stores.statement_recorder import CALL, Change, Mirror, told
+from proof.stores.statement_recorder import CALL, Change, Mirror, announced
 
 AGAIN: Final = 0.25  # seconds after which a statement that met a lock is sent again
 LOCK_LIMIT: Final = 5.0  # seconds for which it waits for a lock, as the store's own sessions do
@@ -48,7 +48,7 @@ SELECT string_agg(format('DELETE FROM %I.%I', relnamespace::regnamespace, relnam
 WHERE relnamespace IN ('holdfast'::regnamespace, 'history'::regnamespace) AND relkind IN ('r', 'p') AND NOT relispartition
     AND relname NOT IN ('versions', 'partition_days')
 """
-VACUUM: Final = 25  # worlds after which the remains of earlier ones are cleared away
+VACUUM: Final = 25  # worlds after which the dead rows of earlier worlds are removed
 _NEW: Final = "SELECT place, move, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place"
 _PAUSED: Final = "SELECT queue FROM holdfast.paused_queues"
 
@@ -56,14 +56,14 @@ Answer = TypeVar("Answer")
 
 
 class Portal:
-    """An event loop in a thread of its own, for those who cannot wait in theirs."""
+    """An event loop in a separate thread, for callers that cannot wait in their own loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         Thread(target=self.loop.run_forever, name="real statements", daemon=True).start()
 
     def run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """Its answer; the caller's whole thread waits."""
+        """Return the result of the coroutine; the caller's whole thread waits for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
 
@@ -100,7 +100,7 @@ class Site:
         self._worlds = 0
 
     def empty(self) -> None:
-        """Nothing has ever happened in the database."""
+        """Empty the database, as if nothing had happened in it."""
         self._worlds += 1
         restart = "ALTER SEQUENCE holdfast.claim_numbers RESTART; ALTER SEQUENCE history.rows_place_seq RESTART"
         self.portal.run(self.observer.execute(f"{self._empty}; {restart}"))
@@ -108,7 +108,7 @@ class Site:
             self.portal.run(self.observer.execute("VACUUM"))
 
     async def set_clock(self, now: datetime) -> None:
-        """What the server's clock says to the stores of a world."""
+        """Set the server's clock, as the stores of a world read it."""
         async with self.pools.shared.lend() as link:
             await link.execute(f"SET holdfast.now = '{now}'")
 
@@ -130,10 +130,10 @@ class PostgresDatabase(Mirror):
 
     def reached_by(self, process: Process) -> Store:
         clock = self.clock_of(process.name)
-        return told(_Simulated(self, clock, process.identity), process.name)
+        return announced(_Simulated(self, clock, process.identity), process.name)
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
-        """In a session of its own, wherever the jobs are."""
+        """Lock the rows of jobs in a separate session, in any of the three tables; the returned function ends the session."""
         strength = "UPDATE" if is_exclusive else "KEY SHARE"
         session = self.site.portal.run(asyncpg.connect(self.site.dsn))
         self._strangers.append(session)
@@ -148,19 +148,19 @@ class PostgresDatabase(Mirror):
         self.site.portal.run(session.close())
 
     def close_world(self) -> None:
-        """The next world empties it."""
+        """End the foreign sessions; the next world empties the database."""
         for session in list(self._strangers):
             self._leave(session)
 
     def run(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-        """What a statement answers that is sent now."""
+        """Send a statement now, and return its answer."""
         try:
             return self.site.portal.run(self._at(self.wall(), statement))
         finally:
             self.look()
 
     def wall(self) -> datetime:
-        """The server's time."""
+        """Return the time of the server's clock."""
         return datetime.fromtimestamp(self._clock.wall(), UTC)
 
     async def _at(self, now: datetime, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
@@ -184,10 +184,10 @@ class PostgresDatabase(Mirror):
             yield from self._pauses({queue for (queue,) in queues})
 
     def _moves(self, rows: Sequence[asyncpg.Record], now: datetime) -> Iterator[Change]:
-        """A row that leaves one place and comes to another in the same transaction, in whatever order, has moved.
+        """Yield the changes of each transaction. A row that one table loses and another one gets in one transaction has moved.
 
-        The rows of one transaction change at once, in an order that depends on where earlier worlds left room in a page: here
-        they have that of their claim numbers, so that the same seed gives the same history.
+        The rows of one transaction change at once, in an order that depends on where earlier worlds left free space in a page.
+        Here they are in the order of their claim numbers, so that the same seed gives the same history.
         """
         for _, transaction in groupby(rows, itemgetter("move")):
             found = self._moves_at_once(transaction, now)
@@ -195,7 +195,7 @@ class PostgresDatabase(Mirror):
             yield from sorted(found, key=lambda change: ranks[change.id])
 
     def _moves_at_once(self, rows: Iterable[asyncpg.Record], now: datetime) -> list[Change]:
-        told_of: dict[UUID, int] = {}
+        half_moves: dict[UUID, int] = {}
         found: list[Change] = []
         for row in rows:
             if row["what"] == "lease":
@@ -203,13 +203,13 @@ class PostgresDatabase(Mirror):
                 found.append(Change("lease", row["id"], old, new))
                 continue
             change = Change("job", row["id"], self._job(row["before"], now), self._job(row["after"], now))
-            half = told_of.pop(row["id"], None)
+            half = half_moves.pop(row["id"], None)
             if half is not None and (change.before is None) != (change.after is None):
                 other = found[half]
                 found[half] = Change("job", row["id"], other.before or change.before, other.after or change.after)
                 continue
             if (change.before is None) != (change.after is None):
-                told_of[row["id"]] = len(found)
+                half_moves[row["id"]] = len(found)
             found.append(change)
         return found
 
@@ -223,7 +223,7 @@ class PostgresDatabase(Mirror):
 
 
 class _Simulated(PostgresStore):
-    """The real store, but for how its statements reach the server."""
+    """The real store, whose statements reach the server through the mirror."""
 
     def __init__(self, mirror: PostgresDatabase, clock: Clock, process: ProcessIdentity) -> None:
         super().__init__(mirror.site.dsn, clock=clock, chance=FakeChance(), process=process)
@@ -233,7 +233,7 @@ class _Simulated(PostgresStore):
         return self._mirror.site.pools
 
     async def close(self) -> None:
-        """The connections stay."""
+        """Keep the connections open, for the next world."""
 
     def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         return self._send(partial(super()._fetch, name, *arguments))

@@ -1,7 +1,7 @@
-"""A real file of SQLite under simulation: each process has a connection of its own, and each statement takes no virtual time.
+"""A real SQLite file under simulation: each process has its own connection, and a statement takes no virtual time.
 
-No power is lost here, so nothing waits for a disk. A statement that meets another connection's lock is told BUSY at once and
-asks again in virtual time, as the store itself does in real time.
+No power is lost here, so nothing waits for a disk. A statement that meets the lock of another connection fails with BUSY at
+once, and is sent again in virtual time, as the store itself does in real time.
 """
 
 import os
@@ -30,9 +30,9 @@ from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.history import JobRow
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
-from proof.stores.statement_recorder import Change, Mirror, told
+from proof.stores.statement_recorder import Change, Mirror, announced
 
-AGAIN = 0.05  # seconds after which a statement that was told BUSY asks again
+AGAIN = 0.05  # seconds after which a statement that failed with BUSY is sent again
 _NEW = "SELECT place, what, id, before, after FROM history WHERE place > ? ORDER BY place"
 _NUMBERS = count()
 _TEMPLATE: list[bytes] = []
@@ -41,11 +41,11 @@ Result = TypeVar("Result")
 
 
 class SqliteFile(Mirror):
-    """One file for one world. ``clock``: of the machine on which all its processes run; ``patience``: seconds of a BUSY call."""
+    """The file of one world. ``clock``: of the machine that runs all its processes. ``busy_limit``: the seconds of a BUSY call."""
 
-    def __init__(self, clock: SimClock, patience: float, *mirrored: Any) -> None:
+    def __init__(self, clock: SimClock, busy_limit: float, *mirrored: Any) -> None:
         super().__init__(*mirrored)
-        self._clock, self._patience, self._place = clock, patience, 0
+        self._clock, self._busy_limit, self._place = clock, busy_limit, 0
         self.path = _folder() / f"holdfast-world-{os.getpid()}-{next(_NUMBERS)}.db"
         self.path.write_bytes(_template())
         self._databases: list[StoreDatabase] = []
@@ -55,8 +55,8 @@ class SqliteFile(Mirror):
         clock = self.clock_of(process.name)
         database = _database(self.path, clock, process.identity)
         self._databases.append(database)
-        process.on_exit.append(lambda how: _let_go(database, how))
-        return told(_Simulated(self, database, clock, process.identity, self._patience), process.name)
+        process.on_exit.append(lambda how: _close_database(database, how))
+        return announced(_Simulated(self, database, clock, process.identity, self._busy_limit), process.name)
 
     def changes(self) -> Iterator[Change]:
         wall, monotonic = micros(self._clock.wall()), micros(self._clock.monotonic())
@@ -72,7 +72,7 @@ class SqliteFile(Mirror):
                     yield Change("queue", note=after)
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
-        """Of the whole file, against other writers: SQLite knows no smaller lock."""
+        """Lock the whole file against other writers, because SQLite has no smaller lock; the returned function unlocks it."""
         del jobs, is_exclusive
         self._stranger.execute("BEGIN IMMEDIATE")
         return self._leave
@@ -94,13 +94,13 @@ class SqliteFile(Mirror):
 
 
 class _Inline:
-    """Runs what the store would run in its thread: here, at once, and without passing of time."""
+    """A replacement of the store's thread: it runs each action here and at once, and no time passes."""
 
-    def __init__(self, mirror: Mirror, database: StoreDatabase, clock: Clock, patience: float) -> None:
-        self._mirror, self._database, self._clock, self._patience = mirror, database, clock, patience
+    def __init__(self, mirror: Mirror, database: StoreDatabase, clock: Clock, busy_limit: float) -> None:
+        self._mirror, self._database, self._clock, self._busy_limit = mirror, database, clock, busy_limit
 
     async def run(self, action: Callable[[StoreDatabase], Result]) -> Result:
-        until = self._clock.monotonic() + self._patience
+        until = self._clock.monotonic() + self._busy_limit
         while True:
             try:
                 return action(self._database)
@@ -118,33 +118,33 @@ class _Inline:
 
 
 class _Simulated(SqliteStore):
-    """The real store, but for its thread."""
+    """The real store, without its thread."""
 
     def __init__(
-        self, mirror: SqliteFile, database: StoreDatabase, clock: Clock, process: ProcessIdentity, patience: float
+        self, mirror: SqliteFile, database: StoreDatabase, clock: Clock, process: ProcessIdentity, busy_limit: float
     ) -> None:
         super().__init__(mirror.path, clock=clock, chance=FakeChance(), process=process)
-        self._thread = _Inline(mirror, database, clock, patience)  # type: ignore[assignment]
+        self._thread = _Inline(mirror, database, clock, busy_limit)  # type: ignore[assignment]
 
 
 def _database(path: Path, clock: Clock, process: ProcessIdentity) -> StoreDatabase:
-    """One that never waits: whoever is told BUSY asks again in virtual time."""
+    """Return a database that never waits: a BUSY statement is sent again in virtual time."""
     return StoreDatabase(path, clock, FakeChance(), process, busy_limit=0.0, use_apsw=driver.is_apsw())
 
 
-def _let_go(database: StoreDatabase, how: Exit) -> None:
+def _close_database(database: StoreDatabase, how: Exit) -> None:
     del how
     database.close()
 
 
 def _folder() -> Path:
-    """Where files cost no disk, if there is such a place."""
+    """Return a folder whose files are in memory, if there is one."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and "TMPDIR" not in os.environ else Path(tempfile.gettempdir())
 
 
 def _template() -> bytes:
-    """An empty file with the schema and the log, made once in each process."""
+    """Return an empty file with the schema and the log, made once in each process."""
     if not _TEMPLATE:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.db"

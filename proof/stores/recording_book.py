@@ -1,4 +1,4 @@
-"""A book that writes down what it really did: every change of a row, in order, with the right it was asked for under."""
+"""A book that records every change of a row, in order, with the right under which it was asked for."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +19,7 @@ from proof.checker.hooks import HookedBook
 
 
 class RecordedStore(Protocol):
-    """The store around the book: when it is, who calls, and where it is written down. ``known``: tasks; empty: any."""
+    """The store around the book: its time, its caller and its history. ``known``: the tasks with code; empty: all."""
 
     history: History
     now: Callable[[], float]
@@ -30,7 +30,7 @@ class RecordedStore(Protocol):
 
 
 class RecordingBook(Book):
-    """Put it before a book, whole or broken: it writes down what that book does and changes nothing."""
+    """A mixin before a correct or a broken book: it records what that book does and changes nothing."""
 
     around: RecordedStore
     versions: Counter[UUID | None]
@@ -44,19 +44,19 @@ class RecordingBook(Book):
         self._tokens: Collection[tuple[UUID, Token]] = ()
 
     def report(self, now: Moment, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
-        """Under the tokens of the updates."""
+        """Record the reports under the tokens of the updates."""
         self._by, self._tokens = By("report"), [(update.job, update.token) for update in updates]
         return super().report(now, updates)
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
-        """Under the tokens given."""
+        """Record the starts under the given tokens."""
         self._by, self._tokens = By("start"), tokens
         return super().start(now, tokens)
 
     def enqueue(
         self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
     ) -> EnqueueAnswer:
-        """By a client, or by a handler under its token."""
+        """Record the jobs as enqueued by a client, or by a handler under its token."""
         parent, token = under or (None, None)
         self._by, self._tokens = By("enqueue", token, call=call, parent=parent), ()
         return super().enqueue(now, call, jobs, under=under)
@@ -92,14 +92,14 @@ class RecordingBook(Book):
         return super().prune(now, limit)
 
     def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-        """By a worker that looks for hooks without an attempt."""
+        """Record the delayed hooks as given to a worker that looks for hooks without an attempt."""
         self._by, self._tokens = By("owed_hooks"), ()
         return super().owed_hooks(now, tasks, limit, pause=pause)
 
     def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool) -> None:
         super().pause(now, queues, is_paused=is_paused)
         for queue in queues:
-            self._tell("queue", By("pause"), note=f"{'paused' if is_paused else 'resumed'} {queue}")
+            self._record("queue", By("pause"), note=f"{'paused' if is_paused else 'resumed'} {queue}")
 
     def _settle(self, transition: Transition, *arguments: Json) -> bool:
         outcome = outcome_of(transition)
@@ -111,7 +111,7 @@ class RecordingBook(Book):
         return super()._take(row, *arguments, **keywords)
 
     def _complete_hook(self, row: JobRecord, token: Token, written: Json) -> None:
-        self._by, self._tokens = By("heal", token), ()
+        self._by, self._tokens = By("hook", token), ()
         super()._complete_hook(row, token, written)  # type: ignore[misc]  # only a book with hooks is asked
 
     def _put(self, row: JobRecord) -> None:
@@ -123,13 +123,13 @@ class RecordingBook(Book):
         old, new = self.recorded_rows.get(row.id), self._row_of(row)
         self.recorded_rows[row.id] = new
         lease = row.lease or (old.lease if old is not None else None)
-        self._tell("job", by, job=row.id, token=row.token, lease=lease, before=old, after=new)
+        self._record("job", by, job=row.id, token=row.token, lease=lease, before=old, after=new)
 
     def _forget(self, row: JobRecord) -> None:
         super()._forget(row)
-        self._tell("job", self._by, job=row.id, token=row.token, before=self.recorded_rows.pop(row.id), after=None)
+        self._record("job", self._by, job=row.id, token=row.token, before=self.recorded_rows.pop(row.id), after=None)
 
-    def _tell(self, what: str, by: By | None, **fields: Json) -> None:
+    def _record(self, what: str, by: By | None, **fields: Json) -> None:
         self.versions[fields.get("job") or fields.get("lease")] += 1
         self.versions[None] += 1
         self.around.history.add(
@@ -137,7 +137,7 @@ class RecordingBook(Book):
         )
 
     def fail_over(self, snapshot: Snapshot) -> None:
-        """Forget everything since the snapshot, and say so."""
+        """Forget all changes since the snapshot, and record that."""
         jobs, paused = self._all.jobs, set(self._all.paused_queues)
         leases = {lease: self._lease_row(lease) for lease in self._all.leases}
         self.restore(snapshot)
@@ -148,31 +148,31 @@ class RecordingBook(Book):
                 before, after = self.recorded_rows.pop(job, None), None if row is None else self._row_of(row)
                 if after is not None:
                     self.recorded_rows[job] = after
-                self._tell("job", by, job=job, before=before, after=after)
+                self._record("job", by, job=job, before=before, after=after)
         for queue in sorted(paused ^ set(self._all.paused_queues)):
-            self._tell("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
+            self._record("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
         for lease in {**leases, **self._all.leases}:
-            self._tell("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
+            self._record("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
 
     def open_lease(self, now: Moment, lease: NewLease) -> bool:
         """Record the change of one lease."""
         before = self._lease_rows([lease.id])
         answer = super().open_lease(now, lease)
-        self._tell_leases(before, By("open_lease"))
+        self._record_leases(before, By("open_lease"))
         return answer
 
     def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         """Record the change of some leases."""
         before = self._lease_rows(leases)
         answer = super().beat(now, leases, draining=draining)
-        self._tell_leases(before, By("beat"))
+        self._record_leases(before, By("beat"))
         return answer
 
     def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         """Record the end of one lease."""
         before = self._lease_rows([lease])
         answer = super().end_lease(now, lease, why, seen=seen)
-        self._tell_leases(before, By("end_lease", is_judged=seen is not None))
+        self._record_leases(before, By("end_lease", is_judged=seen is not None))
         return answer
 
     def _lease_rows(self, leases: Sequence[UUID]) -> dict[UUID, LeaseRow | None]:
@@ -225,11 +225,11 @@ class RecordingBook(Book):
             available_at=row.available_at.timestamp(),
         )
 
-    def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:
+    def _record_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:
         for lease, old in before.items():
             row = self._lease_row(lease)
             if row is not None and row != old:
-                self._tell("lease", by, lease=lease, before=old, after=row)
+                self._record("lease", by, lease=lease, before=old, after=row)
 
 
 def _text(result: bytes | None) -> str:

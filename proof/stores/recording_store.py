@@ -1,4 +1,4 @@
-"""What a memory store really did: every change of a row, in order, with the right it was asked for under."""
+"""A memory store that records every change of a row, in order, with the right under which it was asked for."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -26,16 +26,16 @@ from proof.stores.recording_book import RecordingBook
 
 
 class Memory(Struct, frozen=True):
-    """A store at some moment, and what its witness had told of it by then."""
+    """A store at one moment, and how many events its witness had recorded by then."""
 
     snapshot: Snapshot
     recorded_rows: dict[UUID, JobRow]
-    healed: dict[UUID, list[str]]
-    told: int
+    hook_writes: dict[UUID, list[str]]
+    event_count: int
 
 
 class Witness(MemoryStore):
-    """A memory store around a book that writes down what it does; set ``caller`` before each call."""
+    """A memory store around a book that records its changes; set ``caller`` before each call."""
 
     history: History
     now: Callable[[], float]
@@ -47,7 +47,7 @@ class Witness(MemoryStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the store it plays."""
+        """The capabilities of the store that it simulates."""
         return self.profile
 
     @property
@@ -56,53 +56,55 @@ class Witness(MemoryStore):
         return self.book.versions
 
     def reached_by(self, process: Process) -> Store:
-        """All share it; ``caller`` says who asks."""
+        """Return this store: all processes share it, and ``caller`` names the one that asks."""
         del process
         return cast(Store, self)
 
     def close_world(self) -> None:
-        """Nothing is left of it anywhere."""
+        """Do nothing: this store leaves no file and no session."""
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
-        """Lock rows as a session of a stranger does; until the answer is called."""
+        """Lock rows as a foreign session does; the returned function unlocks them."""
         assert isinstance(self.book, LockedRows)
         return self.book.lock(jobs, is_exclusive=is_exclusive)
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        """Only for hooks: what is written lands with the mark, or not at all."""
+        """Open the transaction of a rescue hook: its writes and the end of the hook are committed together, or not at all."""
         del idle
         assert isinstance(self.book, HookedBook)  # only such a store has the capability
         return _awaited(self.book.hook(job, token, hook_due_at))
 
     def fail_over(self, snapshot: Snapshot) -> None:
-        """Forget everything since the snapshot, and say so."""
+        """Forget all changes since the snapshot, and record that."""
         self.book.fail_over(snapshot)
 
     def remember(self) -> Memory:
-        """All that there is, and how much of it has been told."""
+        """Return all rows, and how many events have been recorded."""
         book = self.book
-        healed = {job: [*rows] for job, rows in book.rows.items()} if isinstance(book, HookedBook) else {}
-        return Memory(self.snapshot(), dict(book.recorded_rows), healed, len(self.history))
+        hook_writes = {job: [*rows] for job, rows in book.rows.items()} if isinstance(book, HookedBook) else {}
+        return Memory(self.snapshot(), dict(book.recorded_rows), hook_writes, len(self.history))
 
     def roll_back(self, memory: Memory) -> None:
-        """Whatever was written since never was, and is not told either: nobody was told that it counts.
+        """Undo all writes since, and remove them from the history: no caller got a confirmation of them.
 
-        A watched table is not part of it.
+        A table of the user is not part of this.
         """
         book = self.book
         self.restore(memory.snapshot)
         book.recorded_rows = dict(memory.recorded_rows)
         if isinstance(book, HookedBook):
             book.rows.clear()
-            book.rows.update(memory.healed)
-        since = self.history.events[memory.told :]
-        self.history.events[memory.told :] = [event for event in since if event.phase is not Phase.TRUTH or event.what == "row"]
+            book.rows.update(memory.hook_writes)
+        since = self.history.events[memory.event_count :]
+        self.history.events[memory.event_count :] = [
+            event for event in since if event.phase is not Phase.TRUTH or event.what == "row"
+        ]
 
 
 class ClocklessWitness(Clockless, Witness):
-    """The same of a store without a clock."""
+    """A recording store without a clock."""
 
 
 def witnessed(
@@ -116,8 +118,10 @@ def witnessed(
     known: Collection[str] = (),
     has_strangers: bool = False,
 ) -> Witness:
-    """A store of that kind that writes down what it does; set ``caller`` before each call. ``known``: tasks; empty: any.
-    ``has_strangers``: sessions of others may lock its rows."""
+    """Return a store of that kind that records its changes; set ``caller`` before each call.
+
+    ``known``: the tasks with code; empty: all. ``has_strangers``: foreign sessions may lock its rows.
+    """
     if profile.caller_transaction and not issubclass(kind, HookedBook):
         kind = HookedBook if kind is Book else type(kind.__name__, (kind, HookedBook), {})
     bases = (*((LockedRows,) if has_strangers else ()), RecordingBook, kind)

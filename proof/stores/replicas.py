@@ -1,8 +1,8 @@
-"""A store like MongoDB: writes count once a majority has them, and those that were never confirmed may be rolled back.
+"""A store like MongoDB: a write counts once a majority has it, and a write that was never confirmed may be rolled back.
 
-While the primary is cut off from the others it goes on: it answers reads out of what it alone knows, and confirms no write.
-Then either the others hear of it all, or one of them takes over and nothing of it ever was. As nobody was told of any such
-write, nothing is excused: the history tells of that time as if they had not been.
+While the primary is cut off from the others, it answers reads from its own copy, including unconfirmed writes, and confirms no
+write. Then either the others receive all its writes, or one of them takes over and those writes are undone. No caller got a
+confirmation of such a write, so the checker excuses nothing: the history leaves undone writes out.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import VirtualLoop
-from proof.stores.gateways import Ask, Door
+from proof.stores.gateways import Ask, Gateway
 from proof.stores.recording_store import Memory, Witness
 
 
 class Quorum:
-    """Whether a majority hears of writes at the moment."""
+    """The connection of the primary to a majority, which is there or is lost."""
 
     def __init__(self, loop: VirtualLoop, store: Witness) -> None:
         self._loop = loop
@@ -33,15 +33,15 @@ class Quorum:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody is confirmed anything now."""
+        """Whether no write is confirmed now."""
         return self._before is not None
 
     def lose(self) -> None:
-        """From now on, until it is found."""
+        """Confirm no write from now on, until ``find``."""
         self._before = self._store.remember()
 
     def find(self, *, is_rolled_back: bool) -> None:
-        """All that was written meanwhile counts, or never was; who still waits is told which."""
+        """Confirm all writes since ``lose``, or undo them; report the result to each caller that still waits."""
         if self._before is None:
             return
         if is_rolled_back:
@@ -52,16 +52,16 @@ class Quorum:
                 each.set_result(not is_rolled_back)
 
     async def confirm(self) -> bool:
-        """Whether what was written just now counts."""
+        """Wait until a write made now is confirmed (true) or undone (false)."""
         if self._before is None:
             return True
-        told: asyncio.Future[bool] = self._loop.create_future()
-        self._waiting.append(told)
-        return await told
+        confirmed: asyncio.Future[bool] = self._loop.create_future()
+        self._waiting.append(confirmed)
+        return await confirmed
 
 
-class ReplicaDoor(Door):
-    """Of one process, which waits for a majority for ``patience`` seconds at most."""
+class ReplicaGateway(Gateway):
+    """The gateway of one process, which waits for a majority for ``timeout`` seconds at most."""
 
     def __init__(
         self,
@@ -71,36 +71,36 @@ class ReplicaDoor(Door):
         clock: SimClock,
         numbers: random.Random,
         *,
-        patience: float,
+        timeout: float,
     ) -> None:
         super().__init__(store, introduce)
-        self._quorum, self._clock, self._numbers, self._patience = quorum, clock, numbers, patience
+        self._quorum, self._clock, self._numbers, self._timeout = quorum, clock, numbers, timeout
 
     async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
-        """Answered when it counts."""
-        patience = self._numbers.random() * self._patience
+        """Carry out the write, and answer once it is confirmed."""
+        timeout = self._numbers.random() * self._timeout
         answer = await ask()
-        await self._settle(verb, patience)
+        await self._settle(verb, timeout)
         return answer
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        """Its commit counts like a write."""
+        """Open a transaction, whose commit waits for a majority as a write does."""
         return self._confirmed(super().transaction(job, token, idle=idle, hook_due_at=hook_due_at))
 
     @asynccontextmanager
     async def _confirmed(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        patience = self._numbers.random() * self._patience
+        timeout = self._numbers.random() * self._timeout
         async with transaction as connection:
             yield connection
-        await self._settle("transaction", patience)
+        await self._settle("transaction", timeout)
 
-    async def _settle(self, verb: str, patience: float) -> None:
+    async def _settle(self, verb: str, timeout: float) -> None:
         if not self._quorum.is_lost:
             return
         confirming = asyncio.ensure_future(self._quorum.confirm())
-        waiting = asyncio.ensure_future(self._clock.sleep(patience))
+        waiting = asyncio.ensure_future(self._clock.sleep(timeout))
         try:
             await asyncio.wait((confirming, waiting), return_when=asyncio.FIRST_COMPLETED)
         finally:

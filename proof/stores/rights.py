@@ -1,4 +1,4 @@
-"""With what right each row of a real store was changed: known from the call whose statement has changed it."""
+"""The right under which each row of a real store changed: it follows from the call whose statement changed the row."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Call(Struct, frozen=True):
     keywords: dict[str, Any]
 
     def by(self, job: Any, before: JobRow | None, after: JobRow | None) -> By:
-        """The right under which this call has changed a job's row."""
+        """Return the right under which this call has changed a job's row."""
         match self.verb:
             case "exchange":
                 return self._exchange(job, before, after)
@@ -31,7 +31,7 @@ class Call(Struct, frozen=True):
 
     @property
     def of_lease(self) -> By:
-        """The right under which it has changed a lease."""
+        """The right under which this call has changed a lease."""
         return By(self.verb, is_judged=self.verb == "end_lease" and self.keywords.get("seen") is not None)
 
     def _under(self, job: Any, before: JobRow | None) -> By:

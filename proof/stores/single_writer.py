@@ -1,6 +1,6 @@
-"""A store like SQLite: one process writes at a time, the others wait and are told BUSY.
+"""A store like SQLite: one process writes at a time; others wait, and fail with BUSY after a timeout.
 
-Whoever is stopped in the midst of a write keeps the lock; the dead let go of it, and what they had not finished never was.
+A process that is frozen during a write keeps the lock. The death of a process releases it, and an unfinished write is undone.
 """
 
 import asyncio
@@ -13,24 +13,26 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process, VirtualLoop
-from proof.stores.gateways import Ask, Carry, Door
+from proof.stores.gateways import Ask, Carry, Gateway
 
 
-class Pen:
-    """There is one for each file. ``holder``: who writes; ``traps``: told of the next one who takes it, until one answers
-    that it was meant."""
+class WriteLock:
+    """The lock of one file. ``holder``: the process that writes now.
 
-    def __init__(self, loop: VirtualLoop, *, patience: float) -> None:
+    ``traps``: each is called with the process that acquires the lock, and is removed once it returns true.
+    """
+
+    def __init__(self, loop: VirtualLoop, *, timeout: float) -> None:
         self.holder: Process | None = None
         self.traps: list[Callable[[Process], bool]] = []
         self._loop = loop
-        self._patience = patience
+        self._timeout = timeout
         self._waiting: list[asyncio.Future[None]] = []
-        self._let_go: list[Callable[[], object]] = []
+        self._on_release: list[Callable[[], object]] = []
 
-    async def take(self, verb: str, process: Process) -> None:
-        """Wait for it, as whoever asks again and again at random: nobody is next in line."""
-        until = self._loop.time() + self._patience
+    async def acquire(self, verb: str, process: Process) -> None:
+        """Wait for the lock, as by trying again at random: waiting processes have no order."""
+        until = self._loop.time() + self._timeout
         while self.holder is not None:
             if self._loop.time() >= until:
                 raise StoreUnavailable(f"{verb}: the database is locked, another process writes")
@@ -39,8 +41,8 @@ class Pen:
         process.on_exit.append(self._die)
         self.traps = [trap for trap in self.traps if not trap(process)]
 
-    def give_back(self) -> None:
-        """Somebody else's turn."""
+    def release(self) -> None:
+        """Release the lock, so that a waiting process may acquire it."""
         if self.holder is not None and self._die in self.holder.on_exit:
             self.holder.on_exit.remove(self._die)
         self.holder = None
@@ -48,17 +50,17 @@ class Pen:
         for each in waiting:
             if not each.done():
                 each.set_result(None)
-        told, self._let_go = self._let_go, []
-        for tell in told:
-            tell()
+        listeners, self._on_release = self._on_release, []
+        for listener in listeners:
+            listener()
 
-    def once_let_go(self, tell: Callable[[], object]) -> None:
-        """When the write that goes on now has ended."""
-        self._let_go.append(tell)
+    def once_released(self, listener: Callable[[], object]) -> None:
+        """Call the listener when the present write has ended."""
+        self._on_release.append(listener)
 
     def _die(self, how: Exit) -> None:
         del how
-        self.give_back()
+        self.release()
 
     async def _wait(self, until: float) -> None:
         turn = self._loop.create_future()
@@ -70,14 +72,14 @@ class Pen:
             timer.cancel()
 
 
-class WriterDoor(Door):
-    """Of one process. ``longest``: seconds for which a write holds the lock."""
+class WriterGateway(Gateway):
+    """The gateway of one process. ``longest``: the most seconds for which a write holds the lock."""
 
     def __init__(
         self,
         store: Store,
         introduce: Callable[[], None],
-        pen: Pen,
+        write_lock: WriteLock,
         clock: SimClock,
         *,
         process: Process,
@@ -86,24 +88,24 @@ class WriterDoor(Door):
         longest: float,
     ) -> None:
         super().__init__(store, introduce)
-        self._pen, self._clock, self._numbers, self._longest = pen, clock, numbers, longest
+        self._write_lock, self._clock, self._numbers, self._longest = write_lock, clock, numbers, longest
         self._process, self._carry = process, carry
 
     async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
-        """In a thread: an event loop that is busy keeps nobody from writing, and who does not wait any more ends no write."""
+        """Write as in a thread: neither a busy event loop nor a caller that stops waiting interrupts the write."""
         return await asyncio.shield(self._carry(self._write(verb, ask)))
 
     async def _write(self, verb: str, ask: Ask) -> Any:
-        """Under the lock; others may read what was written a little before it is given back."""
+        """Write under the lock; other processes may read the write shortly before the lock is released."""
         before, after = self._numbers.random() ** 3 * self._longest, self._numbers.random() ** 6 * self._longest
-        await self._pen.take(verb, self._process)
+        await self._write_lock.acquire(verb, self._process)
         try:
             await self._clock.sleep(before)
             answer = await ask()
             await self._clock.sleep(after)
         finally:
-            if self._pen.holder is self._process:
-                self._pen.give_back()
+            if self._write_lock.holder is self._process:
+                self._write_lock.release()
         return answer
 
 

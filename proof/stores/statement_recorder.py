@@ -1,7 +1,7 @@
-"""What a real store under simulation does, written down statement by statement, as ``truth`` does for a memory store.
+"""The changes of a real store under simulation, recorded per statement, as ``recording_store`` does for a memory store.
 
-Triggers in the store's own tables log each change of a row in the transaction that makes it. After each statement the log is
-read, and each change becomes an event with the right under which it was asked for.
+Triggers in the store's own tables log each change of a row in the transaction that makes it. After each statement the recorder
+reads the log. Each change becomes an event, with the right under which it was asked for.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ CALL: ContextVar[Call] = ContextVar("call")
 
 
 class Change(Struct, frozen=True):
-    """One row's change, in the order of commits; of a paused queue only ``note`` speaks."""
+    """The change of one row; changes are in the order of commits. That of a paused queue has only a ``note``."""
 
     what: Literal["job", "lease", "queue"]
     id: UUID | None = None
@@ -34,7 +34,7 @@ class Change(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """A job as it was last seen; ``hook_due_at``: whether a hook is owed."""
+    """A job as last read. ``hook_due_at``: whether its rescue hook is due."""
 
     state: State
     task: str
@@ -52,10 +52,10 @@ class Seen(Struct, frozen=True):
 
 
 class Mirror(ABC):
-    """The truth of one real store. ``known``: tasks that some process has code for."""
+    """The recorder of one real store. ``known``: the tasks for which some process has code."""
 
     clock_of: Callable[[str], Clock]
-    caller = ""  # of a memory store only; here each call says who makes it
+    caller = ""  # used by memory stores only: here each call names its caller
 
     def __init__(self, history: History, now: Callable[[], float], known: Collection[str]) -> None:
         self.history, self.now, self._known = history, now, known
@@ -64,22 +64,22 @@ class Mirror(ABC):
 
     @abstractmethod
     def reached_by(self, process: Process) -> Store:
-        """The store as this process has it."""
+        """Return the store that this process uses."""
 
     @abstractmethod
     def changes(self) -> Iterator[Change]:
-        """What has been committed since the last look."""
+        """Yield the changes that were committed since the last call."""
 
     @abstractmethod
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
-        """What a stranger does: lock the rows of jobs, or all there is; the answer ends it."""
+        """Lock the rows of jobs, or the whole store, as a foreign session; the returned function unlocks them."""
 
     @abstractmethod
     def close_world(self) -> None:
-        """The world is over."""
+        """Free all files and sessions of the world."""
 
     def snapshot(self) -> Seen:
-        """The state that the log leads to."""
+        """Return the state that follows from the log."""
         jobs = {
             job: Known(row.state, row.task, row.queue, row.token, row.lease, row.is_owed or None)
             for job, row in self._jobs.items()
@@ -87,22 +87,22 @@ class Mirror(ABC):
         return Seen(jobs, frozenset(self._paused))
 
     def look(self) -> None:
-        """Write down what the statement that just ended has changed."""
+        """Record the changes of the statement that just ended."""
         call = CALL.get()
         for change in self.changes():
             match change.what:
                 case "job":
-                    self._tell_job(call, change)
+                    self._record_job(call, change)
                 case "lease" if change.after is not None and change.after != change.before:
-                    self._tell(call, change, call.of_lease, lease=change.id)
+                    self._record(call, change, call.of_lease, lease=change.id)
                 case "queue":
                     word, _, queue = change.note.partition(" ")
                     (self._paused.add if word == "paused" else self._paused.discard)(queue)
-                    self._tell(call, change, By("pause"), note=change.note)
+                    self._record(call, change, By("pause"), note=change.note)
                 case _:
-                    pass  # a lease that is forgotten, or written as it was
+                    pass  # a lease that was pruned, or written unchanged
 
-    def _tell_job(self, call: Call, change: Change) -> None:
+    def _record_job(self, call: Call, change: Change) -> None:
         before, after = change.before, change.after
         assert change.id is not None
         old = before if isinstance(before, JobRow) else None
@@ -114,9 +114,9 @@ class Mirror(ABC):
         last = new or old
         assert last is not None
         lease = last.lease or (old.lease if old is not None else None)
-        self._tell(call, change, call.by(change.id, old, new), job=change.id, token=last.token, lease=lease)
+        self._record(call, change, call.by(change.id, old, new), job=change.id, token=last.token, lease=lease)
 
-    def _tell(self, call: Call, change: Change, by: By, **fields: Any) -> None:
+    def _record(self, call: Call, change: Change, by: By, **fields: Any) -> None:
         before, after = change.before, change.after
         made = Event(time=self.now(), process=call.process, what=change.what, phase=Phase.TRUTH, by=by, **fields)
         self.history.add(structs.replace(made, before=before, after=after))
@@ -126,8 +126,8 @@ class Mirror(ABC):
         return not self._known or task in self._known
 
 
-class Told:
-    """A real store whose every call says first who makes it and what it asks for."""
+class AnnouncedStore:
+    """A real store; each call sets its process, verb and arguments in ``CALL`` first."""
 
     def __init__(self, store: Store, process: str) -> None:
         self._store, self._process = store, process
@@ -135,7 +135,7 @@ class Told:
 
 
 def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def ask(self: Told, *arguments: Any, **keywords: Any) -> Any:
+    async def ask(self: AnnouncedStore, *arguments: Any, **keywords: Any) -> Any:
         CALL.set(Call(self._process, name, arguments, keywords))
         return await getattr(self._store, name)(*arguments, **keywords)
 
@@ -143,9 +143,9 @@ def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 for _name in VERBS:
-    setattr(Told, _name, _verb(_name))
+    setattr(AnnouncedStore, _name, _verb(_name))
 
 
-def told(store: Store, process: str) -> Store:
-    """The store, with each call announced to its mirror."""
-    return cast(Store, Told(store, process))
+def announced(store: Store, process: str) -> Store:
+    """Return the store, with each call announced to its mirror."""
+    return cast(Store, AnnouncedStore(store, process))

@@ -43,7 +43,7 @@ def hooked(tale: Tale) -> Tale:
 def healed(tale: Tale) -> Tale:
     """Its hook commits, whoever has the job."""
     assert tale.row is not None
-    return tale.job(By("heal", tale.row.token), is_owed=False, hooks_committed=tale.row.hooks_committed + 1)
+    return tale.job(By("hook", tale.row.token), is_owed=False, hooks_committed=tale.row.hooks_committed + 1)
 
 
 GOOD = {
@@ -153,7 +153,7 @@ BAD = {
     "healed twice": ("S7", healed(healed(hooked(dead()).rescue(is_owed=True)))),
     "healed by a former owner": (
         "S3",
-        hooked(dead()).rescue(is_owed=True).job(By("heal", FIRST), is_owed=False, hooks_committed=1),
+        hooked(dead()).rescue(is_owed=True).job(By("hook", FIRST), is_owed=False, hooks_committed=1),
     ),
     "pruned while its hook is owed": (
         "S7",

@@ -1,4 +1,4 @@
-"""Stories of violations, word by word: somebody who does not know the code must understand them."""
+"""Stories of violations, word by word: a reader who does not know the code must understand them."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ from holdfast.testing import history_sqlite
 from holdfast.testing.history import FAIL_OVER, By, Event, History, Phase
 from proof.checker.checker import check
 from proof.checker.verdicts import Rules
-from proof.report.aliases import Cast
+from proof.report.aliases import Aliases
 from proof.report.sentences import LONGEST
 from tests.simulation.hand_made_histories import CALL, CHILD, FIRST, JOB, LEASE, NOBODY, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
 
@@ -76,7 +76,7 @@ def fails_over(tale: Tale) -> Tale:
 
 TALES = {
     "a zombie is obeyed": (OPEN, overslept().life("handler.end", FIRST).settle(FIRST, result=str(FIRST))),
-    "a zombie is obeyed, as a database tells it": (
+    "a zombie is obeyed, as a database records it": (
         OPEN,
         nameless(overslept().life("handler.end", FIRST).settle(FIRST, result=str(FIRST))),
     ),
@@ -94,7 +94,7 @@ TALES = {
         nameless(overslept().say("write.refused", Phase.LIFE, job=JOB).job(By("report", FIRST), witness=str(FIRST))),
     ),
     "a lease ends too early": (OPEN, claimed().end_lease(by=BOSS, overdue=-12.5, is_judged=True)),
-    "a lease ends too early, and nobody had a job": (
+    "a lease ends too early, without a job": (
         OPEN,
         Tale().lease().later(12).end_lease(by=BOSS, overdue=-17.9, is_judged=True),
     ),
@@ -154,7 +154,7 @@ def test_where_nothing_is_wrong_nothing_is_told() -> None:
 
 
 def test_names_are_given_in_the_order_in_which_they_are_read() -> None:
-    cast = Cast(claimed().lease(OTHER_LEASE, OTHER).events, [JOB])
+    cast = Aliases(claimed().lease(OTHER_LEASE, OTHER).events, [JOB])
     asked_first, read_first = cast.process(WORKER), cast.whose(OTHER)
     story, legend = cast.render(f"the lease of {read_first}, then {asked_first}, then {cast.process(OTHER)}")
     assert story == "the lease of A, then worker B, then worker A"

@@ -28,7 +28,7 @@ from proof.simulator.plans import Mode, draw
 from proof.simulator.profiles import Entrance, LeaseClock, Profile
 from proof.simulator.programs import NEW
 from proof.simulator.simulation import Outcome, perform
-from proof.stores.gateways import READING, VERBS, Door
+from proof.stores.gateways import READING, VERBS, Gateway
 from proof.stores.recording_store import witnessed
 from tests.simulation.support import Stage, on_stage
 
@@ -56,13 +56,13 @@ class Place:
     def introduce(self, name: str) -> None:
         self.store.caller = name
 
-    def door(self, process: Process) -> Store:
+    def gateway(self, process: Process) -> Store:
         """The store as this process comes to it."""
 
         def carry(call: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
             return self.stage.loop.create_task(call, context=self.stage.loop.context_of(process.thread))
 
-        return self.entrance.door(process, lambda: self.introduce("m"), carry)
+        return self.entrance.gateway(process, lambda: self.introduce("m"), carry)
 
     def come(self, name: str, act: Callable[[Store], Awaitable[object]]) -> tuple[Process, "asyncio.Future[object]"]:
         """A process that does one thing, and what came of it."""
@@ -70,7 +70,7 @@ class Place:
 
         async def live() -> None:
             try:
-                said.set_result(await act(self.door(process)))
+                said.set_result(await act(self.gateway(process)))
             except StoreUnavailable as error:
                 said.set_exception(error)
 
@@ -87,7 +87,7 @@ def at(profile: Profile, play: Callable[[Place], Awaitable[None]], clock: LeaseC
 
 def test_every_verb_goes_through_the_door() -> None:
     assert set(VERBS) > READING
-    assert all(name in vars(Door) for name in VERBS)
+    assert all(name in vars(Gateway) for name in VERBS)
 
 
 # one writer at a time
@@ -95,10 +95,10 @@ def test_every_verb_goes_through_the_door() -> None:
 
 def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
     async def play(place: Place) -> None:
-        pen = place.entrance.pen
-        assert pen is not None
+        write_lock = place.entrance.write_lock
+        assert write_lock is not None
         first, one = place.come("first", lambda store: store.enqueue(CALL, [new()]))
-        while pen.holder is not first:
+        while write_lock.holder is not first:
             await place.stage.clock.sleep(0.001)
         first.freeze()
         _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
@@ -106,10 +106,10 @@ def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
         assert await three is None
         with pytest.raises(StoreUnavailable, match="enqueue: the database is locked"):
             await two
-        assert pen.holder is first
+        assert write_lock.holder is first
         first.thaw()
         await one
-        assert pen.holder is None
+        assert write_lock.holder is None
         _, four = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
         await four
         assert [row.id for row in await place.store.list(JobFilter())] == [OTHER, JOB]
@@ -119,10 +119,10 @@ def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
 
 def test_a_busy_event_loop_keeps_nobody_from_writing() -> None:
     async def play(place: Place) -> None:
-        pen = place.entrance.pen
-        assert pen is not None
+        write_lock = place.entrance.write_lock
+        assert write_lock is not None
         first, one = place.come("first", lambda store: store.enqueue(CALL, [new()]))
-        while pen.holder is not first:
+        while write_lock.holder is not first:
             await place.stage.clock.sleep(0.001)
         first.freeze("busy")
         _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
@@ -136,10 +136,10 @@ def test_a_busy_event_loop_keeps_nobody_from_writing() -> None:
 
 def test_whoever_dies_in_the_midst_of_a_write_lets_go_and_nothing_was_written() -> None:
     async def play(place: Place) -> None:
-        pen = place.entrance.pen
-        assert pen is not None
+        write_lock = place.entrance.write_lock
+        assert write_lock is not None
         first, _ = place.come("first", lambda store: store.enqueue(CALL, [new()]))
-        while pen.holder is not first:
+        while write_lock.holder is not first:
             await place.stage.clock.sleep(0.001)
         _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
         first.end(Exit(signal="SIGKILL"))
@@ -223,11 +223,11 @@ def test_a_write_that_somebody_was_in_the_way_of_is_composed_again() -> None:
 
 def test_a_late_write_lands_only_on_what_it_was_composed_on() -> None:
     async def play(place: Place) -> None:
-        door = place.door(place.stage.machine.process("client"))
-        assert isinstance(door, Door)
+        gateway = place.gateway(place.stage.machine.process("client"))
+        assert isinstance(gateway, Gateway)
         place.introduce("m")
         await place.store.open_lease(LEASE)
-        late = [door.late_copy("beat", ([LEASE.id],), {}, door.check) for _ in range(2)]
+        late = [gateway.late_copy("beat", ([LEASE.id],), {}, gateway.check) for _ in range(2)]
         await place.stage.clock.sleep(1.0)
         await late[0]()
         before = place.store.versions.total()
