@@ -132,9 +132,11 @@ class Charges:
             is_guilty = not before.policy.needs_isolation(before.crashes) or lease.is_isolated or job in lease.culprits
             self._expect("S9", is_guilty or not self._isolates(lease), job, "it was charged with its last crash beside others")
         is_draining = lease is not None and lease.is_draining
-        is_lost = (by.judge is Precondition.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
+        is_lost = (by.precondition is Precondition.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
         self._expect("L3", self._context.rules.has_long_silence or not is_lost, job, "it was taken from a healthy worker")
-        is_drained = by.judge is Precondition.LEASE_ENDED and lease is not None and is_draining and job not in lease.culprits
+        is_drained = (
+            by.precondition is Precondition.LEASE_ENDED and lease is not None and is_draining and job not in lease.culprits
+        )
         is_free = (before.failures, before.crashes) == (after.failures, after.crashes)
         if is_drained or by.record is AttemptOutcome.RELEASED:
             self._expect("L7", is_free, job, "the job was charged although its worker only released it")
@@ -161,11 +163,7 @@ class Charges:
         took = event.time - attempt.started if is_timed else attempt.longest_pause
         problem = "the job was charged after {:.2f} s, and its limit is {:.2f} s"
         self._expect("S9", took * RATE + ACCURACY >= limit, job, problem, took, limit)
-        if (
-            event.by.judge in (Precondition.STALLED, Precondition.TIMED_OUT)
-            and lease is not None
-            and not self._context.has_forgotten
-        ):
+        if event.by.precondition is Precondition.OVERDUE and lease is not None and not self._context.has_forgotten:
             known = (self._claimed if is_timed else self._reported).get(job, attempt.started)
             late, wanted = event.time - known, limit + lease.ttl + lease.grace
             problem = "another supervisor judged the job {:.2f} s after its last report, and not {:.2f} s"

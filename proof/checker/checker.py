@@ -205,7 +205,7 @@ class Checker:
         is_foreign = after.result not in ("", before.result, str(before.token))
         is_foreign = is_foreign and any(after.result == str(token) for token in track.tokens)
         self._expect("S3", not is_foreign, job, "the result of {} was written, and {} owned the job", after.result, before.token)
-        is_rescue = event.by is not None and event.by.judge is Precondition.LEASE_ENDED
+        is_rescue = event.by is not None and event.by.precondition is Precondition.LEASE_ENDED
         if is_rescue:
             self.report.rescues += 1
             self._expect("S5", lease is None or lease.is_ended, job, "the job was taken from an owner whose lease had not ended")
@@ -316,7 +316,7 @@ class Checker:
             was_missing = track.row is None or track.born_at >= track.asked_at.get((event.process, token), event.time)
             self._expect("S10", was_missing, job, "the store reported that there is no such job")
         elif event.note != "busy":  # which denies nothing
-            is_right = not is_same or moved is None or moved.judge is not by.judge
+            is_right = not is_same or moved is None or moved.precondition is not by.precondition
             self._expect("S10", is_right, job, "'{}' of {} was done and denied", by.outcome.split()[0], token)
 
     def _see_start(self, event: Event) -> None:

@@ -101,10 +101,9 @@ class Hooks:
         elif is_paid:
             is_completed = after.state is State.COMPLETED and PLACE_OF[before.state] is Place.ACTIVE
             self._expect("S7", is_completed, job, "the hook of the job is no longer due, and has not committed")
-        is_rescue = event.by is not None and event.by.judge in (
+        is_rescue = event.by is not None and event.by.precondition in (
             Precondition.LEASE_ENDED,
-            Precondition.STALLED,
-            Precondition.TIMED_OUT,
+            Precondition.OVERDUE,
         )
         if is_rescue and before.state is State.RUNNING and PLACE_OF[after.state] is not Place.ACTIVE:
             self._expect(

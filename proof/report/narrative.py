@@ -196,10 +196,10 @@ class Narrator:
                 event, f"{self._who(event)} {verb} {noun}, although {self._aliases.owned(old.token)} owns it: it is {ends}", VITAL
             )
         elif by.token != old.token:
-            what = "rescues the job of" if by.judge is Precondition.LEASE_ENDED else "settles"
+            what = "rescues the job of" if by.precondition is Precondition.LEASE_ENDED else "settles"
             rest = f"ACCEPTED, although {self._aliases.owned(old.token)} owns {noun}: it is {ends}"
             self._sentences.add(event, f"{self._who(event)} {what} {self._aliases.claim(by.token)}: {rest}", VITAL)
-        elif by.judge is Precondition.OWNER:
+        elif by.precondition is Precondition.TOKEN:
             is_back = (
                 PLACE_OF[new.state] is Place.PENDING and by.record in (AttemptOutcome.RELEASED, None) and not _price(old, new)
             )
@@ -210,7 +210,7 @@ class Narrator:
         else:
             whose, lease = self._aliases.owned(old.token), self._known.get(old.lease) if old.lease else None
             why = "whose lease has ended" if lease is None or lease.row.is_ended else "whose lease HAS NOT ENDED"
-            why = why if by.judge is Precondition.LEASE_ENDED else "which took too long"
+            why = why if by.precondition is Precondition.LEASE_ENDED else "which took too long"
             self._sentences.add(event, f"{self._who(event)} takes {noun} from {whose}, {why}: it is {ends}", token=old.token)
 
     # leases and time
@@ -343,7 +343,7 @@ class Narrator:
         assert event.token is not None
         word = event.by.outcome.split()[0] if event.by is not None and event.by.outcome else ""
         outcome = f" as {_STATES.get(word, word)}" if word else ""
-        what = "rescues the job of" if event.by is not None and event.by.judge is not Precondition.OWNER else "settles"
+        what = "rescues the job of" if event.by is not None and event.by.precondition is not Precondition.TOKEN else "settles"
         return f"{self._who(event)} {what} {self._aliases.claim(event.token)}{outcome}"
 
     def _is_involved(self, process: str) -> bool:

@@ -209,7 +209,10 @@ def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> l
             # A job without a key is written whenever any job of its call is.
             return [(verb, job.id, None, structs.replace(by, outcome="keyed" if job.unique_key else "")) for job in arguments[1]]
         case "exchange":
-            return [("settle", move.job, move.token, By(verb, move.token, move.judge, outcome_of(move))) for move in arguments[0]]
+            return [
+                ("settle", move.job, move.token, By(verb, move.token, move.precondition, outcome_of(move)))
+                for move in arguments[0]
+            ]
         case "start":
             return [(verb, job, token, None) for job, token in arguments[0]]
         case "report" | "annotate":

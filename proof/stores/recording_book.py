@@ -103,7 +103,7 @@ class RecordingBook(Book):
 
     def _settle(self, transition: Transition, *arguments: Json) -> bool:
         outcome = outcome_of(transition)
-        self._by, self._tokens = By("exchange", transition.token, transition.judge, outcome, record=transition.record), ()
+        self._by, self._tokens = By("exchange", transition.token, transition.precondition, outcome, record=transition.record), ()
         return super()._settle(transition, *arguments)
 
     def _take(self, row: JobRecord, *arguments: Json, **keywords: Json) -> Json:

@@ -49,7 +49,7 @@ class Call(Struct, frozen=True):
         if not moves:
             return By("exchange")
         move = next((each for each in moves if before is not None and each.token == before.token), moves[0])
-        return By("exchange", move.token, move.judge, outcome_of(move), record=move.record)
+        return By("exchange", move.token, move.precondition, outcome_of(move), record=move.record)
 
 
 def _is_claim(before: JobRow, after: JobRow) -> bool:

@@ -135,11 +135,11 @@ def test_a_stub_recognises_what_ended_as_it_did(first: str, second: str) -> None
     assert is_duplicate_settle(move, stub(row), ended) is is_same
 
 
-@pytest.mark.parametrize("judge", Precondition)
-def test_who_judged_makes_no_other_outcome(judge: Precondition) -> None:
+@pytest.mark.parametrize("precondition", Precondition)
+def test_who_judged_makes_no_other_outcome(precondition: Precondition) -> None:
     move = MOVES["stalled"]
     row, ended = after(move)
-    assert is_duplicate_settle(structs.replace(move, judge=judge), row, ended)
+    assert is_duplicate_settle(structs.replace(move, precondition=precondition), row, ended)
 
 
 def test_a_stub_keeps_identity_token_and_outcome_and_no_data() -> None:

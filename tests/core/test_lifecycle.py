@@ -118,7 +118,7 @@ def as_read(transition: Transition) -> State:
 def test_an_outcome_moves_a_running_job_only_where_its_event_may(event: Event, outcome: Outcome) -> None:
     move = finish(hold(), outcome, jitter=0.0)
     assert as_read(move) in ALLOWED[S.RUNNING, event]
-    assert (move.job, move.token, move.judge) == (UUID(int=1), Token(UUID(int=2), 3), Precondition.OWNER)
+    assert (move.job, move.token, move.precondition) == (UUID(int=1), Token(UUID(int=2), 3), Precondition.TOKEN)
 
 
 def test_the_last_retry_fails() -> None:
@@ -136,7 +136,7 @@ def test_a_rescue_moves_only_where_it_may(state: State, on_crash: CrashPolicy, c
     held = hold(state, crashes=crashes, on_crash=on_crash, max_crashes=3)
     move = rescue(held, why, jitter=0.0)
     assert as_read(move) in {*ALLOWED[state, E.RESCUE], *ALLOWED.get((state, E.HOLD), ())}
-    assert move.judge is Precondition.LEASE_ENDED
+    assert move.precondition is Precondition.LEASE_ENDED
     assert (move.failures, move.token) == (held.failures, held.token)
 
 
@@ -180,7 +180,7 @@ def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: RescueReason, r
     held = hold(failures=1, crashes=1, max_attempts=3, backoff=backoff, progress_within=60.0, timeout=90.0)
     move = deadline_exceeded(held, charge, jitter=0.0)
     assert (move.to, move.delay, move.failures, move.crashes, move.reason) == (S.AVAILABLE, 20.0, 2, 1, None)
-    assert (move.judge, move.record, move.token) == (Precondition.OWNER, AttemptOutcome(charge.value), held.token)
+    assert (move.precondition, move.record, move.token) == (Precondition.TOKEN, AttemptOutcome(charge.value), held.token)
     assert as_read(move) in ALLOWED[S.RUNNING, E.OVERRUN]
     assert move.error is not None
     assert move.error.type == reason
@@ -196,14 +196,12 @@ def test_a_limit_asks_nothing_of_the_crash_policy(charge: RescueReason, on_crash
     assert deadline_exceeded(hold(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
 
 
-@pytest.mark.parametrize(
-    ("charge", "judge"), [(RescueReason.STALLED, Precondition.STALLED), (RescueReason.TIMED_OUT, Precondition.TIMED_OUT)]
-)
-def test_others_say_the_same_but_are_judged_again(charge: RescueReason, judge: Precondition) -> None:
+@pytest.mark.parametrize("charge", OVERRUNS)
+def test_others_say_the_same_but_are_judged_again(charge: RescueReason) -> None:
     held = hold(progress_within=60.0, timeout=60.0)
     others = deadline_exceeded_elsewhere(held, charge, jitter=0.5)
-    assert others.judge is judge
-    assert structs.replace(others, judge=Precondition.OWNER) == deadline_exceeded(held, charge, jitter=0.5)
+    assert (others.precondition, others.rescued) == (Precondition.OVERDUE, charge)
+    assert structs.replace(others, precondition=Precondition.TOKEN) == deadline_exceeded(held, charge, jitter=0.5)
 
 
 @pytest.mark.parametrize("charge", OVERRUNS)
@@ -212,7 +210,7 @@ def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_e
     held = hold(crashes=1, failures=1, on_crash=CrashPolicy.HOLD)
     move = rescue(held, why, jitter=0.0)
     expected = structs.replace(
-        deadline_exceeded(held, charge, jitter=0.0), judge=Precondition.LEASE_ENDED, signal="SIGKILL", stacks="…"
+        deadline_exceeded(held, charge, jitter=0.0), precondition=Precondition.LEASE_ENDED, signal="SIGKILL", stacks="…"
     )
     assert move == expected
     innocent = rescue(structs.replace(hold(crashes=1, failures=1), id=UUID(int=9)), why, jitter=0.0)

@@ -23,7 +23,7 @@ class SettleById(Book):
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
-        if row is not None and transition.judge is Precondition.OWNER:
+        if row is not None and transition.precondition is Precondition.TOKEN:
             owned = structs.replace(row, state=State.RUNNING, token=transition.token, lease=row.lease or UUID(int=0))
             Book._put(self, owned)  # unwitnessed: only what it becomes is told
         return super()._settle(transition, now)
@@ -104,9 +104,9 @@ class RescueById(Book):
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
-        is_rescue = transition.judge is Precondition.LEASE_ENDED
+        is_rescue = transition.precondition is Precondition.LEASE_ENDED
         if is_rescue and row is not None and PLACE_OF[row.state] is Place.ACTIVE:
-            transition = structs.replace(transition, token=row.token, judge=Precondition.OWNER)
+            transition = structs.replace(transition, token=row.token, precondition=Precondition.TOKEN)
         return super()._settle(transition, now)
 
 
@@ -115,7 +115,7 @@ class CrashNotCounted(Book):
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
-        if row is not None and transition.judge is Precondition.LEASE_ENDED:
+        if row is not None and transition.precondition is Precondition.LEASE_ENDED:
             transition = structs.replace(transition, crashes=row.crashes, to=State.AVAILABLE)
         return super()._settle(transition, now)
 
@@ -213,7 +213,7 @@ class MoveBeforeEnd(Book):
         return answer
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
-        return super()._settle(structs.replace(transition, judge=Precondition.OWNER), now)
+        return super()._settle(structs.replace(transition, precondition=Precondition.TOKEN), now)
 
 
 class HeldByAnybody(Book):

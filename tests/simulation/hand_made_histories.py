@@ -81,7 +81,7 @@ class Tale:
     def settle(
         self,
         under: Token = FIRST,
-        judge: Precondition = Precondition.OWNER,
+        judge: Precondition = Precondition.TOKEN,
         process: str = WORKER,
         record: AttemptOutcome | None = None,
         **changes: object,
@@ -131,7 +131,7 @@ class Tale:
 
     def answer(self, phase: Phase, outcome: str, token: Token = FIRST, note: str = "") -> "Tale":
         """What the one who settled was told."""
-        by = By("exchange", token, Precondition.OWNER, outcome)
+        by = By("exchange", token, Precondition.TOKEN, outcome)
         return self.say("settle", phase, job=JOB, token=token, by=by, note=note)
 
     def rescue(self, under: Token = FIRST, process: str = OTHER, *, crashes: int = 1, **changes: object) -> "Tale":
@@ -212,10 +212,10 @@ def rested(seconds: float, *, moved: bool = True, **more: object) -> Tale:
     return tale.later(seconds)
 
 
-def stalled(tale: Tale, judge: Precondition = Precondition.OWNER) -> Tale:
+def stalled(tale: Tale, judge: Precondition = Precondition.TOKEN) -> Tale:
     """It is charged for that."""
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
-    tale = tale.life("handler.end", FIRST) if judge is Precondition.OWNER else tale
+    tale = tale.life("handler.end", FIRST) if judge is Precondition.TOKEN else tale
     return tale.settle(FIRST, judge, WORKER, AttemptOutcome.STALLED, **given)
 
 
@@ -228,7 +228,7 @@ def last_try(**lease: object) -> Tale:
 def overran(tale: Tale) -> Tale:
     """It is charged for running too long."""
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
-    return tale.life("handler.end", FIRST).settle(FIRST, Precondition.OWNER, WORKER, AttemptOutcome.TIMED_OUT, **given)
+    return tale.life("handler.end", FIRST).settle(FIRST, Precondition.TOKEN, WORKER, AttemptOutcome.TIMED_OUT, **given)
 
 
 def charged_to_death(tale: Tale) -> Tale:
@@ -253,7 +253,7 @@ def frozen() -> Tale:
 
 def released(tale: Tale, **changes: object) -> Tale:
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, **changes}
-    return tale.settle(FIRST, Precondition.OWNER, WORKER, AttemptOutcome.RELEASED, **given)
+    return tale.settle(FIRST, Precondition.TOKEN, WORKER, AttemptOutcome.RELEASED, **given)
 
 
 def core(slots: int = 1) -> Tale:

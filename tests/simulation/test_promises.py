@@ -181,14 +181,14 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
     "others leave it to its owner for the ttl and the grace": (
         "S9",
         OPEN,
-        stalled(rested(61, moved=False), Precondition.STALLED),
-        stalled(rested(55, moved=False), Precondition.STALLED),
+        stalled(rested(61, moved=False), Precondition.OVERDUE),
+        stalled(rested(55, moved=False), Precondition.OVERDUE),
     ),
     "what others heard of it counts": (
         "S9",
         OPEN,
-        stalled(rested(5, moved=False).job(By("report"), witness=str(FIRST)).later(61), Precondition.STALLED),
-        stalled(rested(20, moved=False).job(By("report"), witness=str(FIRST)).later(45), Precondition.STALLED),
+        stalled(rested(5, moved=False).job(By("report"), witness=str(FIRST)).later(61), Precondition.OVERDUE),
+        stalled(rested(20, moved=False).job(By("report"), witness=str(FIRST)).later(45), Precondition.OVERDUE),
     ),
     "a last try is apart": ("S9", ALONE, last_try(is_isolated=True), last_try()),
     "the worker of a last try takes nothing else": ("S9", ALONE, new().claim(), new().lease(is_isolated=True).claim()),

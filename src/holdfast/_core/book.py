@@ -16,7 +16,7 @@ from holdfast._core.book_operations import BookOperations
 from holdfast._core.book_reading import BookReading
 from holdfast._core.book_state import NO_WORKER, Key, Lease, Moment, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
-from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, RescueReason, State, Token
+from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
 from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
@@ -148,15 +148,15 @@ class Book(BookReading, BookOperations):
         row = self._active(transition.job, transition.token)
         if row is None or row.lease is None:
             return False
-        match transition.judge:
-            case Precondition.OWNER:
+        match transition.precondition:
+            case Precondition.TOKEN:
                 may_move = True
             case Precondition.LEASE_ENDED:
                 may_move = not self._is_alive(row.lease)
-            case Precondition.STALLED | Precondition.TIMED_OUT:
-                may_move = self._late(row, RescueReason(transition.judge.value), now) > 0
+            case Precondition.OVERDUE:
+                may_move = transition.rescued is not None and self._late(row, transition.rescued, now) > 0
             case _:
-                assert_never(transition.judge)
+                assert_never(transition.precondition)
         if not may_move:
             return False
         moved = transition.with_cancellation(cancel_requested=row.cancel_requested)

@@ -36,7 +36,7 @@ def _is_outcome_in(transition: Transition, ended: SettledAttempt) -> bool:
     if (transition.record or OUTCOME_OF.get(transition.to)) is not record.outcome:
         return False
     # A worker that lost its job may have added its late error to the record, which the rescue left without one.
-    is_noted = transition.judge is Precondition.LEASE_ENDED and transition.error is None
+    is_noted = transition.precondition is Precondition.LEASE_ENDED and transition.error is None
     return is_noted or _kind(transition.error) == _kind(record.error)
 
 

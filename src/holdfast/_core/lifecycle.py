@@ -18,10 +18,9 @@ from holdfast._core.policy import CrashPolicy
 class Precondition(StrEnum):
     """The condition that must still be true in the write that moves the job."""
 
-    OWNER = "owner"
+    TOKEN = "token"
     LEASE_ENDED = "lease_ended"
-    STALLED = "stalled"
-    TIMED_OUT = "timed_out"
+    OVERDUE = "overdue"
 
 
 class Transition(Struct, frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ class Transition(Struct, frozen=True, kw_only=True):
     failures: int
     crashes: int
     retention: float
-    judge: Precondition = Precondition.OWNER
+    precondition: Precondition = Precondition.TOKEN
     delay: float | None = None
     reason: Reason | None = None
     error: Failure | None = None
@@ -134,8 +133,7 @@ def deadline_exceeded(hold: ActiveJob, charge: RescueReason, *, jitter: float) -
 
 def deadline_exceeded_elsewhere(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
     """Return the same transition for another supervisor, long after the owner's should have acted; the write checks the limit again."""
-    judge = Precondition.STALLED if charge is RescueReason.STALLED else Precondition.TIMED_OUT
-    return structs.replace(deadline_exceeded(hold, charge, jitter=jitter), judge=judge)
+    return structs.replace(deadline_exceeded(hold, charge, jitter=jitter), precondition=Precondition.OVERDUE)
 
 
 def cancelled(hold: ActiveJob, *, was_killed: bool = False) -> Transition:
@@ -162,7 +160,7 @@ def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
     if hold.state is State.RUNNING:
         moved = _interrupted(hold, moved, charge or why.reason)
     stacks = why.stacks if why.charges_crash_of(hold) else None
-    return structs.replace(moved, judge=Precondition.LEASE_ENDED, signal=why.signal, stacks=stacks)
+    return structs.replace(moved, precondition=Precondition.LEASE_ENDED, signal=why.signal, stacks=stacks)
 
 
 def runner_crashed(hold: ActiveJob, signal: str, *, jitter: float) -> Transition:

@@ -119,7 +119,7 @@ class By(Struct, frozen=True):
 
     verb: str
     token: Token | None = None
-    judge: Precondition | None = None
+    precondition: Precondition | None = None
     outcome: str = ""
     is_judged: bool = False
     record: AttemptOutcome | None = None
@@ -150,7 +150,9 @@ class Event(Struct, frozen=True, kw_only=True):
         if self.after is not None:
             parts.append(_row(self.after) if self.lease and self.job is None else f"{_row(self.before)} -> {_row(self.after)}")
         if self.by is not None:
-            parts.append(f"by {self.by.verb}({_short(self.by.token)}{', ' + self.by.judge if self.by.judge else ''})")
+            parts.append(
+                f"by {self.by.verb}({_short(self.by.token)}{', ' + self.by.precondition if self.by.precondition else ''})"
+            )
         return " ".join([*parts, self.note])
 
 

@@ -111,7 +111,7 @@ def test_s9_the_crash_of_a_runner_is_charged_like_that_of_a_worker_but_settled_b
     active = structs.replace(claim(processed(on_crash=on_crash)).job, crashes=crashes)
     moved = runner_crashed(active, "SIGSEGV", jitter=0.0)
     assert (moved.to, moved.crashes, moved.failures) == (to, crashes + 1, 0)
-    assert (moved.judge, moved.record, moved.signal) == (Precondition.OWNER, AttemptOutcome.CRASHED, "SIGSEGV")
+    assert (moved.precondition, moved.record, moved.signal) == (Precondition.TOKEN, AttemptOutcome.CRASHED, "SIGSEGV")
     assert moved.token == active.token
 
 

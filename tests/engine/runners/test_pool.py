@@ -92,7 +92,7 @@ async def test_s9_a_runner_that_dies_by_itself_costs_its_own_job_a_crash_and_no_
     await bench.until_ended()
     moved = moved_in(bench)
     assert (moved.job, moved.to, moved.crashes, moved.failures) == (JOB, State.AVAILABLE, 1, 0)
-    assert (moved.record, moved.judge, moved.signal) == (AttemptOutcome.CRASHED, Precondition.OWNER, str(exit))
+    assert (moved.record, moved.precondition, moved.signal) == (AttemptOutcome.CRASHED, Precondition.TOKEN, str(exit))
     assert moved.stacks == "Fatal Python error: Segmentation fault"
     assert bench.log.of("runner.crashed") == [{"job": JOB, "task": "handler", "exit": str(exit)}]
     other.say(DONE)

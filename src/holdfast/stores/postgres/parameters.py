@@ -18,7 +18,7 @@ INLINE = 512  # payloads up to this long stay in the job's row
 
 Key = tuple[str, str]
 Item = TypeVar("Item")
-_COMPLETED, _OWNER = State.COMPLETED, Precondition.OWNER
+_COMPLETED, _TOKEN = State.COMPLETED, Precondition.TOKEN
 
 
 class EnqueueKind(Struct, omit_defaults=True):
@@ -78,7 +78,7 @@ class SettleKind(Struct, omit_defaults=True):
     new_crashes: int
     never_ran: bool
     owes_hook: bool
-    judge: str
+    precondition: str
     delay: float | None = None
     reason: str | None = None
     new_error: str | None = None
@@ -90,7 +90,14 @@ class SettleKind(Struct, omit_defaults=True):
 
 _PLAIN = json_text(
     SettleKind(
-        "completed", is_end=True, is_kept=False, new_failures=0, new_crashes=0, never_ran=False, owes_hook=False, judge="owner"
+        "completed",
+        is_end=True,
+        is_kept=False,
+        new_failures=0,
+        new_crashes=0,
+        never_ran=False,
+        owes_hook=False,
+        precondition="token",
     )
 )
 
@@ -320,7 +327,7 @@ def failure_text(failure: Failure | None) -> str | None:
 
 
 def _is_plain(settle: Transition) -> bool:
-    is_success = settle.to is _COMPLETED and settle.record is None and settle.judge is _OWNER
+    is_success = settle.to is _COMPLETED and settle.record is None and settle.precondition is _TOKEN
     return is_success and not settle.failures and not settle.crashes and settle.rescued is None
 
 
@@ -339,7 +346,7 @@ def _settling(settle: Transition) -> str:
             delay=settle.delay,
             never_ran=settle.never_ran,
             owes_hook=settle.owes_hook,
-            judge=settle.judge,
+            precondition=settle.precondition,
             reason=settle.reason,
             new_error=failure_text(settle.error),
             outcome=settle.record,

@@ -41,7 +41,7 @@ class SettleKind(Struct):
     outcome: str | None = None
     signal: str | None = None
     stacks: str | None = None
-    judge: Precondition | None = None
+    precondition: Precondition | None = None
     is_kept: bool = False
     rescued: str | None = None
     owes_hook: bool = False
@@ -115,7 +115,7 @@ def transitions(settles: Sequence[Transition]) -> Values:
     plain: dict[tuple[int, int, float], SettleKind] = {}
     kinds: list[SettleKind] = []
     for place, settle in enumerate(settles):
-        is_plain = settle.to is State.COMPLETED and settle.record is None and settle.judge is Precondition.OWNER
+        is_plain = settle.to is State.COMPLETED and settle.record is None and settle.precondition is Precondition.TOKEN
         if not is_plain or settle.error is not None or settle.reason is not None:
             kinds.append(_settling(settle, place))
             continue
@@ -278,7 +278,7 @@ def _settling(settle: Transition, place: int) -> SettleKind:
         outcome=settle.record,
         signal=storable_text(settle.signal),
         stacks=storable_text(settle.stacks),
-        judge=None if settle.judge is Precondition.OWNER else settle.judge,
+        precondition=None if settle.precondition is Precondition.TOKEN else settle.precondition,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
         rescued=settle.rescued,
         owes_hook=settle.owes_hook,

@@ -284,7 +284,7 @@ class LimitContract(Part):
             hold = await started(at, policy)
             at.advance(LATEST + EARLY)
             others = seen(hold, charge)
-            owners = structs.replace(others, judge=Precondition.OWNER)
+            owners = structs.replace(others, precondition=Precondition.TOKEN)
             assert await at.settle(owners, others) == (Answer.APPLIED, Answer.APPLIED)
             assert (await at.row(hold.id)).failures == 1
 

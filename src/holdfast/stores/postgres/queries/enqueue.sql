@@ -70,13 +70,14 @@ verdict AS MATERIALIZED (
 
 -- A job of that id exists already. Its id would be in two tables, or twice in one, where the error would abort a caller's transaction.
 known AS MATERIALIZED (
-    SELECT 1 FROM verdict JOIN holdfast.active AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
-    WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
-    UNION ALL
-    SELECT 1 FROM verdict JOIN holdfast.finished AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
-    WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
-    UNION ALL
-    SELECT 1 FROM verdict JOIN holdfast.pending AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
+    SELECT 1
+    FROM verdict CROSS JOIN LATERAL (
+        SELECT FROM holdfast.active WHERE id = ANY(ARRAY(SELECT news.id FROM news))
+        UNION ALL
+        SELECT FROM holdfast.finished WHERE id = ANY(ARRAY(SELECT news.id FROM news))
+        UNION ALL
+        SELECT FROM holdfast.pending WHERE id = ANY(ARRAY(SELECT news.id FROM news))
+    ) AS job
     WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
 ),
 

@@ -12,20 +12,19 @@ WITH clock AS MATERIALIZED (
 
 judged AS MATERIALIZED (
     SELECT
-        job.ctid AS place, job.claim_number, CASE (:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'judge'
-            WHEN 'owner' THEN true
+        job.ctid AS place, job.claim_number, CASE (:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'precondition'
+            WHEN 'token' THEN true
             WHEN 'lease_ended' THEN NOT EXISTS (
                 SELECT FROM holdfast.leases AS lease WHERE lease.id = job.lease AND lease.ended_at IS NULL OFFSET 0
             )
-            WHEN 'stalled' THEN job.state = 'running' AND EXISTS (
+            WHEN 'overdue' THEN job.state = 'running' AND EXISTS (
                 SELECT FROM holdfast.leases AS lease
                 WHERE lease.id = job.lease AND lease.ended_at IS NULL AND (SELECT now FROM clock)
-                    > coalesce(job.last_moved_at, job.started_at) + (job.progress_within + lease.ttl + lease.grace) * interval '1 second'
-            )
-            WHEN 'timed_out' THEN job.state = 'running' AND EXISTS (
-                SELECT FROM holdfast.leases AS lease
-                WHERE lease.id = job.lease AND lease.ended_at IS NULL AND (SELECT now FROM clock)
-                    > job.started_at + (job.timeout + lease.ttl + lease.grace) * interval '1 second'
+                    > (lease.ttl + lease.grace) * interval '1 second'
+                    + CASE (:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'rescued'
+                        WHEN 'stalled' THEN coalesce(job.last_moved_at, job.started_at) + job.progress_within * interval '1 second'
+                        WHEN 'timed_out' THEN job.started_at + job.timeout * interval '1 second'
+                    END
             )
         END AS may_move
     FROM holdfast.active AS job

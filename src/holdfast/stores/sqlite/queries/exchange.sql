@@ -33,7 +33,8 @@ BEGIN
                 json_extract(value, '$.signal') AS signal,
                 json_extract(value, '$.error') AS error,
                 json_extract(value, '$.stacks') AS stacks,
-                json_extract(value, '$.judge') AS judge,
+                json_extract(value, '$.precondition') AS precondition,
+                json_extract(value, '$.rescued') AS rescued,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
             WHERE json_extract(value, '$.is_kept')
@@ -100,7 +101,7 @@ BEGIN
                 json_extract(value, '$.retention') AS retention,
                 json_extract(value, '$.rescued') AS rescued,
                 json_extract(value, '$.owes_hook') AS owes_hook,
-                json_extract(value, '$.judge') AS judge,
+                json_extract(value, '$.precondition') AS precondition,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
         )
