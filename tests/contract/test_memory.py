@@ -14,7 +14,7 @@ from holdfast.testing.contracts.scene import Scene, done, play, raised
 
 
 class TestMemory(StoreContract):
-    """Every handle is the one store."""
+    """Every handle is the same store."""
 
     store: MemoryStore | None = None
 
@@ -22,28 +22,28 @@ class TestMemory(StoreContract):
         self.store = self.store or MemoryStore(clock)
         return self.store
 
-    def test_a_snapshot_has_everything_and_later_writes_leave_it_alone(self) -> None:
+    def test_a_snapshot_has_the_whole_state_and_later_writes_do_not_change_it(self) -> None:
         async def act(at: Scene) -> None:
             assert self.store is not None
-            hold, retried = await at.running(key="k", policy=Policy(timeout=9.0)), await at.running()
+            active, retried = await at.running(key="k", policy=Policy(timeout=9.0)), await at.running()
             await at.settle(raised(retried))
             (waiting,) = await at.enqueue(at.new(key="l"))
-            await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=1)])
+            await at.store.report([ProgressUpdate(job=active.id, token=active.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
             twin = snapshot.copy()
             for _ in range(2):
                 at.advance(1000.0)
-                await at.settle(done(hold))
+                await at.settle(done(active))
                 await at.store.delete([waiting, retried.id])
                 await at.store.pause(["q"], is_paused=False)
                 await at.running(key="m")
                 await at.store.prune(100)
                 assert snapshot == twin
                 self.store.restore(snapshot)
-                assert [each.job for each in await at.store.overdue(10)] == [hold]
-                assert await at.state(hold.id) is State.RUNNING
+                assert [each.job for each in await at.store.overdue(10)] == [active]
+                assert await at.state(active.id) is State.RUNNING
             assert self.store.snapshot() == twin
 
         play(self, act)

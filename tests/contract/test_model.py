@@ -1,4 +1,4 @@
-"""A store and the memory store answer alike, whatever is asked in whatever order, at whatever time: here SQLite."""
+"""A store and the memory store return the same answers to any calls in any order at any time: here SQLite."""
 
 import asyncio
 import os
@@ -63,10 +63,10 @@ ENDS = [
     LeaseEnd(RescueReason.EXPIRED, stacks="…"),
 ]
 OVERRUNS = (RescueReason.STALLED, RescueReason.TIMED_OUT)
-ALL_OR_NONE = st.sampled_from([0, 100, 100, 100])  # which ones fewer are is the store's choice
+ALL_OR_NONE = st.sampled_from([0, 100, 100, 100])  # a limit in between would let each store choose other jobs
 
-places = st.integers(0, 10**6)
-some = st.lists(places, min_size=1, max_size=4)
+indexes = st.integers(0, 10**6)
+some = st.lists(indexes, min_size=1, max_size=4)
 counts = st.integers(0, 3)
 tasks = st.lists(st.sampled_from([*TASKS, "none"]), max_size=3, unique=True)
 queues = st.none() | st.lists(st.sampled_from([*QUEUES, "none"]), max_size=2, unique=True).map(tuple)
@@ -82,14 +82,14 @@ new_jobs = st.builds(
     policy=st.sampled_from(POLICIES),
     tags=st.sampled_from([(), ("t",), ("t", "u")]),
 )
-texts = st.sampled_from([None, "", "clone"])
+strings = st.sampled_from([None, "", "clone"])
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
 class Model(RuleBasedStateMachine):
-    """Every rule asks both stores the same."""
+    """A state machine of which every rule sends the same call to both stores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,69 +99,69 @@ class Model(RuleBasedStateMachine):
         self.oracle: Store = MemoryStore(self.clock)
         self.calls: list[tuple[UUID, list[NewJob]]] = []
         self.leases: list[NewLease] = []
-        self.holds: list[ActiveJob] = []
+        self.active_jobs: list[ActiveJob] = []
         self.sent: list[Transition] = []
-        self.marks: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the oracle, and of the other
+        self.seen_values: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the memory store, and of the store under test
 
     def make_store(self) -> tuple[asyncio.Runner, Store]:
-        """The one under test, with nothing in it, and where it runs; it reads ``store_clock``."""
+        """Return the store under test, which is empty and reads ``store_clock``, and the runner of its event loop."""
         raise NotImplementedError
 
-    def ask(self, question: Callable[[Store], Awaitable[Answer]]) -> Answer:
-        """Both, and they must agree."""
+    def ask(self, call: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        """Send one call to both stores and check that they agree."""
 
         async def answer(store: Store) -> Answer | str:
             try:
-                return await question(store)
+                return await call(store)
             except StoreUnavailable:
                 raise
             except HoldfastError as error:
                 return type(error).__name__
 
         expected, found = self.runner.run(answer(self.oracle)), self.runner.run(answer(self.store))
-        assert plain(found) == plain(expected)
+        assert comparable(found) == comparable(expected)
         return expected  # type: ignore[return-value]
 
     def pick(self, items: Sequence[Item], chosen: Sequence[int]) -> list[Item]:
-        """Newer ones more often."""
-        return [items[-1 - (place % len(items)) ** 2 % len(items)] for place in chosen]
+        """Return some items, newer ones more often."""
+        return [items[-1 - (index % len(items)) ** 2 % len(items)] for index in chosen]
 
-    def token(self, hold: ActiveJob, place: int) -> Token:
-        """Nearly always its own."""
-        wrong = [Token(None, hold.token.number), Token(hold.token.claim, hold.token.number + 1), self.holds[0].token]
-        return wrong[place % 3] if place % 10 == 9 else hold.token
+    def token(self, active: ActiveJob, index: int) -> Token:
+        """Return the token of the job, now and then a wrong one."""
+        wrong = [Token(None, active.token.number), Token(active.token.claim, active.token.number + 1), self.active_jobs[0].token]
+        return wrong[index % 3] if index % 10 == 9 else active.token
 
     def ids(self, chosen: Sequence[int]) -> list[UUID]:
-        """Of jobs, now and then unknown."""
+        """Return ids of jobs, now and then an unknown one."""
         known = [job.id for _, jobs in self.calls for job in jobs]
-        return [self.chance.uuid7() if place % 20 == 19 else known[place % len(known)] for place in chosen]
+        return [self.chance.uuid7() if index % 20 == 19 else known[index % len(known)] for index in chosen]
 
-    @initialize(news=st.lists(new_jobs, min_size=4, max_size=6))
-    def begin(self, news: list[dict[str, object]]) -> None:
-        """Where most of what matters starts: jobs that run."""
+    @initialize(new=st.lists(new_jobs, min_size=4, max_size=6))
+    def begin(self, new: list[dict[str, object]]) -> None:
+        """Begin with running jobs, on which most rules depend."""
         self.open_lease(10.0, 0.0, is_isolated=False)
-        self.enqueue([{**each, "delay": 0.0, "payload": b"{}"} for each in news])
+        self.enqueue([{**each, "delay": 0.0, "payload": b"{}"} for each in new])
         self.claim_all(0, IsolatedJobs.INCLUDE)
 
-    @rule(news=st.lists(new_jobs, max_size=4))
-    def enqueue(self, news: list[dict[str, object]]) -> None:
-        jobs = [NewJob(id=self.chance.uuid7(), **each) for each in news]  # type: ignore[arg-type]
+    @rule(new=st.lists(new_jobs, max_size=4))
+    def enqueue(self, new: list[dict[str, object]]) -> None:
+        jobs = [NewJob(id=self.chance.uuid7(), **each) for each in new]  # type: ignore[arg-type]
         self.calls.append((self.chance.uuid4(), jobs))
         self.ask(lambda store: store.enqueue(*self.calls[-1]))
 
-    @precondition(lambda self: self.holds)
-    @rule(news=st.lists(new_jobs, max_size=2), place=places, wrong=places)
-    def enqueue_children(self, news: list[dict[str, object]], place: int, wrong: int) -> None:
-        jobs = [NewJob(id=self.chance.uuid7(), **each) for each in news]  # type: ignore[arg-type]
+    @precondition(lambda self: self.active_jobs)
+    @rule(new=st.lists(new_jobs, max_size=2), index=indexes, wrong=indexes)
+    def enqueue_children(self, new: list[dict[str, object]], index: int, wrong: int) -> None:
+        jobs = [NewJob(id=self.chance.uuid7(), **each) for each in new]  # type: ignore[arg-type]
         self.calls.append((self.chance.uuid4(), jobs))
-        (hold,) = self.pick(self.holds, [place])
-        under = (hold.id, self.token(hold, wrong))
+        (active,) = self.pick(self.active_jobs, [index])
+        under = (active.id, self.token(active, wrong))
         self.ask(lambda store: store.enqueue(*self.calls[-1], under=under))
 
     @precondition(lambda self: self.calls)
-    @rule(place=places, is_new_call=st.booleans())
-    def enqueue_again(self, place: int, is_new_call: bool) -> None:
-        call, jobs = self.calls[place % len(self.calls)]
+    @rule(index=indexes, is_new_call=st.booleans())
+    def enqueue_again(self, index: int, is_new_call: bool) -> None:
+        call, jobs = self.calls[index % len(self.calls)]
         call = self.chance.uuid4() if is_new_call else call
         self.ask(lambda store: store.enqueue(call, jobs))
 
@@ -172,9 +172,9 @@ class Model(RuleBasedStateMachine):
         self.ask(lambda store: store.open_lease(self.leases[-1]))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places)
-    def open_again(self, place: int) -> None:
-        self.ask(lambda store: store.open_lease(self.leases[place % len(self.leases)]))
+    @rule(index=indexes)
+    def open_again(self, index: int) -> None:
+        self.ask(lambda store: store.open_lease(self.leases[index % len(self.leases)]))
 
     @precondition(lambda self: self.leases)
     @rule(chosen=some, draining=st.booleans(), is_unknown=st.booleans())
@@ -183,42 +183,42 @@ class Model(RuleBasedStateMachine):
         self.ask(lambda store: store.beat(leases, draining=draining and len(leases) == 1))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, why=st.sampled_from(ENDS), judge=st.integers(0, 3))
-    def end_lease(self, place: int, why: LeaseEnd, judge: int) -> None:
-        (lease,) = self.pick(self.leases, [place])
-        seen = (None, None) if judge == 0 else self.marks[-1 - place % len(self.marks)]
-        self.ask(lambda store: store.end_lease(lease.id, why, seen=seen[store is self.store]))
+    @rule(index=indexes, end=st.sampled_from(ENDS), judge=st.integers(0, 3))
+    def end_lease(self, index: int, end: LeaseEnd, judge: int) -> None:
+        (lease,) = self.pick(self.leases, [index])
+        seen = (None, None) if judge == 0 else self.seen_values[-1 - index % len(self.seen_values)]
+        self.ask(lambda store: store.end_lease(lease.id, end, seen=seen[store is self.store]))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, limit=counts, prefetch=counts, tasks=tasks, queues=queues)
-    def claim(self, place: int, limit: int, prefetch: int, tasks: list[str], queues: tuple[str, ...] | None) -> None:
-        (lease,) = self.pick(self.leases, [place])
+    @rule(index=indexes, limit=counts, prefetch=counts, tasks=tasks, queues=queues)
+    def claim(self, index: int, limit: int, prefetch: int, tasks: list[str], queues: tuple[str, ...] | None) -> None:
+        (lease,) = self.pick(self.leases, [index])
         self.exchange([], self.request(lease.id, limit, prefetch, tasks, queues))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, isolated=st.sampled_from(IsolatedJobs))
-    def claim_all(self, place: int, isolated: IsolatedJobs) -> None:
-        (lease,) = self.pick(self.leases, [place])
+    @rule(index=indexes, isolated=st.sampled_from(IsolatedJobs))
+    def claim_all(self, index: int, isolated: IsolatedJobs) -> None:
+        (lease,) = self.pick(self.leases, [index])
         self.exchange([], structs.replace(self.request(lease.id, 3, 2, TASKS, None), isolated=isolated))
 
     @precondition(lambda self: self.leases and any(jobs for _, jobs in self.calls))
     @rule(
-        place=places, chosen=st.lists(places, max_size=4), limit=counts, prefetch=counts, isolated=st.sampled_from(IsolatedJobs)
+        index=indexes, chosen=st.lists(indexes, max_size=4), limit=counts, prefetch=counts, isolated=st.sampled_from(IsolatedJobs)
     )
-    def claim_these(self, place: int, chosen: list[int], limit: int, prefetch: int, isolated: IsolatedJobs) -> None:
-        (lease,) = self.pick(self.leases, [place])
-        request = self.request(lease.id, limit, prefetch, TASKS[: 1 + place % 2], ("x",) if place % 3 == 0 else None)
+    def claim_these(self, index: int, chosen: list[int], limit: int, prefetch: int, isolated: IsolatedJobs) -> None:
+        (lease,) = self.pick(self.leases, [index])
+        request = self.request(lease.id, limit, prefetch, TASKS[: 1 + index % 2], ("x",) if index % 3 == 0 else None)
         self.exchange([], structs.replace(request, isolated=isolated, ids=tuple(self.ids(chosen))))
 
-    @precondition(lambda self: self.holds)
-    @rule(chosen=st.lists(st.tuples(places, st.integers(0, 18), places), min_size=1, max_size=4), asks=st.booleans())
+    @precondition(lambda self: self.active_jobs)
+    @rule(chosen=st.lists(st.tuples(indexes, st.integers(0, 18), indexes), min_size=1, max_size=4), asks=st.booleans())
     def settle(self, chosen: list[tuple[int, int, int]], asks: bool) -> None:
         moves = []
-        for place, kind, wrong in chosen:
-            (hold,) = self.pick(self.holds, [place])
-            moves.append(structs.replace(self.move(hold, kind), token=self.token(hold, wrong)))
+        for index, kind, wrong in chosen:
+            (active,) = self.pick(self.active_jobs, [index])
+            moves.append(structs.replace(self.move(active, kind), token=self.token(active, wrong)))
         self.sent += moves
-        self.exchange(moves, self.request(hold.lease, 2, 1, TASKS, None) if asks else None)
+        self.exchange(moves, self.request(active.lease, 2, 1, TASKS, None) if asks else None)
 
     @precondition(lambda self: self.sent)
     @rule(chosen=some, is_doubled=st.booleans())
@@ -226,34 +226,34 @@ class Model(RuleBasedStateMachine):
         moves = self.pick(self.sent, chosen)
         self.exchange(moves * (1 + is_doubled), None)
 
-    @precondition(lambda self: self.holds)
-    @rule(chosen=some, wrong=places)
+    @precondition(lambda self: self.active_jobs)
+    @rule(chosen=some, wrong=indexes)
     def start(self, chosen: list[int], wrong: int) -> None:
-        holds = self.pick(self.holds, chosen)
-        self.ask(lambda store: store.start([(hold.id, self.token(hold, wrong)) for hold in holds]))
+        jobs = self.pick(self.active_jobs, chosen)
+        self.ask(lambda store: store.start([(active.id, self.token(active, wrong)) for active in jobs]))
 
-    @precondition(lambda self: self.holds)
+    @precondition(lambda self: self.active_jobs)
     @rule(
         chosen=st.lists(
-            st.tuples(places, texts, st.sampled_from([None, 0.5]), texts, st.sampled_from([None, b"", b"1"])), max_size=4
+            st.tuples(indexes, strings, st.sampled_from([None, 0.5]), strings, st.sampled_from([None, b"", b"1"])), max_size=4
         ),
-        wrong=places,
+        wrong=indexes,
     )
     def report(self, chosen: list[tuple[int, str | None, float | None, str | None, bytes | None]], wrong: int) -> None:
         updates = []
-        for place, stage, fraction, message, checkpoint in chosen:
-            (hold,) = self.pick(self.holds, [place])
-            said = ProgressUpdate(job=hold.id, token=self.token(hold, wrong), stage=stage, fraction=fraction)
-            updates.append(structs.replace(said, message=message, checkpoint=checkpoint))
+        for index, stage, fraction, message, checkpoint in chosen:
+            (active,) = self.pick(self.active_jobs, [index])
+            update = ProgressUpdate(job=active.id, token=self.token(active, wrong), stage=stage, fraction=fraction)
+            updates.append(structs.replace(update, message=message, checkpoint=checkpoint))
         self.ask(lambda store: store.report(updates))
 
-    @precondition(lambda self: self.holds)
-    @rule(chosen=some, result=st.sampled_from([None, b"late"]), stacks=texts, is_error=st.booleans(), wrong=places)
+    @precondition(lambda self: self.active_jobs)
+    @rule(chosen=some, result=st.sampled_from([None, b"late"]), stacks=strings, is_error=st.booleans(), wrong=indexes)
     def annotate(self, chosen: list[int], result: bytes | None, stacks: str | None, is_error: bool, wrong: int) -> None:
         error = Failure("Late", "error") if is_error else None
         notes = [
-            AttemptNote(job=hold.id, token=self.token(hold, wrong), late_result=result, stacks=stacks, error=error)
-            for hold in self.pick(self.holds, chosen)
+            AttemptNote(job=active.id, token=self.token(active, wrong), late_result=result, stacks=stacks, error=error)
+            for active in self.pick(self.active_jobs, chosen)
         ]
         self.ask(lambda store: store.annotate(notes))
 
@@ -302,7 +302,7 @@ class Model(RuleBasedStateMachine):
     def prune(self, limit: int) -> None:
         self.ask(lambda store: store.prune(limit))
 
-    @precondition(lambda self: self.holds)
+    @precondition(lambda self: self.active_jobs)
     @rule(limit=counts)
     def judge_the_overdue(self, limit: int) -> None:
         found = self.ask(lambda store: store.overdue(limit))
@@ -337,7 +337,7 @@ class Model(RuleBasedStateMachine):
             self.ask(lambda store, lease=lease: store.held(lease.id, limit))  # type: ignore[misc]
 
     @invariant()
-    def they_know_the_same(self) -> None:
+    def both_stores_have_the_same_state(self) -> None:
         for _, jobs in self.calls:
             for job in jobs:
                 self.ask(lambda store, job=job: store.get(job.id))  # type: ignore[misc]
@@ -348,42 +348,42 @@ class Model(RuleBasedStateMachine):
         self.ask(lambda store: store.workers())
         self.ask(lambda store: store.expired(100))
         views = [self.runner.run(store.expired(100)) for store in (self.oracle, self.store)]
-        self.marks += [tuple(view.seen for view in pair) for pair in zip(*views, strict=True)]
+        self.seen_values += [tuple(view.seen for view in pair) for pair in zip(*views, strict=True)]
 
     def request(
         self, lease: UUID, limit: int, prefetch: int, tasks: Sequence[str], queues: tuple[str, ...] | None
     ) -> ClaimRequest:
-        known = {task: POLICIES[place] for place, task in enumerate(tasks)}
-        if any(each.id == lease and each.is_isolated for each in self.leases):  # it asks for one job at a time
+        known = {task: POLICIES[index] for index, task in enumerate(tasks)}
+        if any(each.id == lease and each.is_isolated for each in self.leases):  # it claims one job at a time
             limit, prefetch = min(limit, 1), min(prefetch, 0 if limit else 1)
         return ClaimRequest(lease=lease, claim=self.chance.uuid4(), tasks=known, limit=limit, prefetch=prefetch, queues=queues)
 
     def exchange(self, moves: Sequence[Transition], request: ClaimRequest | None) -> None:
-        self.holds += [claim.job for claim in self.ask(lambda store: store.exchange(moves, request)).claims]
+        self.active_jobs += [claim.job for claim in self.ask(lambda store: store.exchange(moves, request)).claims]
 
-    def move(self, hold: ActiveJob, kind: int) -> Transition:
+    def move(self, active: ActiveJob, kind: int) -> Transition:
         if kind < len(OUTCOMES):
-            return finish(hold, OUTCOMES[kind], jitter=0.5)
+            return finish(active, OUTCOMES[kind], jitter=0.5)
         kinds = [
-            lambda: release(hold, code_ran=False),
-            lambda: release(hold, code_ran=True),
-            lambda: cancelled(hold),
-            *(lambda end=end: rescue(hold, end, jitter=-0.5) for end in ENDS),
-            *(lambda charge=charge: deadline_exceeded(hold, charge, jitter=0.0) for charge in OVERRUNS),
-            *(lambda charge=charge: deadline_exceeded_elsewhere(hold, charge, jitter=0.0) for charge in OVERRUNS),
+            lambda: release(active, code_ran=False),
+            lambda: release(active, code_ran=True),
+            lambda: cancelled(active),
+            *(lambda end=end: rescue(active, end, jitter=-0.5) for end in ENDS),
+            *(lambda charge=charge: deadline_exceeded(active, charge, jitter=0.0) for charge in OVERRUNS),
+            *(lambda charge=charge: deadline_exceeded_elsewhere(active, charge, jitter=0.0) for charge in OVERRUNS),
         ]
         return kinds[(kind - len(OUTCOMES)) % len(kinds)]()
 
 
-def plain(answer: object) -> object:
-    """What must be equal: not the marks, which each store writes as it likes."""
+def comparable(answer: object) -> object:
+    """Return the parts that must be equal: not ``seen``, which each store writes in its own form."""
     if not isinstance(answer, tuple):
         return answer
     return tuple(structs.replace(each, seen="") if isinstance(each, LeaseView) else each for each in answer)
 
 
 class SqliteModel(Model):
-    """SQLite, which takes due times from its worker's wall clock, as memory does."""
+    """SQLite, which takes due times from its worker's wall clock, as the memory store does."""
 
     def make_store(self) -> tuple[asyncio.Runner, Store]:
         self.folder = tempfile.TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""PostgreSQL and the memory store answer alike, whatever is asked in whatever order, at whatever time."""
+"""PostgreSQL and the memory store return the same answers to any calls in any order at any time."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.stores.postgres_databases import Home, Homes
 
 
 class PostgresModel(Model):
-    """The server's clock is that of memory; the wall clock of the machine that asks it may be set, and nobody cares.
+    """The server's clock is that of the memory store; a change of the client's wall clock has no effect.
 
     One store for all examples: making connections would take longer than using them.
     """

@@ -1,4 +1,4 @@
-"""The PostgreSQL store keeps the contract, whatever is between it and its server and whatever that server is used to."""
+"""The PostgreSQL store keeps the contract on all supported servers, poolers, roles and isolation levels."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -40,36 +40,36 @@ class AtHome(Part):
 
 
 class OnPostgres(AtHome, StoreContract):
-    """All of it."""
+    """The PostgreSQL store keeps the whole contract."""
 
 
 class TestPostgres(OnPostgres):
-    """The newest release."""
+    """The newest supported release of PostgreSQL."""
 
 
 @pytest.mark.prove
 class TestSerializable(OnPostgres):
-    """The user's own transactions are SERIALIZABLE if nothing else is said."""
+    """A server whose transactions are SERIALIZABLE by default."""
 
     kind = "serializable"
 
 
-class TestLinesFirst(AtHome, ClaimContract, LastTryContract, ExpiryContract, QueueContract, DeliverContract, SettleContract):
-    """A worker that has much to do looks for the lines in which jobs are due, and claims along them then."""
+class TestRangesFirst(AtHome, ClaimContract, LastTryContract, ExpiryContract, QueueContract, DeliverContract, SettleContract):
+    """A worker with a large backlog first looks for the ranges in which jobs are due, and then claims along them."""
 
     @pytest.fixture(autouse=True)
-    def much_to_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def large_backlog(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PostgresStore, "_is_slow", lambda store, request: False)
 
 
 @pytest.mark.prove
-class TestSeveralLines(TestLinesFirst):
-    """The same by the statement that is for several lines, also when there is one."""
+class TestSeveralRanges(TestRangesFirst):
+    """The same with the statement for several ranges, also where there is only one."""
 
     @pytest.fixture(autouse=True)
-    def as_if_there_were_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def due(trail: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
-            return "due_ranges", (*zip(*trail.ranges, strict=True), *_where(trail.seen), trail.slack)
+    def use_the_statement_for_several(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def due(cursor: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
+            return "due_ranges", (*zip(*cursor.ranges, strict=True), *_where(cursor.seen), cursor.slack)
 
         monkeypatch.setattr(ClaimCursor, "due", property(due))
 
@@ -80,7 +80,7 @@ def _where(seen: LastClaimed | None) -> tuple[Any, ...]:
 
 @pytest.mark.prove
 class TestRoles(OnPostgres):
-    """Who enqueues, works, reads and migrates is somebody else each time, and may do no more than that."""
+    """The roles that enqueue, work, read and migrate are different, and have no other rights."""
 
     kind = "roles"
 
@@ -89,7 +89,7 @@ if KINDS["15"]:
 
     @pytest.mark.prove
     class TestPostgres15(OnPostgres):
-        """An old release, where texts have an order of their own."""
+        """An old release, with another collation."""
 
         kind = "15"
 
@@ -98,6 +98,6 @@ if KINDS["pooled"]:
 
     @pytest.mark.prove
     class TestPooled(OnPostgres):
-        """Each transaction may be on another connection."""
+        """A pooler, behind which each transaction may use another connection."""
 
         kind = "pooled"

@@ -1,4 +1,4 @@
-"""A store with the required verbs alone keeps the contract: defaults stand in for the others, or refuse."""
+"""A store with only the required verbs keeps the contract: defaults replace the others, or refuse."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -47,7 +47,7 @@ for _protocol in (Ownership, Reading, Operating, Administration):
 
 
 class TestRequiredVerbs(StoreContract):
-    """Every handle is the one store."""
+    """Every handle is the same store."""
 
     store: MemoryStore | None = None
 
@@ -56,7 +56,7 @@ class TestRequiredVerbs(StoreContract):
         return cast(Store, RequiredVerbs(self.store))
 
 
-def test_it_has_no_optional_verb_and_the_memory_store_has_all_but_transactions() -> None:
+def test_the_bare_store_has_no_optional_verb_and_the_memory_store_has_all_but_transactions() -> None:
     memory = MemoryStore(FakeClock())
     bare = RequiredVerbs(memory)
     optional = (QueueVerbs, Republishing, RescueHooks, CallerTransactions)

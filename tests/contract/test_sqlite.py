@@ -12,7 +12,7 @@ from holdfast.testing.contracts.scene import PROCESS
 
 
 class TestSqlite(StoreContract):
-    """Every handle has a connection of its own on one file, by the SQLite of Python itself."""
+    """Every handle has a separate connection to one file, through the SQLite of Python."""
 
     use_apsw = False
 
@@ -25,6 +25,6 @@ class TestSqlite(StoreContract):
 
 
 class TestSqliteOfApsw(TestSqlite):
-    """The same by the SQLite that apsw brings."""
+    """The same through the SQLite that apsw brings."""
 
     use_apsw = True
