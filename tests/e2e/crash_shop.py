@@ -12,13 +12,13 @@ late = App("memory://")
 
 
 class Bank:
-    """A service outside of the store. It books a key once."""
+    """A service outside of the store that books each key once."""
 
     def __init__(self, book: Path) -> None:
         self._book = book
 
     def charge(self, order: int, key: str) -> None:
-        """A payment, unless it was made."""
+        """Book a payment, unless its key has been booked."""
         if key not in self.keys():
             with self._book.open("a") as book:
                 book.write(f"{key}\n")
@@ -106,7 +106,7 @@ def remember(job: SyncJob, order: int) -> None:
 
 @app.task
 def insist(job: SyncJob, folder: str) -> str:
-    """Write where only the owner may, and say what came of it."""
+    """Write where only the owner may, and record the result."""
     point("insist")
     try:
         job.checkpoint({"by": job.attempt})
@@ -150,7 +150,7 @@ def wait_for_ever() -> None:
 
 
 def charge_a_fake() -> None:
-    """For ``setup``: a bank that is not there."""
+    """Install a bank that does not exist, for ``setup``."""
     Bank.charge = lambda self, order, key: point("fake money moved")  # type: ignore[method-assign]
 
 

@@ -1,7 +1,7 @@
-"""Writes down when workers die of any cause: their guard and their supervisor kill them as well, and notify no test.
+"""A log of when workers die of any cause: their guard and their supervisor kill them as well, and notify no test.
 
-A separate process, as eager as it may be: a supervisor that sees the same death acts upon it at once, and a history in
-which its acts come first would accuse it of having moved the jobs of the living.
+It is a separate process of high priority. A supervisor that sees the same death acts at once. If its acts came first in
+the history, the checker would report that it had moved jobs of living workers.
 """
 
 import os
@@ -21,16 +21,16 @@ from tests.e2e.records import UP
 
 ROOT = Path(__file__).parents[2]
 LOOK = 0.02
-"""Seconds between two looks for processes that have written their first line."""
+"""Seconds between two searches for processes that have written their first line."""
 EAGER = -10
 END = "process.end"
 
 
-class Undertaker:
-    """Sleeps until a process dies, or until ``until`` can be read."""
+class DeathLog:
+    """Waits for the deaths of processes until ``until`` is readable, and logs each."""
 
-    def __init__(self, said: Path, until: int) -> None:
-        self._said, self._read, self._until = said, 0, until
+    def __init__(self, deeds_file: Path, until: int) -> None:
+        self._file, self._read, self._until = deeds_file, 0, until
         self._known: set[ProcessIdentity] = set()
         self._living: dict[int, ProcessIdentity] = {}
         self._poller = select.epoll()
@@ -38,18 +38,18 @@ class Undertaker:
 
     def run(self) -> None:
         while True:
-            for process in self._speakers() - self._known:
+            for process in self._new_processes() - self._known:
                 self._meet(process)
             for fd, _ in self._poller.poll(LOOK):
                 if fd == self._until:
                     return
-                self._bury(self._living.pop(fd))
+                self._note_death(self._living.pop(fd))
                 self._poller.unregister(fd)
                 os.close(fd)
 
-    def _speakers(self) -> set[ProcessIdentity]:
+    def _new_processes(self) -> set[ProcessIdentity]:
         """Read the processes that have written since the last look."""
-        deeds, self._read = read_from(self._said, self._read)
+        deeds, self._read = read_from(self._file, self._read)
         return {deed.process for deed in deeds}
 
     def _meet(self, process: ProcessIdentity) -> None:
@@ -57,31 +57,32 @@ class Undertaker:
         try:
             fd = os.pidfd_open(process.pid)
         except ProcessLookupError:
-            return self._bury(process)
-        if identify(process.pid).start != process.start:  # the pid is another's by now; the host may be named otherwise there
+            return self._note_death(process)
+        # Another start time means that another process has the pid now. Host names may differ: a test names its machines.
+        if identify(process.pid).start != process.start:
             os.close(fd)
-            return self._bury(process)
+            return self._note_death(process)
         self._living[fd] = process
         return self._poller.register(fd, select.EPOLLIN)
 
-    def _bury(self, process: ProcessIdentity) -> None:
-        tell(self._said, ProcessEvent(time.time(), END, process))
+    def _note_death(self, process: ProcessIdentity) -> None:
+        tell(self._file, ProcessEvent(time.time(), END, process))
 
 
 class Watch:
-    """What a test knows of its processes from what they wrote."""
+    """What a test knows of its processes from the file they write to."""
 
-    def __init__(self, said: Path) -> None:
-        self._said, self._read = said, 0
+    def __init__(self, deeds_file: Path) -> None:
+        self._file, self._read = deeds_file, 0
         self._up: dict[ProcessIdentity, None] = {}
         self._dead: set[ProcessIdentity] = set()
-        self.heard: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def up(self) -> list[ProcessIdentity]:
-        """Workers that have begun a job, and live."""
-        deeds, self._read = read_from(self._said, self._read)
+        """Return the workers that have begun a job and are alive."""
+        deeds, self._read = read_from(self._file, self._read)
         for deed in deeds:
-            self.heard[deed.what] += 1
+            self.counts[deed.what] += 1
             if deed.what == END:
                 self._dead.add(deed.process)
             elif deed.what == UP:
@@ -91,22 +92,22 @@ class Watch:
 
 
 @contextmanager
-def undertaker(said: Path) -> Iterator[Watch]:
-    """Start one that watches every process that writes to that file of deeds."""
-    words = [sys.executable, "-m", "tests.e2e.death_log", str(said)]
+def log_deaths(deeds_file: Path) -> Iterator[Watch]:
+    """Start a log of the deaths of every process that writes to that file of deeds."""
+    words = [sys.executable, "-m", "tests.e2e.death_log", str(deeds_file)]
     with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        yield Watch(said)
+        yield Watch(deeds_file)
         process.stdin.close()
 
 
-def main(said: str) -> None:
-    """Until standard input ends."""
+def main(deeds_file: str) -> None:
+    """Log deaths until standard input ends."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, EAGER)
-    made = Undertaker(Path(said), sys.stdin.fileno())
+    made = DeathLog(Path(deeds_file), sys.stdin.fileno())
     print(flush=True)
     made.run()
 

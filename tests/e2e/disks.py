@@ -1,4 +1,4 @@
-"""A disk that can be full: a separate small one where one may be mounted, else limits on what every process may write."""
+"""A disk that can be full: a separate small one if it can be mounted, else limits on what every process may write."""
 
 import os
 import resource
@@ -12,22 +12,22 @@ SIZE = 12 << 20
 
 
 class Disk(Protocol):
-    """Where the jobs are: ``folder``."""
+    """A disk; the jobs are in ``folder``."""
 
     folder: Path
 
     def fill(self) -> None:
-        """Leave no byte free, again."""
+        """Fill the disk to the last byte; it may be called again."""
         ...
 
     def free(self) -> None:
-        """Let there be space from now on."""
+        """Free space on the disk."""
         ...
 
 
 @contextmanager
 def small_disk(folder: Path, users: Callable[[], Sequence[int]], *, size: int = SIZE) -> Iterator[Disk]:
-    """A disk below a folder. ``users``: all processes that write to it, this one apart."""
+    """Return a disk below a folder. ``users``: all processes that write to it, except this one."""
     mounted = folder / "disk"
     mounted.mkdir()
     if not _is_mounted(mounted, size):
@@ -48,7 +48,7 @@ def _is_mounted(folder: Path, size: int) -> bool:
     try:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
     except OSError:
-        return False  # there is no such program
+        return False  # the program is not installed
 
 
 class _Mounted:
@@ -70,7 +70,7 @@ class _Mounted:
 
 
 class _Limited:
-    """No file may become longer than the longest one here is."""
+    """A limit: no process may write a file longer than the longest one in the folder."""
 
     def __init__(self, folder: Path, users: Callable[[], Sequence[int]]) -> None:
         self.folder = folder

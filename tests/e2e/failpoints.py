@@ -1,4 +1,4 @@
-"""Named points at which a real process kills itself: before and after each thing that it asks its store.
+"""Named points at which a real process kills itself: before and after each call of its store.
 
 ``E2E_FAILPOINTS`` lists them, as ``worker.settle.before``; each is hit once, by the first process that comes there.
 """
@@ -46,7 +46,7 @@ class Failing:
 
 
 def arm(open_store: Callable[[Settings], Any], role: str) -> Callable[[Settings], Any]:
-    """The same stores, for a process that dies at the points of its role."""
+    """Return a function that opens the same stores, for a process that dies at the points of its role."""
     return lambda settings: Failing(open_store(settings), role)
 
 
@@ -64,13 +64,13 @@ def arm_runner() -> None:
 
 
 def reach(point: str) -> None:
-    """Die here, if this is a point at which no process has died yet."""
+    """Kill this process, if this is a point at which no process has died yet."""
     if point in POINTS and _is_first(Path(os.environ["E2E_FOLDER"]) / f"{MARK}{point}"):
         _die()
 
 
 def reached(folder: Path) -> set[str]:
-    """List the points that a process has come to, to die there."""
+    """List the points at which a process has died."""
     return {path.name.removeprefix(MARK) for path in folder.glob(f"{MARK}*")}
 
 
@@ -85,16 +85,16 @@ def _deed(verb: str, arguments: tuple[Any, ...]) -> str:
     return "settle" if arguments[0] else "claim"
 
 
-def _is_first(mark: Path) -> bool:
+def _is_first(file: Path) -> bool:
     try:
-        mark.touch(exist_ok=False)
+        file.touch(exist_ok=False)
     except FileExistsError:
         return False
     return True
 
 
 def _die() -> None:
-    """A supervisor takes its workers along: what they do without it is another test's."""
+    """Kill this process; a supervisor kills its workers first, because other tests cover workers without a supervisor."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     ours = [pid for pid in pids if (stat := guard.read_stat(pid)) and stat.parent == os.getpid() and stat.is_alive]
     for pid in (pid for pid in ours if os.getsid(pid) == pid):
@@ -113,7 +113,7 @@ def _tell(deed: ProcessEvent) -> None:
 
 
 def supervise() -> None:
-    """``holdfast``, whose supervisor dies at its points."""
+    """Run ``holdfast``, whose supervisor dies at its points."""
     import holdfast.opening as composition
     from holdfast.cli import main
 

@@ -1,4 +1,4 @@
-"""The jobs of ``runner_jobs``, and some that meet faults of the machine. Their processes may be armed with faults themselves."""
+"""The jobs of ``runner_jobs``, and some that meet faults of the machine; their processes may be armed with failpoints."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ wrong_clocks.arm("worker")
 
 @app.task
 def eat(job: SyncJob) -> None:
-    """Take memory until the kernel ends it; where it sets no limit, end as if it had."""
+    """Allocate memory until the kernel kills the process; without a limit, end as if the kernel had killed it."""
     journal.write(job, "start")
     _eat()
 
 
 @app.task(process=True)
 def eat_in_runner(job: SyncJob) -> None:
-    """Take all memory in a separate process."""
+    """Allocate all memory in a separate process."""
     journal.write(job, "start")
     _eat()
 
@@ -37,10 +37,10 @@ def eat_in_runner(job: SyncJob) -> None:
 def _eat() -> None:
     counter = os.environ.get("E2E_MEMORY_KILLS")
     if counter is not None:
-        # In the order of the kernel: it counts, then it kills.
+        # The kernel counts first, and then kills.
         Path(counter).write_text(f"oom_kill {int(Path(counter).read_text().split()[1]) + 1}\n")
         os.kill(os.getpid(), signal.SIGKILL)
-    # Of several processes in one group the kernel may choose another, as it does with a supervisor that was just as unlucky.
+    # Without the score the kernel may kill another process of the group, such as the supervisor.
     Path("/proc/self/oom_score_adj").write_text("1000")
     taken = []
     while True:
@@ -59,13 +59,13 @@ def labour_in_runner(job: SyncJob) -> str:
 
 @app.task
 def stop_inside_a_transaction(job: SyncJob) -> str:
-    """Be frozen while no other connection can write, the first time."""
+    """Freeze inside a write transaction in the first attempt."""
     return _write_and_stop(job)
 
 
 @app.task(process=True)
 def stop_inside_a_transaction_of_a_runner(job: SyncJob) -> str:
-    """Be frozen in a transaction of a separate process."""
+    """Freeze inside a write transaction of a separate process in the first attempt."""
     return _write_and_stop(job)
 
 
@@ -75,27 +75,26 @@ def _write_and_stop(job: SyncJob) -> str:
         connection.execute("CREATE TABLE IF NOT EXISTS written (token TEXT)")
         connection.execute("INSERT INTO written VALUES (?)", (str(job.token),))
         if job.attempt == 1:
-            signal.pthread_kill(
-                threading.get_ident(), signal.SIGSTOP
-            )  # of a process another thread may be stopped first, and late
+            # A signal to the whole process may stop another thread first, and this one late.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     return str(job.token)
 
 
 @app.task
 async def count_on_the_loop(number: int) -> int:
-    """Do next to nothing, where a mistake would cost every job."""
+    """Return at once, on the event loop, where a mistake would cost every job."""
     return number
 
 
 @app.task(process=True)
 def count_in_runner(number: int) -> int:
-    """Do next to nothing in a separate process."""
+    """Return at once, in a separate process."""
     return number
 
 
 @app.task(max_attempts=1)
 def print_a_lot() -> None:
-    """More than any buffer holds."""
+    """Print more than any buffer can contain."""
     for stream in (sys.stdout, sys.stderr):
         for _ in range(100):
             print("x" * 1000, file=stream, flush=True)

@@ -1,4 +1,4 @@
-"""Kills and freezes real processes, and has the checker judge what really happened to every row."""
+"""Kill and freeze real processes, and let the checker judge what really happened to every row."""
 
 import os
 import random
@@ -19,11 +19,11 @@ from tests.e2e.waiting import until
 
 SEED = int(os.environ.get("E2E_SEED", "1"))
 SUPERVISORS = 0.2
-"""The part of kills that takes a supervisor along."""
+"""The share of kills that also kill a supervisor."""
 
 
-class Tormentor:
-    """Hurts workers, and knows when each of them ran its last instruction."""
+class FaultRun:
+    """A run that injects faults into workers, and records when each of them ran its last instruction."""
 
     def __init__(
         self, ships: Fleet, chance: random.Random, machines: Sequence[Machine], *, processes: int = 2, is_ready: bool = True
@@ -54,13 +54,13 @@ class Tormentor:
         return jobs
 
     def pause(self, most: float) -> None:
-        """Let them work for a while."""
+        """Let the workers run for a random time of at most that many seconds."""
         by = time.monotonic() + self._chance.uniform(0.0, most)
         until(lambda: time.monotonic() > by, within=most + 1.0)
 
-    def kill_somebody(self) -> None:
-        """Kill one worker, or a supervisor with all of its workers, which another one replaces."""
-        # One that died before it was ready is replaced after a pause: the next victim is found elsewhere.
+    def kill_at_random(self) -> None:
+        """Kill one worker, or a supervisor with all of its workers; a new crew replaces the latter."""
+        # A worker that died before it was ready is replaced after a pause: choose the next victim in another crew.
         crew = self._chance.choice(until(lambda: [crew for crew in self.crews if crew.workers()], within=START))
         if self._chance.random() >= SUPERVISORS:
             return self._kill(crew, self._chance.choice(crew.workers()))
@@ -75,11 +75,11 @@ class Tormentor:
         return None
 
     def refuge(self, lost: Machine) -> Machine:
-        """Where a new crew sails for one that was lost there."""
+        """Return the machine on which a new crew replaces one that was lost."""
         return lost
 
     def _kill(self, crew: Crew, worker: int) -> None:
-        """Stopped first, for the blink of an eye, so that the moment is known."""
+        """Stop the worker before the kill, so that the moment of its death is known."""
         process = crew.identify(worker)
         os.kill(worker, signal.SIGSTOP)
         until(lambda: is_stopped(worker), within=START)
@@ -88,14 +88,14 @@ class Tormentor:
         until(lambda: not is_alive(worker), within=START)
 
     def did(self, what: str, process: ProcessIdentity) -> None:
-        """This happens to that process now."""
+        """Record that this happens to that process now."""
         self.deeds.append(ProcessEvent(time.time(), what, process))
 
     def stop(self, rules: Rules) -> Report:
         """Let every job end, end every crew, and judge what happened."""
         until(self.is_done, within=120 + self.jobs / 5)
         assert self._ships.app.jobs.counts()["completed"] == self.jobs
-        # A worker that still starts is killed by its supervisor, and the history does not tell of that death.
+        # A worker that still starts is killed by its supervisor, and the history does not record that death.
         until(lambda: all(self._has_started(crew) for crew in self.crews), within=START)
         for crew in self.crews:
             crew.send(signal.SIGTERM)
@@ -103,21 +103,21 @@ class Tormentor:
         history = self.record.read(self.deeds)
         report = check(history, rules)
         deaths = len({deed.process for deed in self.deeds if deed.what == "process.end"})
-        told = f"{len(history)} events, {deaths} dead workers, {report.starts} starts of {self.jobs} jobs"
+        summary = f"{len(history)} events, {deaths} dead workers, {report.starts} starts of {self.jobs} jobs"
         half, most, slowest = (percentile(report.recoveries, share) for share in (0.5, 0.99, 1.0))
-        print(f"{told}, recoveries p50 {half:.2f} s, p99 {most:.2f} s, slowest {slowest:.2f} s")
+        print(f"{summary}, recoveries p50 {half:.2f} s, p99 {most:.2f} s, slowest {slowest:.2f} s")
         print(f"overlaps outside the timing assumptions {report.overlaps_outside}")
         assert not report.violations, report.explain(history)
         assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L2")) > 0
         return report
 
     def _has_started(self, crew: Crew) -> bool:
-        """Whether all its workers live and may claim; those of a dead one are listed until their leases end."""
+        """Return whether all of its workers are alive and may claim; a dead worker is listed until its lease ends."""
         listed = [view.worker for view in self.app.workers.list()]
         started = [pid for pid in crew.workers() if any(f"-{pid}-" in worker for worker in listed)]
         return len(started) >= self._processes
 
     def is_done(self) -> bool:
-        """Whether every job has ended."""
+        """Return whether every job has ended."""
         counts = self._ships.app.jobs.counts()
         return counts["completed"] + counts["failed"] + counts["cancelled"] == self.jobs

@@ -1,4 +1,4 @@
-"""Real supervisors and workers on one store, and every way to hurt them."""
+"""Real supervisors and workers on one store, and the faults that tests inject into them."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ HOLDFAST = ("-c", "from holdfast.cli import main; main()")
 START = 15.0
 """Seconds in which a process starts on any machine."""
 SETTINGS = {"ttl": "3s", "recovery": "0.5s", "poll": "0.2s", "grace": "5s"}
-"""Of a fleet, unless a test sets another."""
+"""Settings of a fleet, unless a test sets others."""
 
 
 class Crew:
@@ -49,7 +49,7 @@ class Crew:
                 stderr=log,
             )
         self.started = time.monotonic()
-        self.lock = threading.Lock()  # for threads that hurt it, where several do
+        self.lock = threading.Lock()  # taken by threads that inject faults into this crew
 
     @property
     def pid(self) -> int:
@@ -57,24 +57,24 @@ class Crew:
         return self.process.pid
 
     def workers(self) -> list[int]:
-        """Living workers: its direct children."""
+        """List the living workers: the direct children of the supervisor."""
         return [pid for pid in _all_pids() if (stat := guard.read_stat(pid)) and stat.parent == self.pid and stat.is_alive]
 
     def identify(self, pid: int) -> ProcessIdentity:
-        """One of its processes, as it calls itself."""
+        """Return the identity that this process uses for itself."""
         known = identify(pid)
         return structs.replace(known, host=self.machine.name or known.host)
 
-    def everybody(self) -> list[int]:
+    def processes(self) -> list[int]:
         """List the supervisor first, then all of its workers' sessions, guards included."""
         return [self.pid, *(pid for worker in self.workers() for pid in living(worker))]
 
     def send(self, number: signal.Signals) -> None:
-        """A signal for the supervisor alone."""
+        """Send a signal to the supervisor only."""
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL for the supervisor and its workers, as good as at once."""
+        """Send SIGKILL to the supervisor and its workers at nearly the same time."""
         doomed = [self.pid, *self.workers()]
         sessions = [pid for worker in doomed[1:] for pid in living(worker)]
         for pid in (*doomed, *sessions):
@@ -83,12 +83,12 @@ class Crew:
 
     def freeze(self) -> list[int]:
         """Send SIGSTOP to all processes, and return which they were."""
-        frozen = self.everybody()
+        frozen = self.processes()
         stop(frozen)
         return frozen
 
     def freeze_outside_of_writes(self) -> list[int]:
-        """Freeze all while no process is inside a write: in a SQLite file that stops every other writer for as long."""
+        """Freeze all while no process is inside a write: a frozen writer would block every other writer of a SQLite file."""
         while True:
             frozen = self.freeze()
             if not self._fleet.is_locked():
@@ -100,13 +100,13 @@ class Crew:
         """Wait for its end, and return its exit code."""
         return self.process.wait(within)
 
-    def said(self) -> str:
-        """Its log, and its workers'."""
+    def log_text(self) -> str:
+        """Return the log of the supervisor and its workers."""
         return self.log.read_text(errors="replace")
 
 
 class Fleet:
-    """All crews of one test, their store and their journal. ``url``: a separate SQLite file, if left out."""
+    """All crews of one test, their store and their journal. ``url``: by default a separate SQLite file."""
 
     def __init__(self, folder: Path, url: str = "", transport: str = "", **settings: str) -> None:
         self.folder, self.url = folder, url or f"sqlite:///{folder}/jobs.db"
@@ -119,7 +119,7 @@ class Fleet:
         self.target = "tests.e2e.jobs_app:app"
 
     def crew(self, *options: str, is_ready: bool = True, machine: Machine = HERE) -> Crew:
-        """Start a supervisor; with its workers ready to claim unless ``is_ready`` is false."""
+        """Start a supervisor; wait until its workers may claim, unless ``is_ready`` is false."""
         before = {view.worker for view in self.app.workers.list()} if is_ready else set()
         crew = Crew(self, *options, machine=machine)
         self.crews.append(crew)
@@ -133,23 +133,23 @@ class Fleet:
         return self.app.enqueue(task, **payload).id
 
     def view(self, job: UUID) -> JobView:
-        """What users see of it."""
+        """Return the job as users see it."""
         return self.app.jobs.get(job)
 
     def open(self, gate: str) -> None:
-        """Let the jobs go that wait for it."""
+        """Open a gate for the jobs that wait for it."""
         (self.folder / gate).touch()
 
     def entry(self, job: UUID, what: str, *, number: int = 1, within: float = START) -> dict[str, Any]:
-        """That handler's n-th entry of this kind, once it is there."""
+        """Wait for the n-th entry of this kind by the job's handler, and return it."""
         return until(lambda: self.journal.read(job, what)[number - 1 : number], within=within)[0]
 
     def until_state(self, job: UUID, state: str, *, within: float) -> JobView:
-        """The job, once it is in that state."""
+        """Wait until the job is in that state, and return it."""
         return until(lambda: (view := self.view(job)).state == state and view, within=within)
 
     def is_locked(self) -> bool:
-        """Return whether a process is inside a write of a SQLite file, and stays there. On a server none is: it writes itself."""
+        """Return whether a frozen process is inside a write of a SQLite file. On a PostgreSQL server it never is."""
         if not self.url.startswith("sqlite:"):
             return False
         with history_sqlite.opened(self.folder / "jobs.db", timeout=0.1) as connection:
@@ -172,16 +172,16 @@ class Fleet:
 
     def logs(self) -> str:
         """Return all logs, for a test that fails."""
-        return "\n".join(f"--- {crew.log.name}\n{crew.said()}" for crew in self.crews)
+        return "\n".join(f"--- {crew.log.name}\n{crew.log_text()}" for crew in self.crews)
 
 
 @contextmanager
 def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
-    """A fleet, ended with its test; its logs are shown when that fails."""
+    """Start a fleet that ends with its test; print its logs if the test fails."""
     made = Fleet(folder, **{**SETTINGS, **settings})
     try:
         if not made.url.startswith("sqlite:"):
-            made.app.migrate()  # no process does it in passing there
+            made.app.migrate()  # on a server no process migrates on its first use
         yield made
     except BaseException:
         print(made.logs())
@@ -192,18 +192,18 @@ def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
 
 
 def stop(pids: Iterable[int]) -> None:
-    """SIGSTOP for those that still exist, and wait until it has reached them."""
+    """Send SIGSTOP to the processes that still exist, and wait until they have stopped."""
     _send(signal.SIGSTOP, pids)
     until(lambda: all(is_stopped(pid) for pid in pids), within=START)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether it runs no instruction any more. (In D it waits in the kernel for a child that is stopped before its exec.)"""
+    """Return whether the process runs no instruction. (In state D it waits in the kernel for a child stopped before its exec.)"""
     return state_of(pid) in ("T", "D", "Z", "")
 
 
 def thaw(pids: Iterable[int]) -> None:
-    """SIGCONT for those that still exist."""
+    """Send SIGCONT to the processes that still exist."""
     _send(signal.SIGCONT, pids)
 
 
@@ -216,7 +216,7 @@ def _send(number: signal.Signals, pids: Iterable[int]) -> None:
 
 
 def state_of(pid: int) -> str:
-    """The letter /proc has for it; empty if it is gone."""
+    """Return the letter of its state in /proc; empty if the process is gone."""
     stat = guard.read_stat(pid)
     return "" if stat is None else stat.state
 
@@ -227,13 +227,13 @@ def _all_pids() -> list[int]:
 
 def living_in(folder: Path) -> list[int]:
     """List the processes that were started for this test, in any session."""
-    mark = f"E2E_FOLDER={folder}".encode()
+    variable = f"E2E_FOLDER={folder}".encode()
     found = []
     for pid in _all_pids():
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue
-        if mark in environment.split(b"\0"):
+        if variable in environment.split(b"\0"):
             found.append(pid)
     return found

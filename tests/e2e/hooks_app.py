@@ -1,4 +1,4 @@
-"""Jobs whose rows in a separate table hold how far they are, and hooks that repair those: see ``jobs_app``."""
+"""Jobs that record their progress in rows of a separate table, and hooks that repair those rows: see ``jobs_app``."""
 
 import asyncio
 import inspect
@@ -27,49 +27,49 @@ SOON = Backoff.fixed("0.05s")
 
 
 def called(job: RescuedJob) -> int:
-    """Say that a hook was called; how often that was for this job."""
-    line = {"job": str(job.id), "reason": job.reason, "attempt": job.attempt, "state": job.state, "pid": os.getpid()}
+    """Record a call of a hook; return the number of calls for this job."""
+    entry = {"job": str(job.id), "reason": job.reason, "attempt": job.attempt, "state": job.state, "pid": os.getpid()}
     with (FOLDER / "hooks").open("a") as file:
-        file.write(json.dumps(line) + "\n")
+        file.write(json.dumps(entry) + "\n")
     return (FOLDER / "hooks").read_text().count(str(job.id))
 
 
-def healed(job: RescuedJob) -> str:
-    """The row put right."""
-    status = "healed" if job.state == "running" else f"{job.state} after {job.reason}"
+def repair_statement(job: RescuedJob) -> str:
+    """Return a statement that repairs the row."""
+    status = "repaired" if job.state == "running" else f"{job.state} after {job.reason}"
     return f"UPDATE rows_of_jobs SET status = '{status}' WHERE job = '{job.id}' AND status = 'busy'"
 
 
-def die_if_told(job: RescuedJob, times: int) -> None:
-    """Between the row and its commit."""
+def die_if_asked(job: RescuedJob, times: int) -> None:
+    """Die or raise between the write to the row and its commit, if the payload asks for it."""
     if job.payload.get("then") == "hook dies" and times == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if job.payload.get("then") == "hook raises" and times == 1:
         raise KeyError("not now")
 
 
-async def aheal(connection: Any, job: RescuedJob) -> None:
-    """On the event loop; the statements of SQLite's connections are not awaited."""
+async def arepair(connection: Any, job: RescuedJob) -> None:
+    """Repair the row on the event loop; the statements of SQLite's connections are not awaited."""
     times = called(job)
-    if inspect.isawaitable(said := connection.execute(healed(job))):
-        await said
-    die_if_told(job, times)
+    if inspect.isawaitable(answer := connection.execute(repair_statement(job))):
+        await answer
+    die_if_asked(job, times)
 
 
-def heal(connection: Any, job: RescuedJob) -> None:
+def repair(connection: Any, job: RescuedJob) -> None:
     """Repair the row in a thread."""
     times = called(job)
-    connection.execute(healed(job))
-    die_if_told(job, times)
+    connection.execute(repair_statement(job))
+    die_if_asked(job, times)
 
 
 async def rows(job: Job, statement: str) -> str | None:
-    """Run a statement on the row; what it answers."""
+    """Run a statement on the row, and return the row's status."""
     async with job.transaction() as connection:
-        if not inspect.isawaitable(said := connection.execute(statement)):
-            found = said.fetchone()
+        if not inspect.isawaitable(answer := connection.execute(statement)):
+            found = answer.fetchone()
             return None if found is None else str(found[0])
-        await said
+        await answer
         return str(await connection.fetchval(f"SELECT status FROM rows_of_jobs WHERE job = '{job.id}'"))
 
 
@@ -87,13 +87,13 @@ def status_blocking(job: SyncJob) -> str:
 
 
 def busy(job: Job | SyncJob) -> str:
-    """The row of an attempt that begins."""
+    """Return a statement that writes the status busy to the row."""
     values = f"VALUES ('{job.id}', 'busy')"
     return f"INSERT INTO rows_of_jobs (job, status) {values} ON CONFLICT (job) DO UPDATE SET status = 'busy'"
 
 
 async def work(job: Job, gate: str, then: str = "") -> str:
-    """Mark one's row, wait for the gate, say so in the row."""
+    """Write busy to the row, wait for the gate, and record the end in the row."""
     seen = None
     if job.attempt > 1:
         seen = await rows(job, f"SELECT status FROM rows_of_jobs WHERE job = '{job.id}'")
@@ -116,10 +116,10 @@ def work_blocking(job: SyncJob, gate: str, then: str = "") -> str:
     return str(seen)
 
 
-app.task(name="work", on_rescue=aheal, backoff=SOON)(work)
-app.task(name="work_in_thread", on_rescue=heal, backoff=SOON)(work_blocking)
-app.task(name="work_in_process", on_rescue=heal, backoff=SOON, process=True)(work_blocking)
-app.task(name="once", on_rescue=aheal, max_crashes=1)(work)
-app.task(name="once_in_thread", on_rescue=heal, on_crash="fail")(work_blocking)
-app.task(name="held", on_rescue=heal, on_crash="hold", process=True)(work_blocking)
-app.task(name="moves", on_rescue=heal, process=True, progress_within=f"{0.5 * TTL}s", backoff=SOON)(work_blocking)
+app.task(name="work", on_rescue=arepair, backoff=SOON)(work)
+app.task(name="work_in_thread", on_rescue=repair, backoff=SOON)(work_blocking)
+app.task(name="work_in_process", on_rescue=repair, backoff=SOON, process=True)(work_blocking)
+app.task(name="once", on_rescue=arepair, max_crashes=1)(work)
+app.task(name="once_in_thread", on_rescue=repair, on_crash="fail")(work_blocking)
+app.task(name="held", on_rescue=repair, on_crash="hold", process=True)(work_blocking)
+app.task(name="moves", on_rescue=repair, process=True, progress_within=f"{0.5 * TTL}s", backoff=SOON)(work_blocking)

@@ -1,4 +1,4 @@
-"""Jobs for real workers. What their code does, they write into a journal that only grows, so that tests can count it.
+"""Jobs for real workers. Their code writes what it does into a journal that only grows, so that tests can count it.
 
 Set by the environment: E2E_FOLDER (journal and gates), E2E_URL, E2E_TRANSPORT, E2E_TTL, E2E_RECOVERY, E2E_POLL, E2E_GRACE.
 """
@@ -64,7 +64,7 @@ async def wait(job: Job, gate: str) -> str:
 
 @app.task(max_crashes=20)
 def wait_in_thread(job: SyncJob, gate: str) -> str:
-    """The same where nothing can interrupt it."""
+    """Run until the gate opens, in a thread that nothing can interrupt."""
     journal.write(job, "start")
     while not (FOLDER / gate).exists():
         time.sleep(0.01)
@@ -90,7 +90,7 @@ def insist(job: SyncJob, gate: str) -> str:
 
 @app.task
 async def block_the_loop(job: Job, seconds: float) -> str:
-    """Let nothing else of this process' event loop run."""
+    """Block the event loop of this process."""
     journal.write(job, "start")
     time.sleep(seconds)  # noqa: ASYNC251 - the point of it
     journal.write(job, "end")
@@ -99,7 +99,7 @@ async def block_the_loop(job: Job, seconds: float) -> str:
 
 @app.task
 def hold_the_gil(job: SyncJob, seconds: float) -> str:
-    """One call of a C function that lets no other thread run: a regular expression that backtracks."""
+    """Block all threads in one call of a C function: a regular expression that backtracks."""
     hard = "a" * 14 + "b"
     began = time.thread_time()
     re.search(r"(a+)+c", hard * 40)
@@ -112,7 +112,7 @@ def hold_the_gil(job: SyncJob, seconds: float) -> str:
 
 
 @app.task(max_crashes=20)
-async def turn_a_deaf_ear(job: Job, gate: str) -> str:
+async def ignore_cancellation(job: Job, gate: str) -> str:
     """Ignore every cancellation until the gate opens."""
     journal.write(job, "start")
     while not (FOLDER / gate).exists():
@@ -140,7 +140,7 @@ def start_children(job: SyncJob, gate: str) -> str:
 
 @app.task(max_crashes=20)
 def start_daemon(job: SyncJob, gate: str) -> str:
-    """Leave a process behind that has left the session, and holds every descriptor of this one."""
+    """Leave a process behind that has left the session and has every descriptor of this one open."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -155,8 +155,8 @@ def start_daemon(job: SyncJob, gate: str) -> str:
 
 @app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
 async def labour(job: Job, seconds: float) -> str:
-    """Some work whose every step is written into the history."""
-    with told(job):
+    """Work, and write every step into the history."""
+    with recorded(job):
         for step in range(5):
             await job.progress(fraction=step / 5, message=str(job.token))
             await asyncio.sleep(seconds / 5)
@@ -166,8 +166,8 @@ async def labour(job: Job, seconds: float) -> str:
 
 @app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
 def labour_in_thread(job: SyncJob, seconds: float) -> str:
-    """The same in a thread."""
-    with told(job):
+    """Work in a thread, and write every step into the history."""
+    with recorded(job):
         for step in range(5):
             job.progress(fraction=step / 5, message=str(job.token))
             time.sleep(seconds / 5)
@@ -177,8 +177,8 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
 
 @app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
 def copy_the_file(job: SyncJob, seconds: float) -> str:
-    """Copy the jobs' own file and log, in the process that works on them. Not the -shm: to close it gives up the lock of a write."""
-    with told(job):
+    """Copy the jobs' file and log in the process that works on them. Not the -shm: closing it releases the lock of a write."""
+    with recorded(job):
         for number in range(5):
             for end in ("", "-wal"):
                 shutil.copy(FOLDER / f"jobs.db{end}", FOLDER / f"copied-{job.id}{end}")
@@ -189,7 +189,7 @@ def copy_the_file(job: SyncJob, seconds: float) -> str:
 
 
 @contextmanager
-def told(job: Job | SyncJob) -> Iterator[None]:
+def recorded(job: Job | SyncJob) -> Iterator[None]:
     """Write to the history when this code starts and ends."""
     record.tell("handler.start", job.id, job.token, OURS)
     try:
@@ -200,20 +200,20 @@ def told(job: Job | SyncJob) -> Iterator[None]:
 
 @app.task
 def count(number: int) -> int:
-    """Do next to nothing, and return."""
+    """Return the number at once."""
     return number
 
 
 @app.task(max_crashes=2)
 def die(job: SyncJob) -> None:
-    """Take the worker along."""
+    """Kill the worker process."""
     journal.write(job, "start")
     os.abort()
 
 
 @app.task
 async def kill_the_worker(job: Job) -> None:
-    """Take the worker along, with all jobs that run beside it."""
+    """Kill the worker process, with all jobs that run beside this one."""
     journal.write(job, "start")
     await asyncio.sleep(0.1)  # until the others run too
     os.abort()
@@ -229,14 +229,14 @@ async def be_innocent(job: Job) -> str:
 
 @app.task(progress_within=WITHIN, max_attempts=1)
 async def stand_still(job: Job) -> None:
-    """Say nothing more, but stop when asked."""
+    """Report no progress, but stop when cancelled."""
     journal.write(job, "start")
     await asyncio.sleep(600)
 
 
 @app.task(progress_within=WITHIN, max_attempts=1)
 async def move_slowly(job: Job, seconds: float) -> str:
-    """Take long, and say so."""
+    """Run for long, and report progress."""
     journal.write(job, "start")
     for _ in range(round(seconds / 0.3)):
         await asyncio.sleep(0.3)
@@ -254,7 +254,7 @@ def overstay(job: SyncJob, gate: str) -> None:
 
 @app.task(timeout="1s", max_attempts=1)
 async def overstay_on_the_loop(job: Job) -> None:
-    """Pass the limit while nothing else of this process can run."""
+    """Pass the limit while nothing else in this process can run."""
     journal.write(job, "start")
     time.sleep(600)  # noqa: ASYNC251 - the point of it
 
@@ -270,7 +270,7 @@ async def book(job: Job, fails: bool) -> None:
 
 @app.task
 def book_in_thread(job: SyncJob, fails: bool) -> None:
-    """The same in a thread."""
+    """Write a row and the end of the attempt's right to write it, in a thread."""
     with job.transaction() as connection:
         connection.execute("INSERT INTO ledger VALUES (?, ?)", (str(job.id), str(job.token)))
         if fails and job.attempt == 1:
@@ -288,5 +288,5 @@ def book_in_process(job: SyncJob, fails: bool) -> None:
 
 @app.task
 async def have_children(job: Job, many: int) -> list[str]:
-    """Children, each of which is there when its enqueue returns."""
+    """Enqueue children one after another: each exists when its enqueue returns."""
     return [str((await job.enqueue(count, number)).id) for number in range(many)]

@@ -1,4 +1,4 @@
-"""What handlers did, in a file that only grows."""
+"""A record of what handlers did, in a file that only grows."""
 
 import json
 import os
@@ -11,15 +11,15 @@ from holdfast import Job, SyncJob
 
 
 class Journal:
-    """One line for each entry, written at once, so that nothing is lost with its process."""
+    """A file of one line per entry; each is written at once, so that it outlives its process."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "journal"
 
     def write(self, job: Job | SyncJob, what: str, **more: object) -> None:
-        """An entry about a job, by its handler."""
+        """Write an entry about a job, by its handler."""
         entry = {"what": what, "job": str(job.id), "attempt": job.attempt, "crashes": job.crashes, "token": str(job.token)}
-        # On a separate line, also behind one in the middle of which its writer was killed.
+        # On a separate line, even if the writer of the line before was killed in the middle of it.
         line = "\n" + json.dumps({**entry, "pid": os.getpid(), "time": time.monotonic(), **more}) + "\n"
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""A separate machine, as far as ownership can tell: another host name, and another way to the servers.
+"""A separate machine, as ownership sees it: another host name, and another way to the servers.
 
 No process there can prove the death of a process here, although all run on one kernel: only leases show which is dead.
 """
@@ -12,7 +12,7 @@ _RENAME = 'hostname "$0" && exec "$@"'
 
 
 class Machine(Struct, frozen=True):
-    """Its host name and how its processes reach store and transport; what is empty is as for the test itself."""
+    """Its host name, and how its processes reach store and transport; an empty field means: as for the test itself."""
 
     name: str = ""
     url: str = ""
@@ -27,8 +27,8 @@ class Machine(Struct, frozen=True):
 
     def environment(self) -> dict[str, str]:
         """Return the environment of its processes."""
-        told = {"E2E_URL": self.url, "E2E_TRANSPORT": self.transport}
-        return {name: value for name, value in told.items() if value}
+        given = {"E2E_URL": self.url, "E2E_TRANSPORT": self.transport}
+        return {name: value for name, value in given.items() if value}
 
 
 HERE = Machine()

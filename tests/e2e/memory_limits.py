@@ -1,4 +1,4 @@
-"""Places with little memory: a control group of the kernel's where one may be made, else a tree that looks like one."""
+"""Limits on memory: a control group of the kernel if this process may make one, else files that look like one."""
 
 import os
 from collections.abc import Iterator
@@ -12,31 +12,31 @@ from tests.e2e.waiting import until
 
 MOUNTED = Path("/sys/fs/cgroup")
 ENOUGH = 512 << 20
-"""For a supervisor, some workers and a handler that takes little. With less the kernel, which has killed the one that took the most,
-kills a neighbour too: the memory of the first is released a moment later."""
+"""Enough for a supervisor, some workers and a small handler. With less, the kernel kills the largest process and then a neighbour
+too: the memory of the first is released a moment later."""
 
 
-class Cage(Struct, frozen=True):
-    """``main``: how a supervisor starts inside of it. ``counter``: a dying process counts itself here, where no kernel does it."""
+class MemoryLimit(Struct, frozen=True):
+    """``main``: how a supervisor starts inside the limit. ``counter``: a dying process counts itself here if no kernel does it."""
 
     main: tuple[str, ...]
     counter: Path | None = None
 
 
 @contextmanager
-def cage(folder: Path, version: int) -> Iterator[Cage]:
-    """A control group of that version, the kernel's own if this process may make one; empty and gone afterwards."""
+def limited_memory(folder: Path, version: int) -> Iterator[MemoryLimit]:
+    """Make a control group of that version, a real one if this process may; end its processes and remove it afterwards."""
     group = _own_group(version)
     made = None if group is None else _made(group / f"holdfast-{os.getpid()}-{folder.name}", version)
     if made is None:
         yield _pretended(folder, version)
         return
-    # The memory of a process that was killed is released a moment later: without the score the kernel may kill a neighbour until then.
+    # The memory of a killed process is released a moment later: without the score the kernel may kill a neighbour until then.
     enter = (
         f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); open('/proc/self/oom_score_adj', 'w').write('-1000')"
     )
     try:
-        yield Cage(("-c", f"import os; {enter}; from holdfast.cli import main; main()"))
+        yield MemoryLimit(("-c", f"import os; {enter}; from holdfast.cli import main; main()"))
     finally:
         for pid in (made / "cgroup.procs").read_text().split():
             end(int(pid))
@@ -45,7 +45,7 @@ def cage(folder: Path, version: int) -> Iterator[Cage]:
 
 
 def _own_group(version: int) -> Path | None:
-    """Where the kernel shows the group of this process; nothing if that version does not count memory here."""
+    """Return the folder of this process's control group; None if that version does not count memory here."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if version == 1 and "memory" in controllers.split(","):
@@ -70,8 +70,8 @@ def _made(group: Path, version: int) -> Path | None:
     return group
 
 
-def _pretended(folder: Path, version: int) -> Cage:
-    """The files that the kernel would show, and a supervisor that looks for them there."""
+def _pretended(folder: Path, version: int) -> MemoryLimit:
+    """Write the files that the kernel would show, and return a supervisor that looks for them there."""
     groups, mounted = folder / "groups", folder / "cgroup"
     groups.write_text("3:cpu,memory:/caged\n" if version == 1 else "0::/caged\n")
     counter = mounted / ("memory/caged/memory.oom_control" if version == 1 else "caged/memory.events")
@@ -79,7 +79,7 @@ def _pretended(folder: Path, version: int) -> Cage:
     counter.write_text("oom_kill 0\n")
     look = f"kills.__defaults__ = (pathlib.Path({str(groups)!r}), pathlib.Path({str(mounted)!r}))"
     kills = "import pathlib; from holdfast._system.memory_kills import MemoryKills; kills = MemoryKills.__init__"
-    return Cage(("-c", f"{kills}; {look}; from holdfast.cli import main; main()"), counter)
+    return MemoryLimit(("-c", f"{kills}; {look}; from holdfast.cli import main; main()"), counter)
 
 
 def _text(path: Path) -> str:

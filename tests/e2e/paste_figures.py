@@ -1,4 +1,4 @@
-"""What a run of the paste shop was like: how fast, for how long nothing went on, and how soon the rows of the killed were back."""
+"""Figures of a run of the paste shop: its speed, its longest pause, and how soon rows of killed workers were back."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ from tests.e2e.fleet import ROOT, Crew
 
 EXAMPLE = ROOT / "examples" / "paste_cleanup"
 PAUSE = 0.5
-"""Seconds between two looks at the tables, which cost something where they are large."""
+"""Seconds between two reads of the tables: a read of a large table is not free."""
 STANDING = """
 SELECT (SELECT sum(uses) FROM contents), (SELECT count(*) FROM contents WHERE status = 'GONE'),
     (SELECT count(*) FROM pastes WHERE status = 'DELETING')
@@ -22,7 +22,7 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 class Figures:
-    """Taken while it goes on: ``look`` is called again and again, ``killed`` right after each kill."""
+    """Figures of a run in progress: ``look`` is called repeatedly, ``killed`` right after each kill."""
 
     def __init__(self, ask: Ask, crews: Iterable[Crew], *, expired: int, live: int) -> None:
         self._ask, self._crews, self._expired, self._live = ask, list(crews), expired, live
@@ -39,18 +39,18 @@ class Figures:
 
     @property
     def left(self) -> int:
-        """Expired pastes that were there at the last look."""
+        """The number of expired pastes at the last look."""
         return self._expired - self._deleted
 
     def killed(self, owners: Iterable[str]) -> None:
-        """A worker, just now, and whose rows it had."""
+        """Record that a worker was killed just now, and under which owners it held rows."""
         self.kills += 1
         self._is_kill_shown = False
         if had := frozenset(owners):
             self._dead.append((time.monotonic(), had))
 
     def look(self, held: Callable[[], Iterable[str]]) -> None:
-        """At what the killed had, and now and then at everything."""
+        """Look at the rows of killed workers, and from time to time at all rows."""
         now = time.monotonic()
         if self._dead:
             owners = frozenset(held())
@@ -61,14 +61,14 @@ class Figures:
             self._see(now)
 
     def end(self) -> None:
-        """Nothing is left to be done."""
+        """Record the end of the run."""
         self._see(time.monotonic())
         self.seconds = time.monotonic() - self._began
 
-    def told(self) -> dict[str, Any]:
-        """All of it; the crews' logs are complete now."""
+    def all_figures(self) -> dict[str, Any]:
+        """Return all figures; the crews' logs are complete now."""
         lost, reset = self._counts("rows.lost"), self._counts("rows.reset")
-        said = self._said()
+        log_text = self._logs()
         return {
             "seconds": round(self.seconds, 1),
             "pastes a second": round(self._expired / self.seconds),
@@ -81,26 +81,26 @@ class Figures:
             "batches lost": len(lost),
             "rows lost": sum(lost),
             "rows reset": sum(reset),
-            "runs out of crashes": len(re.findall(r" job\.rescued .*task=rows\..* to=failed ", said)),
-            "batches that took too long": said.count(" rows.batch_slow "),
+            "runs out of crashes": len(re.findall(r" job\.rescued .*task=rows\..* to=failed ", log_text)),
+            "batches that took too long": log_text.count(" rows.batch_slow "),
             "MiB of a worker": self._memory["worker"] // 1024,
             "MiB of a supervisor": self._memory["supervisor"] // 1024,
         }
 
     def draw(self, path: Path) -> None:
-        """The chart of all moments."""
+        """Draw the chart of all moments."""
         path.write_text(self.chart.written(self.moments))
 
     def write(self, folder: Path, **more: object) -> str:
-        """The chart and all figures; the text of these."""
+        """Write the chart and all figures; return the figures as text."""
         self.draw(folder / "states.svg")
-        text = json.dumps({**more, **self.told(), "chart": str(folder / "states.svg")}, indent=1)
+        text = json.dumps({**more, **self.all_figures(), "chart": str(folder / "states.svg")}, indent=1)
         (folder / "figures.json").write_text(text)
         return text
 
     def _see(self, now: float) -> None:
         ((uses, gone, deleting),) = self._ask(STANDING)
-        kept = self._live + self.kills  # with each kill comes a paste
+        kept = self._live + self.kills  # each kill adds a paste
         deleted = self._expired + kept - int(uses)
         self.gap = max(self.gap, now - self._moved)
         if (deleted, gone) != (self._deleted, self._gone):
@@ -121,10 +121,10 @@ class Figures:
         self._memory[kind] = max(self._memory[kind], int(found[1]) if found else 0)
 
     def _counts(self, event: str) -> list[int]:
-        return [int(each) for each in re.findall(rf" {event} .*?count=(\d+)", self._said())]
+        return [int(each) for each in re.findall(rf" {event} .*?count=(\d+)", self._logs())]
 
-    def _said(self) -> str:
-        return "\n".join(crew.said() for crew in self._crews)
+    def _logs(self) -> str:
+        return "\n".join(crew.log_text() for crew in self._crews)
 
 
 def _module(path: Path) -> Any:

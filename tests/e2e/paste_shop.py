@@ -1,4 +1,4 @@
-"""The application of examples/paste_cleanup: its tables, its bucket and its workers, and how all of it is hurt and judged."""
+"""The application of examples/paste_cleanup: its tables, bucket and workers, the faults they meet, and the final check."""
 
 import json
 import os
@@ -22,31 +22,31 @@ from tests.e2e.waiting import until
 
 LOOK = 0.1
 WISHED = int(os.environ.get("E2E_PASTES", "0"))
-"""Of the long run; none: there is none."""
+"""The number of pastes of the long run; 0 means no long run."""
 LIMIT = 3600.0 if WISHED else 300.0
-"""Seconds for a whole test, of which most are for the cleaning."""
+"""Seconds for a whole test; most of them are for the cleaning."""
 
 
 class Size(NamedTuple):
-    """How much there is to clean, and in batches of how many, each of which takes how many seconds longer. After how many seconds the
-    next worker is killed; for how many a worker may have a row."""
+    """How many pastes to clean, and how: rows per batch, extra seconds per batch (``delay``), seconds between two kills
+    (``every``), and seconds for which a worker may hold a row (``stale_after``)."""
 
     expired: int
     contents: int
     live: int
     batch: int
-    pace: float = 0.1
+    delay: float = 0.1
     every: float = 1.0
-    patience: float = 3.0
+    stale_after: float = 3.0
 
     @classmethod
     def wished(cls, size: "Size") -> "Size":
-        """That of ``E2E_PASTES``, if it is set: ``E2E_PASTES=1000000`` is the long run."""
-        return cls(WISHED, WISHED // 10, WISHED // 100, batch=1000, pace=0.0, every=2.0, patience=20.0) if WISHED else size
+        """Return the size that ``E2E_PASTES`` asks for, if it is set: ``E2E_PASTES=1000000`` is the long run."""
+        return cls(WISHED, WISHED // 10, WISHED // 100, batch=1000, delay=0.0, every=2.0, stale_after=20.0) if WISHED else size
 
 
 class Frozen(NamedTuple):
-    """Processes that sleep, and the rows that they held: of which table, and by whose names."""
+    """Frozen processes, and the rows that they held: the table, and the names of the owners."""
 
     crew: Crew
     pids: list[int]
@@ -55,8 +55,8 @@ class Frozen(NamedTuple):
 
 
 class PasteShop:
-    """One store, one bucket. Rows are taken from workers after seconds, and their leases last for longer: who is frozen in between
-    wakes up as the owner of its job, and not of its rows."""
+    """One store, one bucket. Rows are taken from workers after seconds, and leases last longer. A worker that is frozen in between
+    wakes up as the owner of its job, but not of its rows."""
 
     def __init__(self, ships: Fleet, bucket: BucketServer, size: Size) -> None:
         self.ships, self.bucket, self.size = ships, bucket, size
@@ -67,16 +67,16 @@ class PasteShop:
             "PASTES_URL": ships.url,
             "PASTES_BUCKET": bucket.url,
             "PASTES_CACHE": str(ships.folder / "cache"),
-            "PASTES_STALE_AFTER": f"{size.patience:g}s",
+            "PASTES_STALE_AFTER": f"{size.stale_after:g}s",
             "PASTES_TTL": "60s",
             "PASTES_BATCH": str(size.batch),
             "PASTES_RUNS": "4",
-            "PASTES_PACE": str(size.pace),
+            "PASTES_PACE": str(size.delay),
         }
         self._chance, self._clerk = (
             Random(0),
             ThreadPoolExecutor(1),
-        )  # the clerk may have to wait for a lock, other threads must not
+        )  # this session may have to wait for a lock, other threads must not
 
     def fill(self) -> None:
         """Make tables, rows, objects and indexes, as the README does."""
@@ -102,12 +102,12 @@ class PasteShop:
             return session.execute(sql).fetchall()
 
     def freeze_a_crew_that_holds(self, table: str) -> Frozen:
-        """A new supervisor and its worker, both; it has one run at a time, and the others are there for others."""
+        """Freeze a new supervisor and its worker, which has one run at a time; the other crews do all other runs."""
         crew = self.ships.crew("--concurrency", "1")
         return until(lambda: self.freeze(crew, table), within=START)
 
     def freeze(self, crew: Crew, table: str) -> Frozen | None:
-        """While it has rows, and is not inside a transaction: the server would keep its locks for as long."""
+        """Freeze a crew while it holds rows and is not inside a transaction, whose locks the server would keep for as long."""
         if not self._held_by(crew.workers(), table):
             return None
         pids = crew.freeze_outside_of_writes()
@@ -117,15 +117,15 @@ class PasteShop:
         return None
 
     def is_replaced(self, frozen: Frozen) -> bool:
-        """Whether others have all rows that it held, or had them."""
+        """Return whether other workers have or had all rows that it held."""
         return frozen.owners.isdisjoint(self._held(frozen.table))
 
     def paste(self, content: int) -> None:
-        """One more, with the text of one that is there, or was."""
+        """Add a paste with the content of a paste that exists or existed."""
         self.run("paste.py", f"This is content {content}.\n")
 
     def clean(self, crew: Crew, frozen: Frozen) -> Figures:
-        """Wait until nothing is left to be done. A worker is killed at intervals, new pastes come, and the frozen ones wake up once
+        """Wait until nothing is left to be done. Workers are killed at intervals and new pastes come. Frozen workers wake up once
         others have had their rows; in the long run they are frozen again while there is much to do."""
         size, is_frozen, pastes = self.size, True, list[Future[None]]()
         figures = Figures(self.ask, [crew, frozen.crew], expired=size.expired, live=size.live)
@@ -151,13 +151,13 @@ class PasteShop:
         return figures
 
     def close(self, *crews: Crew) -> None:
-        """All of them end by themselves."""
+        """Send all crews the signal to end, and wait for them."""
         for crew in crews:
             crew.send(signal.SIGTERM)
         assert [crew.wait(2 * START) for crew in crews] == [0] * len(crews)
 
     def is_clean(self) -> bool:
-        """Nothing is due, and nothing in progress."""
+        """Return whether nothing is due and nothing in progress."""
         due = "SELECT 1 FROM pastes WHERE status = 'LIVE' AND expires_at < CURRENT_TIMESTAMP"
         busy = "SELECT 1 FROM pastes WHERE status = 'DELETING'"
         unused = "SELECT 1 FROM contents WHERE status = 'UNUSED'"
@@ -166,7 +166,7 @@ class PasteShop:
         return not self.ask(f"SELECT {asked}")[0][0]
 
     def judge(self, added: int) -> None:
-        """The example's own check, and one that knows nothing of it."""
+        """Run the check of the example, and an independent one."""
         self.bucket.fail()
         found = json.loads(self.run("check.py"))
         assert found["wrong"] == {}
@@ -187,20 +187,20 @@ class PasteShop:
         return dict(found)
 
     def _killed(self, worker: int) -> list[str]:
-        """In whose name it had rows."""
-        marks = self._marks_of([worker])
+        """Return the owners under which the killed worker held rows."""
+        prefixes = self._marks_of([worker])
         end(worker)
-        return [owner for owner in self._holders() if owner.startswith(marks)]
+        return [owner for owner in self._holders() if owner.startswith(prefixes)]
 
     def _holders(self) -> list[str]:
         return [*self._held("pastes"), *self._held("contents")]
 
     def _held_by(self, workers: list[int], table: str) -> list[str]:
-        marks = self._marks_of(workers)
-        return [owner for owner in self._held(table) if owner.startswith(marks)]
+        prefixes = self._marks_of(workers)
+        return [owner for owner in self._held(table) if owner.startswith(prefixes)]
 
     def _marks_of(self, workers: list[int]) -> tuple[str, ...]:
-        """How the owners of their rows begin: with the job of the run, and its attempt."""
+        """Return the prefixes of the owners of their rows: the job of the run, and its attempt."""
         running = self.ships.app.jobs.list(state="running")
         pids = {str(worker) for worker in workers}
         return tuple(f"{job.id.hex}.{job.attempt}." for job in running if job.worker and job.worker.split("-")[-2] in pids)

@@ -9,7 +9,7 @@ from holdfast.testing.history import Event, History, Phase
 
 
 class Operator:
-    """Does what an operator may do, to jobs that do not wait for it. ``confirm`` gets what was reported to it as cancelled."""
+    """Does what an operator may do, while the jobs run on. ``confirm`` gets each job that was reported as cancelled."""
 
     def __init__(self, app: App, chance: random.Random, confirm: Callable[[UUID], None] = lambda job: None) -> None:
         self._app, self._chance, self._confirm = app, chance, confirm
@@ -17,7 +17,7 @@ class Operator:
         self.deleted: set[UUID] = set()
 
     def meddle(self, kept: Sequence[UUID], deletable: Sequence[UUID], *, many: int = 8) -> None:
-        """Do one of everything, each to some jobs in any state."""
+        """Run each operator command once, on some jobs in any state."""
         jobs = self._app.jobs
         cancelled = self._some(kept, many)
         jobs.cancel(cancelled)
@@ -31,7 +31,7 @@ class Operator:
         self.deleted.update(set(doomed) - jobs.delete(doomed).keys())
 
     def pause_or_resume(self) -> None:
-        """Whether jobs are claimed at all."""
+        """Pause or resume claiming."""
         if self._chance.random() < 0.5:
             self._app.queues.pause("default")
         else:
@@ -42,7 +42,7 @@ class Operator:
 
 
 def amend(history: History, *, retried: Set[UUID], deleted: Set[UUID]) -> History:
-    """What was retried was so with a right, and what was deleted was not promised to stay."""
+    """Return the history with the operators' retries, and without the deleted jobs, which nothing promised to keep."""
     known = History(Event(time=0.0, process="operator", what="reopen", phase=Phase.INVOKE, job=job) for job in retried)
     for event in history:
         if event.job not in deleted:

@@ -1,4 +1,4 @@
-"""Where the history of a fleet is written down, so that the same checker reads it for every kind of store."""
+"""The record of a fleet's history, in a form that the same checker reads for every kind of store."""
 
 import time
 from collections.abc import Iterable
@@ -13,34 +13,34 @@ from holdfast.testing.history import History
 from holdfast.testing.process_log import ProcessEvent, read_from
 from holdfast.testing.process_log import tell as tell_deed
 
-SAID = "said"
+PROCESS_LOG = "process_log"
 REFUSED = "write.refused"
-"""Written by a zombie that tried to write."""
+"""The event of a zombie that tried to write."""
 UP = "process.up"
-"""Written by a worker that has begun its first job, where a test waits for it."""
+"""The event of a worker that has begun its first job, for tests that wait for it."""
 
 
 class Record(Protocol):
     """A history in the making."""
 
     def watch(self) -> None:
-        """From now on all that happens to rows is written down; the schema must be there."""
+        """Record every change of a row from now on; the schema must exist."""
         ...
 
     def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-        """Something that happened to the caller."""
+        """Record something that happened to the caller."""
         ...
 
     def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
-        """All of it, these deeds among it."""
+        """Return the whole history, with these deeds in it."""
         ...
 
 
 class SqliteRecord:
-    """All in the jobs' file, in one order with its commits; deeds outside of it are in a separate file."""
+    """A record in the jobs' file, in one order with its commits; deeds outside of the file are in a separate one."""
 
     def __init__(self, database: Path, folder: Path) -> None:
-        self._database, self._said = database, folder / SAID
+        self._database, self._file = database, folder / PROCESS_LOG
 
     def watch(self) -> None:
         history_sqlite.watch(self._database)
@@ -49,17 +49,17 @@ class SqliteRecord:
         history_sqlite.tell(self._database, what, job, token, process)
 
     def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
-        return history_sqlite.read(self._database, [*deeds, *read_from(self._said)[0]])
+        return history_sqlite.read(self._database, [*deeds, *read_from(self._file)[0]])
 
 
 class PostgresRecord:
-    """Rows in the database; what processes say in a file, because they say it while the server is away too.
+    """A record of rows in the database, and of events in a file, because processes write events while the server is away too.
 
-    The reader is imported when it is needed: the workers of all tests import this file, and none of them needs it.
+    The reader is imported when it is needed: the workers of all tests import this file, and none of them uses the reader.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
-        self._url, self._said = url, folder / SAID
+        self._url, self._file = url, folder / PROCESS_LOG
 
     def watch(self) -> None:
         from proof.checker import history_postgres
@@ -67,16 +67,16 @@ class PostgresRecord:
         history_postgres.watch(self._url)
 
     def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-        tell_deed(self._said, ProcessEvent(time.time(), what, process, job, token))
+        tell_deed(self._file, ProcessEvent(time.time(), what, process, job, token))
 
     def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
         from proof.checker import history_postgres
 
-        return history_postgres.read(self._url, [*deeds, *read_from(self._said)[0]])
+        return history_postgres.read(self._url, [*deeds, *read_from(self._file)[0]])
 
 
 def record_of(url: str, folder: Path) -> Record:
-    """The one that fits the store."""
+    """Return the record for that kind of store."""
     if url.startswith("sqlite:"):
         return SqliteRecord(Path(url.removeprefix("sqlite:///")), folder)
     return PostgresRecord(url, folder)

@@ -1,4 +1,4 @@
-"""Rows of a table in the database of the jobs, worked off by real workers: see ``jobs_app``."""
+"""Rows of a table in the database of the jobs, processed by real workers: see ``jobs_app``."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ pastes = app.rows(
 
 @pastes.handler
 async def delete(batch: Batch) -> None:
-    """Row states and what they count for, in one commit; at the gate the batch is at work, and nothing is locked."""
+    """Write row states and their counts in one commit; while the batch waits at the gate, nothing is locked."""
     journal.write(batch.job, "claimed", keys=batch.keys)
     await eventually((FOLDER / "gate").exists, within=60)
     async with batch.transaction() as tx:

@@ -16,7 +16,7 @@ __all__ = ["app"]
 
 @app.task(process=True)
 def compute(job: SyncJob, number: int) -> dict[str, object]:
-    """Say everything a handler can say."""
+    """Report everything that a handler can report."""
     job.progress(stage="half", fraction=0.5, message="so far")
     job.checkpoint({"number": number})
     started = {"pid": os.getpid(), "group": os.getpgid(0), "session": os.getsid(0), "stdin": os.readlink("/proc/self/fd/0")}
@@ -43,7 +43,7 @@ def wait_in_runner(job: SyncJob, gate: str) -> str:
     journal.write(job, "start", session=os.getsid(0))
     while not (FOLDER / gate).exists():
         if job.is_cancelled:
-            journal.write(job, "told")
+            journal.write(job, "cancelled")
             return None  # type: ignore[return-value]
         time.sleep(0.01)
     return str(job.token)
@@ -79,7 +79,7 @@ def breed(job: SyncJob) -> None:
 
 @app.task(process=True, max_crashes=20)
 def stumble(job: SyncJob, how: str) -> str:
-    """End the process at the first try."""
+    """End the process in the first attempt."""
     journal.write(job, "start", session=os.getsid(0))
     if job.crashes == 0:
         match how:

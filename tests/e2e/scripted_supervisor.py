@@ -1,7 +1,7 @@
 """A supervisor process for tests that kill or freeze supervisors: one worker, whose settings stand in the arguments.
 
-Arguments: whether code runs (0 or 1), then seconds until the guard's deadline (or "none"), then what to start in the
-cell (or nothing). Prints the pids: worker, then what was started.
+Arguments: whether code runs (0 or 1), then seconds until the guard's deadline (or "none"), then what the worker
+starts (or nothing). Prints the pids: worker, then the started processes.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import json
 import sys
 import time
 
-from tests.e2e.scripted_workers import ask, cell_host
+from tests.e2e.scripted_workers import ask, scripted_host
 
 
 async def main(is_running: bool, seconds: str, start: list[str]) -> None:
-    child = await cell_host().spawn(())
+    child = await scripted_host().spawn(())
     await ask(child, "flag", is_running)
     pids = [child.process.pid, *[await ask(child, "start", what) for what in start]]
     if seconds != "none":

@@ -24,7 +24,7 @@ def start_in_own_group() -> int:
 
 
 def start_forked() -> int:
-    """A copy of this very process, pipe and all, whose parent is process 1."""
+    """Fork a copy of this process, with its pipe, whose parent is process 1."""
     read, write = os.pipe()
     if os.fork() == 0:
         child = os.fork()
@@ -49,7 +49,7 @@ def start_breeder() -> int:
 
 
 def start_in_own_session_forked() -> int:
-    """Make a copy of this process that has left for another session, pipe and all."""
+    """Fork a copy of this process, with its pipe, into another session."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -76,21 +76,21 @@ def hold_the_gil() -> None:
     re.match(r"(a+)+$", "a" * 40 + "b")
 
 
-def obey(cell: SystemSupervisorLink, order: str, value: object) -> object:
+def obey(link: SystemSupervisorLink, order: str, value: object) -> object:
     match order:
         case "flag":
-            cell.set_code_running(bool(value))
+            link.set_code_running(bool(value))
         case "start":
             return globals()[f"start_{value}"]()
         case "echo":
             return value
         case "flood":
             for number in range(200):
-                cell.channel.send(json.dumps([number, "x" * int(str(value))]).encode())
+                link.channel.send(json.dumps([number, "x" * int(str(value))]).encode())
         case "stdin":
             return os.readlink("/proc/self/fd/0")
         case "process":
-            return [cell.process().pid, cell.process().start, os.getsid(0), cell.limits, os.environ.get("HOLDFAST_WORKER")]
+            return [link.process().pid, link.process().start, os.getsid(0), link.limits, os.environ.get("HOLDFAST_WORKER")]
         case "fds":
             return open_files_of_child()
         case "exit":
@@ -100,17 +100,17 @@ def obey(cell: SystemSupervisorLink, order: str, value: object) -> object:
     return None
 
 
-async def main(cell: SystemSupervisorLink) -> None:
-    while (data := await cell.channel.receive()) is not None:
+async def main(link: SystemSupervisorLink) -> None:
+    while (data := await link.channel.receive()) is not None:
         order, value = json.loads(data)
-        if order == "hang":  # answered first: nothing answers afterwards
-            cell.channel.send(b"null")
+        if order == "hang":  # answer first: a hanging process cannot
+            link.channel.send(b"null")
             hold_the_gil()
         elif order == "linger":
-            cell.channel.send(b"null")
+            link.channel.send(b"null")
             await asyncio.sleep(600)
         else:
-            cell.channel.send(json.dumps(obey(cell, order, value)).encode())
+            link.channel.send(json.dumps(obey(link, order, value)).encode())
 
 
 if __name__ == "__main__":

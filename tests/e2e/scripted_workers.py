@@ -1,4 +1,4 @@
-"""What the tests of processes share: cellmates to order about, and how to look at processes from outside."""
+"""What the tests of processes share: workers that follow commands, and functions that inspect processes from outside."""
 
 import asyncio
 import json
@@ -17,23 +17,23 @@ HERE = Path(__file__).parent
 NEVER_LONGER = 30.0
 
 
-def cell_host() -> SystemHost:
-    """A host whose workers are cellmates."""
+def scripted_host() -> SystemHost:
+    """Return a host whose workers are scripted."""
     return SystemHost(command=(sys.executable, str(HERE / "scripted_worker.py")))
 
 
 async def ask(child: SystemChild, order: str, value: object = None) -> Any:
-    """Tell the cellmate something and wait for its answer."""
+    """Send a command to a scripted worker, and return its answer."""
     child.channel.send(json.dumps([order, value]).encode())
     answer = await asyncio.wait_for(child.channel.receive(), NEVER_LONGER)
-    assert answer is not None, "the cellmate died"
+    assert answer is not None, "the scripted worker died"
     return json.loads(answer)
 
 
 @asynccontextmanager
-async def cellmate(*arguments: str) -> AsyncIterator[SystemChild]:
-    """A cellmate, ended with the test."""
-    child = await cell_host().spawn(arguments)
+async def scripted_worker(*arguments: str) -> AsyncIterator[SystemChild]:
+    """Start a scripted worker that ends with the test."""
+    child = await scripted_host().spawn(arguments)
     try:
         yield child
     finally:
@@ -48,24 +48,24 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     stat = guard.read_stat(pid)
     return stat is not None and stat.is_alive
 
 
 def living(session: int) -> list[int]:
-    """What lives of a session."""
+    """Return the living processes of a session."""
     return [pid for pid, stat in guard.session_processes(session).items() if stat.is_alive]
 
 
 def guard_of(worker: int) -> int:
-    """The guard of a worker."""
+    """Return the pid of a worker's guard."""
     (found,) = [pid for pid in living(worker) if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return found
 
 
 def end(pid: int) -> None:
-    """SIGKILL, if it is still there."""
+    """Send SIGKILL to a process, if it still exists."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

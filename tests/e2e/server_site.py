@@ -7,15 +7,15 @@ from holdfast.testing.servers import NatsServer, PostgresServer, TcpProxy
 from tests.e2e.machines import Machine
 
 TRANSPORTS = ("", "nats")
-"""What tests of whole machines run with: hints by what fits the store, and by JetStream."""
+"""Transports for tests of whole machines: the default of the store, and JetStream."""
 ONE_TRANSPORT = ("nats",)
-"""For those that cost no more insight with the other."""
+"""The only transport of tests that would show nothing new with another one."""
 PARTITIONS = ("cut", "both", "up", "down", "half_open")
-"""How a machine can lose its servers: refused, silence, nothing arrives, no answer, or ended on their side alone."""
+"""How a machine can lose its servers: refused, silent, no request arrives, no answer, or ended on the server's side only."""
 
 
 class Site:
-    """Servers and the ways to them. ``settings``: of PostgreSQL. ``user``: as whom machines connect, once it exists."""
+    """Servers and the ways to them. ``settings``: those of PostgreSQL. ``user``: the user of the machines, once it exists."""
 
     def __init__(self, stack: ExitStack, transport: str, settings: Mapping[str, str] | None = None) -> None:
         self._stack = stack
@@ -27,7 +27,7 @@ class Site:
         self._proxies: dict[str, list[TcpProxy]] = {}
 
     def machine(self, name: str) -> Machine:
-        """One whose ways to the servers can be cut."""
+        """Return a machine whose ways to the servers can be cut."""
         servers = [self.postgres] if self.nats is None else [self.postgres, self.nats]
         proxies = [self._stack.enter_context(TcpProxy(server.port)) for server in servers]
         self._proxies[name] = proxies
@@ -38,7 +38,7 @@ class Site:
         return Machine(name, url, transport)
 
     def cut_off(self, machine: Machine, how: str) -> None:
-        """Between that machine and the servers: one of ``PARTITIONS``."""
+        """Cut the ways between that machine and the servers; ``how`` is one of ``PARTITIONS``."""
         for proxy in self._proxies[machine.name]:
             match how:
                 case "cut":
@@ -49,13 +49,13 @@ class Site:
                     proxy.blackhole(way)
 
     def reconnect(self, machine: Machine) -> None:
-        """All is well again."""
+        """Restore the ways between that machine and the servers."""
         for proxy in self._proxies[machine.name]:
             proxy.restore()
 
 
 @contextmanager
 def site(transport: str = "", settings: Mapping[str, str] | None = None) -> Iterator[Site]:
-    """Running servers; one of ``TRANSPORTS``."""
+    """Start the servers for one of ``TRANSPORTS``."""
     with ExitStack() as stack:
         yield Site(stack, transport, settings)

@@ -1,4 +1,4 @@
-"""The demo's analysis under real workers: killed again and again, its results are those of an undisturbed run."""
+"""The demo's analysis under real workers: killed repeatedly, it gives the results of an undisturbed run."""
 
 import json
 import os
@@ -56,14 +56,14 @@ def test_results_of_a_killed_analysis_are_byte_for_byte_those_of_an_undisturbed_
 
 
 def _kill_the_owner(app: App, look: Callable[[], JobView], *, attempt: int) -> None:
-    """SIGKILL once it has counted a random part of the history."""
+    """Kill the worker once it has counted a random part of the history."""
     part = random.Random(attempt).uniform(attempt - 1, attempt) / (KILLS + 1)
 
     def has_counted_so_far() -> JobView | None:
         view = look()
         assert view.state not in ("completed", "failed"), "it ended before it could be killed"
-        mark = Bookmark.from_json(view.checkpoint)
-        is_far = mark is not None and mark.next >= part * mark.sampled
+        found = Bookmark.from_json(view.checkpoint)
+        is_far = found is not None and found.next >= part * found.sampled
         return view if view.state == "running" and view.attempt == attempt and is_far else None
 
     seen = until(has_counted_so_far, within=30)

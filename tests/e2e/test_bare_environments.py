@@ -66,7 +66,7 @@ def test_a_worker_without_output_home_or_a_folder_to_write_in_does_its_work(tmp_
         views = [ships.view(job) for job in jobs]
         assert [(view.state, view.result) for view in views[:2]] == [("completed", 1), ("completed", 2)]
         assert (views[2].reason, views[2].crashes) == ("WORKER_CRASHED", 2)
-        # What code of the user's may not print is its own failure, and no other job's.
+        # A handler that cannot print fails, and affects no other job.
         assert views[3].state == ("completed" if spoil is close_both else "failed")
         assert {path.stat().st_mode & 0o077 for path in tmp_path.glob("jobs.db-wake")} <= {0}
 

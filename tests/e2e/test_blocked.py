@@ -1,4 +1,4 @@
-"""Code that lets nothing else of its process run: the supervisor beats for it, so nothing is lost and nothing runs twice."""
+"""Code that blocks its whole process: the supervisor renews the lease, so nothing is lost and nothing runs twice."""
 
 import signal
 from pathlib import Path
@@ -39,13 +39,13 @@ def test_blocked_code_ends_at_its_deadline_when_its_supervisor_is_killed(tmp_pat
 def test_code_that_ignores_cancellation_is_ended_with_its_process_and_only_its_job_pays(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", grace="0.5s") as ships:
         ships.crew()
-        deaf = ships.enqueue("turn_a_deaf_ear", gate="gate")
+        unresponsive = ships.enqueue("ignore_cancellation", gate="gate")
         sibling = ships.enqueue("wait", gate="gate")
-        worker = ships.entry(deaf, "start")["pid"]
+        worker = ships.entry(unresponsive, "start")["pid"]
         assert ships.entry(sibling, "start")["pid"] == worker
-        ships.app.jobs.cancel([deaf])
-        ships.entry(deaf, "ignored")
-        assert ships.until_state(deaf, "cancelled", within=START).reason == "BY_OPERATOR"
+        ships.app.jobs.cancel([unresponsive])
+        ships.entry(unresponsive, "ignored")
+        assert ships.until_state(unresponsive, "cancelled", within=START).reason == "BY_OPERATOR"
         until(lambda: not is_alive(worker), within=START)
         ships.entry(sibling, "start", number=2)
         ships.open("gate")

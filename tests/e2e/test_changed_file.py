@@ -20,7 +20,7 @@ def delete(folder: Path) -> None:
 
 
 def replace(folder: Path) -> None:
-    """By what an operator restored elsewhere: the same schema, other jobs."""
+    """Replace the file by one with the same schema and other jobs, as an operator would after a restore."""
     restored = App(f"sqlite:///{folder}/restored.db")
     restored.enqueue("count", number=7)
     restored.close()
@@ -37,7 +37,7 @@ def test_a_file_that_is_deleted_or_replaced_is_noticed_and_reported_and_its_succ
         job = ships.enqueue("wait", gate="gate")
         ships.entry(job, "start")
         change(tmp_path)
-        until(lambda: "jobs.db was deleted or replaced while it was open" in crew.said(), within=START)
+        until(lambda: "jobs.db was deleted or replaced while it was open" in crew.log_text(), within=START)
         successor = App(f"sqlite:///{tmp_path}/jobs.db")
         later = successor.enqueue("count", number=8)
         assert later.result(timeout=2 * START) == 8
@@ -47,7 +47,7 @@ def test_a_file_that_is_deleted_or_replaced_is_noticed_and_reported_and_its_succ
         assert crew.process.poll() is None
 
 
-def test_s16_a_worker_of_before_an_upgrade_ends_its_work_and_who_starts_after_it_is_refused(tmp_path: Path) -> None:
+def test_s16_after_an_upgrade_old_workers_end_their_work_and_no_old_worker_starts(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
         job = ships.enqueue("wait", gate="gate")
@@ -59,11 +59,11 @@ def test_s16_a_worker_of_before_an_upgrade_ends_its_work_and_who_starts_after_it
         ships.open("gate")
         for each in (job, later):
             assert ships.until_state(each, "completed", within=START).attempt == 1
-        assert "store.unavailable" not in crew.said()
+        assert "store.unavailable" not in crew.log_text()
         newcomer = ships.crew(is_ready=False)
         assert newcomer.wait(START) == 1
-        assert "this release knows" in newcomer.said()
-        assert "upgrade holdfast" in newcomer.said()
+        assert "this release knows" in newcomer.log_text()
+        assert "upgrade holdfast" in newcomer.log_text()
         client = App(f"sqlite:///{tmp_path}/jobs.db")
         with pytest.raises(SchemaTooNew, match="upgrade holdfast"):
             client.enqueue("count", number=1)

@@ -13,14 +13,14 @@ import pytest
 
 from holdfast import App
 from proof.checker.checker import Rules
-from tests.e2e.fault_runs import SEED, Tormentor
+from tests.e2e.fault_runs import SEED, FaultRun
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import HERE
 from tests.e2e.waiting import until
 
 ROUNDS = int(os.environ.get("E2E_COPIED_ROUNDS", "4"))
 JOBS = 12
-"""Enqueued in each round; as many copy the file as work."""
+"""Jobs enqueued in each round; two of the four tasks copy the file."""
 TASKS = ("labour", "labour_in_thread", "copy_the_file", "copy_the_file")
 _PASS_BY = """
 import sqlite3, sys
@@ -31,7 +31,7 @@ connection.close()
 
 
 def python(*words: object, **environment: str) -> None:
-    """A process of a few milliseconds: it opens the file, and closes it."""
+    """Run a process that opens the file and closes it a few milliseconds later."""
     done = subprocess.run([sys.executable, *map(str, words)], env={**os.environ, **environment}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -45,25 +45,25 @@ def test_s5_nothing_is_lost_or_owned_twice_while_the_file_is_copied_and_workers_
     chance = random.Random(SEED)
     database, backups = tmp_path / "jobs.db", list[Path]()
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
-        tormentor = Tormentor(ships, chance, [HERE, HERE])
+        faults = FaultRun(ships, chance, [HERE, HERE])
         for number in range(ROUNDS):
-            tormentor.enqueue(JOBS, longest=1.0, tasks=TASKS)
+            faults.enqueue(JOBS, longest=1.0, tasks=TASKS)
             shutil.copy(database, tmp_path / "copied-by-the-producer")
             python("-c", _PASS_BY, database)
-            tormentor.enqueue(1, longest=0.3)
+            faults.enqueue(1, longest=0.3)
             backups.append(tmp_path / f"backup-{number}.db")
             python("-m", "holdfast.cli", "backup", backups[-1], "--url", ships.url)
-            tormentor.kill_somebody()
+            faults.kill_at_random()
             python("-c", _PASS_BY, database)
-        report = tormentor.stop(Rules())
-    assert report.starts >= tormentor.jobs
+        report = faults.stop(Rules())
+    assert report.starts >= faults.jobs
     for number, backup in enumerate(backups, start=1):
         with closing(sqlite3.connect(backup)) as copy:
             assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert copy.execute("SELECT count(*) FROM holdfast_jobs").fetchall() == [(number * (JOBS + 1),)]
 
 
-def test_a_backup_that_is_restored_goes_on_with_the_jobs_of_its_moment(tmp_path: Path) -> None:
+def test_a_restored_backup_continues_with_the_jobs_of_its_moment(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
         running = ships.enqueue("wait", gate="gate")

@@ -70,22 +70,22 @@ app.migrate()
 """
 
 
-def belonging_to(mark: str) -> list[int]:
-    """Processes of trials whose folder begins so."""
+def belonging_to(prefix: str) -> list[int]:
+    """List the processes of trials whose folder begins with this prefix."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue
-        if f"{VARIABLE}={mark}".encode() in environment and is_alive(int(pid)):
+        if f"{VARIABLE}={prefix}".encode() in environment and is_alive(int(pid)):
             found.append(int(pid))
     return found
 
 
 @contextmanager
 def orders(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A shop's own table, in a file in which there are to be jobs."""
+    """Return a connection to a shop's own table, in the file that will contain the jobs."""
     with closing(sqlite3.connect(folder / "shop.db", isolation_level=None, check_same_thread=False)) as connection:
         connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, paid INTEGER)")
         connection.execute("INSERT INTO orders VALUES (7, 0)")
@@ -129,7 +129,7 @@ def test_a_child_can_be_the_one_that_is_killed() -> None:
     assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "ada", 1)
 
 
-def test_what_the_handler_asks_of_its_app_stays_in_the_trial() -> None:
+def test_calls_of_the_handler_to_its_app_stay_in_the_trial() -> None:
     recovery = crash_at("sealed", crash_shop.forward.bind())
     assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "bob", 1)
 
@@ -157,7 +157,7 @@ def test_a_handler_in_a_separate_process_is_killed_there() -> None:
         ("asked", crash_shop.refuse.bind(), State.FAILED),
     ],
 )
-def test_a_job_may_be_meant_to_end_otherwise(point: str, job: object, ends: str) -> None:
+def test_a_job_may_be_expected_to_end_failed_or_held(point: str, job: object, ends: str) -> None:
     assert crash_at(point, job, ends=ends).job.state == ends  # type: ignore[arg-type]
 
 
@@ -168,7 +168,7 @@ def test_a_fake_is_installed_in_the_workers(tmp_path: Path) -> None:
     assert not (tmp_path / "book").exists()
 
 
-def test_rows_of_the_users_own_are_in_the_store_that_is_named(tmp_path: Path) -> None:
+def test_rows_of_the_user_are_in_the_named_store(tmp_path: Path) -> None:
     with orders(tmp_path) as connection:
         crash_at("paid", crash_shop.remember.bind(order=7), url=f"sqlite:///{tmp_path}/shop.db")
         # The rows and the job's end are two commits.
@@ -176,7 +176,7 @@ def test_rows_of_the_users_own_are_in_the_store_that_is_named(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("hurt_at", [crash_at, freeze_at])
-def test_a_database_of_ones_own_does_as_well(hurt_at: Any, tmp_path: Path, postgres_dsn: str) -> None:
+def test_a_trial_uses_the_database_that_the_test_names(hurt_at: Any, tmp_path: Path, postgres_dsn: str) -> None:
     with closing(App(postgres_dsn)) as app:
         app.migrate()
         recovery = hurt_at("after charge", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"), url=postgres_dsn)
@@ -197,12 +197,12 @@ def test_s3_a_frozen_worker_and_its_supervisor_wake_as_zombies_and_change_nothin
     assert [each.name for each in tmp_path.iterdir()] == ["refused-1"]
 
 
-def test_a_change_that_a_zombie_brought_about_is_found() -> None:
+def test_a_change_by_a_zombie_is_found() -> None:
     with pytest.raises(AssertionError, match="the zombie changed the job"):
         freeze_at("asleep", crash_shop.meddle.bind())
 
 
-def test_what_a_zombie_does_elsewhere_is_stopped_by_the_idempotency_key_alone(tmp_path: Path) -> None:
+def test_only_the_idempotency_key_stops_effects_of_a_zombie_outside_the_store(tmp_path: Path) -> None:
     recovery = freeze_at("before charge", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"))
     assert (recovery.count("after charge"), recovery.count("money moved")) == (2, 1)
     assert [each.late_result is not None for each in recovery.job.attempts] == [True, False]
@@ -246,13 +246,13 @@ def test_the_processes_of_a_freeze_end_with_the_process_that_asked_for_it(tmp_pa
 def test_a_point_that_is_never_reached_is_named_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(AssertionError) as failed:
         crash_at("after chagre", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"))
-    said = str(failed.value)
-    assert said.startswith("the job ended without reaching 'after chagre'\n")
-    assert "reached 'after charge'" in said
-    assert said.splitlines()[-1].endswith("the job completed with attempt 1")
+    log_text = str(failed.value)
+    assert log_text.startswith("the job ended without reaching 'after chagre'\n")
+    assert "reached 'after charge'" in log_text
+    assert log_text.splitlines()[-1].endswith("the job completed with attempt 1")
 
 
-def test_a_job_that_never_gets_there_is_waited_for_within_a_limit() -> None:
+def test_the_wait_for_a_job_that_never_reaches_its_point_is_limited() -> None:
     with pytest.raises(AssertionError, match=r"'any' was not reached within 0.5 s\n(.*\n)*.*the job is "):
         crash_at("any", crash_shop.wait_for_ever.bind(), within="0.5s")
 
@@ -263,7 +263,7 @@ def test_a_second_attempt_that_raises_is_not_a_recovery_and_its_retry_is_not_wai
     assert "attempt 2 failed: FileExistsError" in str(failed.value)
 
 
-def test_another_end_than_expected_is_reported_with_its_reason() -> None:
+def test_an_unexpected_outcome_is_reported_with_its_reason() -> None:
     with pytest.raises(AssertionError, match=r"it is held, not completed; 0 attempts followed, not 1"):
         crash_at("printed", crash_shop.print_letter.bind(address="x"))
 
@@ -275,11 +275,11 @@ def test_a_task_that_only_the_test_knows_is_named() -> None:
 
 
 def lambda_free() -> None:
-    """A handler that no worker finds."""
+    """Stand for a handler that no worker finds."""
 
 
 class Lazy:
-    """As settings of frameworks are: the first access sets them up."""
+    """An object like the settings of frameworks: the first access sets it up."""
 
     def __getattribute__(self, name: str) -> object:
         raise RuntimeError(name)
@@ -313,7 +313,7 @@ def test_a_setup_that_fails_is_reported() -> None:
         (crash_shop.greet.options(within=object()).bind(name="ada"), {}, "leave within out"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_at_once(job: object, options: dict[str, object], problem: str) -> None:
+def test_a_trial_that_is_not_possible_is_refused_at_once(job: object, options: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         crash_at("any", job, **options)  # type: ignore[arg-type]
 

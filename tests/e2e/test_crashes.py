@@ -1,4 +1,4 @@
-"""kill -9: what happens to the jobs, and how fast."""
+"""Jobs after kill -9: what happens to them, and how fast."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, proce
             assert (view.attempts[0].outcome, view.attempts[0].signal) == ("crashed", "SIGKILL")
             until(lambda: len(crew.workers()) == int(processes), within=START)
         print(f"run again after {sorted(took)[len(took) // 2]:.3f} s, at most {max(took):.3f} s, of {KILLS}")
-        # The promise; one that meets a stall of a machine which runs other tests beside may take longer.
+        # The promise. One recovery may take longer if it meets a stall of a machine that runs other tests.
         assert sorted(took)[len(took) // 2] <= 1.0
         assert max(took) <= STALL
 
@@ -68,7 +68,7 @@ def test_a_supervisor_started_after_a_crash_takes_over_at_once_on_the_same_machi
         assert ships.until_state(job, "completed", within=START).crashes == 1
 
 
-def test_only_what_is_provably_dead_is_taken_from_others(tmp_path: Path, store_url: str) -> None:
+def test_only_jobs_of_provably_dead_owners_are_rescued(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url, ttl="30s", recovery="0.5s") as ships:
         doomed = ships.crew("--concurrency", "1")
         lost = ships.enqueue("wait", gate="gate")
@@ -104,7 +104,7 @@ def test_a_second_worker_of_the_machine_is_not_disturbed_by_the_death_of_the_fir
 
 
 @pytest.mark.parametrize("victim", ["worker", "supervisor and worker"])
-def test_what_a_handler_started_does_not_outlive_its_worker(tmp_path: Path, victim: str) -> None:
+def test_processes_that_a_handler_started_do_not_outlive_its_worker(tmp_path: Path, victim: str) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
         job = ships.enqueue("start_children", gate="gate")
@@ -116,7 +116,7 @@ def test_what_a_handler_started_does_not_outlive_its_worker(tmp_path: Path, vict
         until(lambda: not any(is_alive(pid) for pid in started["children"]), within=2)
 
 
-def test_what_is_left_of_a_worker_whose_guard_died_too_ends_before_its_job_runs_again(tmp_path: Path) -> None:
+def test_leftovers_of_a_worker_without_a_guard_end_before_its_job_runs_again(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="30s") as ships:
         crew = ships.crew()
         job = ships.enqueue("start_children", gate="gate")
@@ -144,7 +144,7 @@ def test_a_daemon_that_holds_the_pipe_of_its_dead_worker_delays_nothing(tmp_path
         assert is_alive(daemon)
 
 
-def test_a_supervisor_killed_alone_takes_its_workers_along_and_loses_no_job(tmp_path: Path, store_url: str) -> None:
+def test_the_workers_of_a_killed_supervisor_end_and_no_job_is_lost(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.5s") as ships:
         doomed = ships.crew()
         job = ships.enqueue("wait_in_thread", gate="gate")
@@ -168,7 +168,7 @@ def test_a_job_that_kills_its_workers_ends_with_its_crash_budget(tmp_path: Path)
         assert ships.until_state(innocent, "completed", within=START).result == 7
 
 
-def test_the_users_callbacks_hear_of_a_rescue_in_a_worker_and_once(tmp_path: Path) -> None:
+def test_a_rescue_calls_the_users_callbacks_once_in_a_worker(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="30s", recovery="5s") as ships:
         crew = ships.crew("--processes", "2")
         job = ships.enqueue("wait", gate="gate")
@@ -176,8 +176,8 @@ def test_the_users_callbacks_hear_of_a_rescue_in_a_worker_and_once(tmp_path: Pat
         os.kill(first["pid"], signal.SIGKILL)
         ships.entry(job, "start", number=2)
         rescues = until(lambda: (tmp_path / "rescues").exists() and (tmp_path / "rescues").read_text(), within=START)
-        ((rescued, reason, heard_by),) = (line.split() for line in rescues.splitlines())
+        ((rescued, reason, receiver),) = (line.split() for line in rescues.splitlines())
         assert (rescued, reason) == (str(job), "SIGKILL")
-        assert int(heard_by) in crew.workers()
+        assert int(receiver) in crew.workers()
         ships.open("gate")
         ships.until_state(job, "completed", within=START)

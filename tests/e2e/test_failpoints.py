@@ -1,4 +1,4 @@
-"""Every named point between a process and its store is a place to die at."""
+"""Processes die at every named point between them and their store, and lose nothing."""
 
 import os
 import random
@@ -12,7 +12,7 @@ import pytest
 
 from proof.checker.checker import Rules
 from tests.e2e import failpoints
-from tests.e2e.fault_runs import SEED, Tormentor
+from tests.e2e.fault_runs import SEED, FaultRun
 from tests.e2e.fleet import ROOT, START, fleet
 from tests.e2e.machines import HERE
 from tests.e2e.waiting import until
@@ -25,7 +25,9 @@ STORE_POINTS = (
     "supervisor.expired.after",
 )
 RUNNER_POINTS = tuple(
-    f"runner.{said}.{side}" for said in ("runstarted", "checkpointed", "enqueued", "runended") for side in ("before", "after")
+    f"runner.{message}.{side}"
+    for message in ("runstarted", "checkpointed", "enqueued", "runended")
+    for side in ("before", "after")
 )
 CLIENT = """
 import holdfast.opening as composition
@@ -42,16 +44,16 @@ def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_not
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
         ships.environment["E2E_FAILPOINTS"] = ",".join(STORE_POINTS)
         ships.main = MAIN
-        tormentor = Tormentor(ships, random.Random(SEED), [HERE, HERE], processes=1, is_ready=False)
+        faults = FaultRun(ships, random.Random(SEED), [HERE, HERE], processes=1, is_ready=False)
         left = set(STORE_POINTS)
         while left:
-            tormentor.enqueue(4, longest=0.6)
-            left = until(partial(_fewer, tormentor, left), within=2 * START)[0]
-        _replace_the_dead(tormentor)
-        until(tormentor.is_done, within=4 * START)
-        tormentor.deeds += failpoints.deeds(ships.folder)
-        tormentor.stop(Rules())  # no bound: rescuers die as well
-        assert ships.app.jobs.counts()["completed"] == tormentor.jobs
+            faults.enqueue(4, longest=0.6)
+            left = until(partial(_fewer, faults, left), within=2 * START)[0]
+        _replace_the_dead(faults)
+        until(faults.is_done, within=4 * START)
+        faults.deeds += failpoints.deeds(ships.folder)
+        faults.stop(Rules())  # no bound: supervisors die as well
+        assert ships.app.jobs.counts()["completed"] == faults.jobs
 
 
 def test_s9_a_runner_that_dies_before_or_after_any_message_costs_no_other_job(tmp_path: Path) -> None:
@@ -92,13 +94,13 @@ def test_s6_a_client_that_dies_around_its_enqueue_leaves_the_whole_job_or_none(t
             assert (view.state, view.attempt, view.result) == ("completed", 1, 1)
 
 
-def _fewer(tormentor: Tormentor, left: set[str]) -> tuple[set[str], ...]:
+def _fewer(faults: FaultRun, left: set[str]) -> tuple[set[str], ...]:
     """Return the points at which no process has died yet, once those are fewer than before; nothing as long as they are not."""
-    _replace_the_dead(tormentor)
-    found = left - failpoints.reached(tormentor.folder)
+    _replace_the_dead(faults)
+    found = left - failpoints.reached(faults.folder)
     return (found,) if found < left else ()
 
 
-def _replace_the_dead(tormentor: Tormentor) -> None:
-    living = [crew for crew in tormentor.crews if crew.process.poll() is None]
-    tormentor.crews = [*living, *(tormentor.sail() for _ in range(len(living), len(tormentor.crews)))]
+def _replace_the_dead(faults: FaultRun) -> None:
+    living = [crew for crew in faults.crews if crew.process.poll() is None]
+    faults.crews = [*living, *(faults.sail() for _ in range(len(living), len(faults.crews)))]

@@ -1,4 +1,4 @@
-"""Many processes that meet on a file that is not there yet: one makes the schema, the others find it made."""
+"""Many processes meet on a file that does not exist yet: one makes the schema, the others find it."""
 
 import subprocess
 import sys
@@ -45,11 +45,11 @@ def test_s6_clients_that_start_at_once_on_a_fresh_file_all_enqueue(tmp_path: Pat
 def test_supervisors_that_start_at_once_on_a_fresh_file_all_work(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crews = [ships.crew("--concurrency", "1", is_ready=False) for _ in range(2)]
-        until(lambda: all("worker.ready" in crew.said() for crew in crews), within=START)
+        until(lambda: all("worker.ready" in crew.log_text() for crew in crews), within=START)
         jobs = [ships.enqueue("wait", gate="gate") for _ in range(2)]
         workers = {ships.entry(job, "start")["pid"] for job in jobs}
         assert workers == {pid for crew in crews for pid in crew.workers()}
         ships.open("gate")
         for job in jobs:
             assert ships.until_state(job, "completed", within=START).attempt == 1
-        assert not any("store.unavailable" in crew.said() for crew in crews)
+        assert not any("store.unavailable" in crew.log_text() for crew in crews)

@@ -1,4 +1,4 @@
-"""A session that forgot to end its transaction keeps two jobs locked: only these two wait for it."""
+"""A session that does not end its transaction keeps two jobs locked: only these two wait for it."""
 
 from pathlib import Path
 
@@ -31,9 +31,9 @@ def test_l11_a_forgotten_lock_on_one_job_delays_neither_rescue_nor_siblings(tmp_
         for job in lost[1:]:
             ships.entry(job, "start", number=2, within=BOUND + STALL)
         assert [ships.view(job).state for job in locked] == ["running", "running"]
-        said = "".join(crew.said() for crew in ships.crews)
-        assert "store.busy" in said
-        assert "store.unavailable" not in said
+        log_text = "".join(crew.log_text() for crew in ships.crews)
+        assert "store.busy" in log_text
+        assert "store.unavailable" not in log_text
         forgetful.rollback()
         assert ships.until_state(ended[0], "completed", within=STALL).attempt == 1
         ships.entry(lost[0], "start", number=2, within=STALL)

@@ -1,4 +1,4 @@
-"""A handler that forks: its child runs no job, in all that it does next."""
+"""A handler that forks: its child runs no job, from a coroutine, a thread and a separate process."""
 
 import json
 import subprocess
@@ -67,7 +67,7 @@ async def neighbour(number: int) -> int:
 
 
 @pytest.mark.parametrize("task", ["fork_and_return", "fork_and_wait", "fork_in_a_thread", "fork_in_a_runner"])
-def test_a_forked_child_that_comes_back_runs_no_job_of_its_parent(tmp_path: Path, task: str) -> None:
+def test_a_forked_child_that_returns_from_the_handler_runs_no_job_of_its_parent(tmp_path: Path, task: str) -> None:
     (tmp_path / "tasks.py").write_text(APP)
     for number in range(4):
         for name in (task, "neighbour"):

@@ -13,7 +13,7 @@ from tests.e2e.waiting import STALL, until
 TTL, BEAT, MARGIN = 3.0, 0.6, 0.5
 
 
-def test_a_worker_frozen_alone_is_killed_within_the_ttl(tmp_path: Path) -> None:
+def test_a_frozen_worker_with_a_running_supervisor_is_killed_within_the_ttl(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s") as ships:
         ships.crew()
         job = ships.enqueue("wait", gate="gate")
@@ -75,10 +75,10 @@ def test_a_zombie_that_no_guard_ends_is_refused_everything_it_writes(tmp_path: P
         thaw(pid for pid in frozen if pid != guardian)
         refused = ships.entry(job, "refused")
         assert (refused["pid"], refused["token"]) == (first["pid"], first["token"])
-        assert refused["error"] in ("JobLost", "CancelledError")  # refused by the store, or stopped by its own clock before
+        assert refused["error"] in ("JobLost", "CancelledError")  # the store refused it, or its own clock stopped it before
         assert refused["time"] - woken <= BEAT + STALL
         until(lambda: not is_alive(first["pid"]), within=START)
-        # From the second attempt's first entries on, there are none of another attempt.
+        # After the first entry of the second attempt, no other attempt writes.
         until(lambda: ships.view(job).checkpoint == {"by": second["token"]}, within=START)
         until(lambda: ships.view(job).message == second["token"], within=START)
         ships.open("gate")

@@ -1,4 +1,4 @@
-"""SQLite has one writer at a time: one that is stopped in the midst of it, or a foreign one that takes its time, stops all."""
+"""SQLite has one writer at a time: a writer that is frozen inside a write, or a slow foreign one, blocks all others."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 OUTAGE = float(os.environ.get("E2E_OUTAGE", "3.5"))
-"""Seconds for which no connection can write, more than the ttl; 20 once for the acceptance."""
+"""Seconds for which no connection can write: more than the ttl. The acceptance run used 20."""
 TTL = 3.0
 FOREIGN = """
 import sys

@@ -1,4 +1,4 @@
-"""A disk without space: what was acknowledged stays, what was computed is kept, and no process ends."""
+"""A full disk: acknowledged jobs stay, computed results are kept, and no process ends."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ def put_jobs_on(disk: Disk, ships: Fleet) -> None:
 
 
 def keep_full(disk: Disk, seconds: float) -> None:
-    """Take at once all space that becomes free, by a shorter log for instance."""
+    """Fill any space as soon as it becomes free, for instance by a shorter log."""
     by = time.monotonic() + seconds
 
     def is_over() -> bool:
@@ -58,7 +58,7 @@ def test_s6_an_enqueue_on_a_full_disk_raises_and_leaves_nothing_half_written(
 
 @pytest.mark.parametrize(("ttl", "seconds"), [("6s", 1.5), ("3s", 3.5)], ids=["within the ttl", "beyond the ttl"])
 def test_l8_jobs_on_a_full_disk_keep_their_results_and_their_workers_live(tmp_path: Path, ttl: str, seconds: float) -> None:
-    with small_disk(tmp_path, lambda: ships.crews[0].everybody()) as disk, fleet(tmp_path, ttl=ttl, recovery="0.3s") as ships:
+    with small_disk(tmp_path, lambda: ships.crews[0].processes()) as disk, fleet(tmp_path, ttl=ttl, recovery="0.3s") as ships:
         put_jobs_on(disk, ships)
         crew = ships.crew()
         workers = crew.workers()
@@ -71,7 +71,7 @@ def test_l8_jobs_on_a_full_disk_keep_their_results_and_their_workers_live(tmp_pa
         for job in ending:
             ships.entry(job, "end")
         keep_full(disk, seconds)
-        assert "disk is full" in crew.said() or "I/O error" in crew.said()
+        assert "disk is full" in crew.log_text() or "I/O error" in crew.log_text()
         disk.free()
         ships.open("running")
         for job in ending:
@@ -80,4 +80,4 @@ def test_l8_jobs_on_a_full_disk_keep_their_results_and_their_workers_live(tmp_pa
         view = ships.until_state(running, "completed", within=START)
         assert (view.crashes, view.failures) == (0, 0)
         assert crew.workers() == workers
-        assert "job.rescued" not in crew.said()
+        assert "job.rescued" not in crew.log_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast._ports.host import Exit
 from holdfast._system import guard
 from holdfast._system.host import SystemChild
-from tests.e2e.scripted_workers import ask, cellmate, end, guard_of, is_alive, living, run
+from tests.e2e.scripted_workers import ask, end, guard_of, is_alive, living, run, scripted_worker
 from tests.e2e.waiting import eventually, until
 
 SOON = 2.0
@@ -22,14 +22,14 @@ SOON = 2.0
 
 
 async def death(child: SystemChild) -> float:
-    """When the guard killed it."""
+    """Return when the guard killed the worker."""
     assert await child.wait() == Exit(signal="SIGKILL")
     return time.monotonic()
 
 
 def test_running_code_is_killed_at_the_deadline_with_all_it_started() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             grandchild = await ask(child, "start", "in_own_group")
             await ask(child, "flag", True)
             deadline = time.monotonic() + 0.2
@@ -42,7 +42,7 @@ def test_running_code_is_killed_at_the_deadline_with_all_it_started() -> None:
 
 def test_code_that_holds_the_gil_is_killed_too() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "flag", True)
             await ask(child, "hang")
             deadline = time.monotonic() + 0.2
@@ -54,7 +54,7 @@ def test_code_that_holds_the_gil_is_killed_too() -> None:
 
 def test_a_stopped_worker_is_killed_too() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "flag", True)
             child.channel.send(b'["stop", null]')
             await eventually(child.is_stopped, within=SOON)
@@ -66,7 +66,7 @@ def test_a_stopped_worker_is_killed_too() -> None:
 
 def test_the_last_deadline_counts() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "flag", True)
             now = time.monotonic()
             for seconds in (0.1, 0.2, 0.6):
@@ -78,7 +78,7 @@ def test_the_last_deadline_counts() -> None:
 
 def test_an_idle_worker_outlives_its_deadline_until_code_runs_in_it() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "flag", True)
             await ask(child, "flag", False)
             child.set_deadline(time.monotonic() - 1)
@@ -93,7 +93,7 @@ def test_an_idle_worker_outlives_its_deadline_until_code_runs_in_it() -> None:
 
 def test_a_renewed_right_lets_late_code_run_on() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             child.set_deadline(time.monotonic() - 1)
             renewed = time.monotonic() + 0.5
             child.set_deadline(renewed)
@@ -105,7 +105,7 @@ def test_a_renewed_right_lets_late_code_run_on() -> None:
 
 def test_a_frozen_guard_reads_what_it_missed_before_it_judges() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "flag", True)
             guardian = guard_of(child.process.pid)
             passed = time.monotonic() + 0.1
@@ -128,7 +128,7 @@ def stat_of(pid: int) -> str:
 
 def test_no_signal_but_kill_and_stop_reaches_the_guard() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "flag", True)
             guardian = guard_of(child.process.pid)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTSTP):
@@ -141,7 +141,7 @@ def test_no_signal_but_kill_and_stop_reaches_the_guard() -> None:
 
 def test_the_guard_is_not_a_child_that_code_in_the_worker_would_wait_for() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "echo")
             found = guard.read_stat(guard_of(child.process.pid))
             assert found is not None
@@ -152,7 +152,7 @@ def test_the_guard_is_not_a_child_that_code_in_the_worker_would_wait_for() -> No
 
 def test_the_guard_is_small() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "echo")
             assert kilobytes_of(guard_of(child.process.pid)) < 10_000
 
@@ -167,7 +167,7 @@ def kilobytes_of(pid: int) -> int:
 
 def test_a_clock_that_runs_through_suspend_serves_as_well() -> None:
     async def scenario() -> None:
-        async with cellmate("--clock", "boottime") as child:
+        async with scripted_worker("--clock", "boottime") as child:
             await ask(child, "flag", True)
             deadline = time.clock_gettime(time.CLOCK_BOOTTIME) + 0.2
             child.set_deadline(deadline)
@@ -178,8 +178,10 @@ def test_a_clock_that_runs_through_suspend_serves_as_well() -> None:
 
 
 @contextmanager
-def warden(is_running: bool, seconds: float | None, *start: str) -> Iterator[tuple["subprocess.Popen[bytes]", list[int]]]:
-    """A supervisor process that can be killed and frozen, and the pids of its worker and of what that started."""
+def scripted_supervisor(
+    is_running: bool, seconds: float | None, *start: str
+) -> Iterator[tuple["subprocess.Popen[bytes]", list[int]]]:
+    """Start a supervisor that can be killed and frozen; yield it, and the pids of its worker and the processes started there."""
     words = [str(int(is_running)), "none" if seconds is None else str(seconds), *start]
     process = subprocess.Popen([sys.executable, "-m", "tests.e2e.scripted_supervisor", *words], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -190,11 +192,11 @@ def warden(is_running: bool, seconds: float | None, *start: str) -> Iterator[tup
         process.kill()
         for pid in [*pids, *living(pids[0])]:
             end(pid)
-        process.communicate()  # they hold its other end
+        process.communicate()  # the started processes have its other end open
 
 
 def test_without_its_supervisor_code_may_run_until_its_deadline_and_no_longer() -> None:
-    with warden(True, 0.8, "in_own_group") as (supervisor, (worker, grandchild)):
+    with scripted_supervisor(True, 0.8, "in_own_group") as (supervisor, (worker, grandchild)):
         supervisor.kill()
         killed = time.monotonic()
         supervisor.wait()
@@ -204,7 +206,7 @@ def test_without_its_supervisor_code_may_run_until_its_deadline_and_no_longer() 
 
 
 def test_without_its_supervisor_a_worker_without_running_code_may_finish_by_itself() -> None:
-    with warden(False, 0.0) as (supervisor, (worker,)):
+    with scripted_supervisor(False, 0.0) as (supervisor, (worker,)):
         supervisor.kill()
         supervisor.wait()
         until_judged = time.monotonic() + 5 * guard.RECHECK
@@ -213,14 +215,14 @@ def test_without_its_supervisor_a_worker_without_running_code_may_finish_by_itse
 
 
 def test_without_its_supervisor_a_worker_that_never_had_a_lease_ends() -> None:
-    with warden(False, None) as (supervisor, (worker,)):
+    with scripted_supervisor(False, None) as (supervisor, (worker,)):
         assert living(worker)
         supervisor.kill()
         until(lambda: living(worker) == [], within=SOON)
 
 
 def test_a_worker_that_dies_without_a_supervisor_leaves_nothing_behind() -> None:
-    with warden(True, 600, "in_own_group", "forked") as (supervisor, (worker, *started)):
+    with scripted_supervisor(True, 600, "in_own_group", "forked") as (supervisor, (worker, *started)):
         supervisor.kill()
         supervisor.wait()
         os.kill(worker, signal.SIGKILL)
@@ -229,7 +231,7 @@ def test_a_worker_that_dies_without_a_supervisor_leaves_nothing_behind() -> None
 
 
 def test_a_worker_that_dies_under_a_frozen_supervisor_leaves_nothing_behind() -> None:
-    with warden(True, 600, "plain") as (supervisor, (worker, started)):
+    with scripted_supervisor(True, 600, "plain") as (supervisor, (worker, started)):
         os.kill(supervisor.pid, signal.SIGSTOP)
         assert is_alive(started)
         os.kill(worker, signal.SIGKILL)

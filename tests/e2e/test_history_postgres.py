@@ -30,7 +30,7 @@ WITH gone AS (DELETE FROM holdfast.{} RETURNING *)
 INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, claim_number, crashes, policy)
 SELECT id, task, queue, priority, available_at, created_at, claim_number, {}, policy FROM gone
 """
-"""A move by hand: from where, with how many crashes."""
+"""A move by a statement of the test: the table it leaves, and the number of crashes."""
 KEYED = """
 INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, claim_number, policy, unique_key)
 SELECT gen_random_uuid(), 'task', 'default', 0, now(), now(), 0, '{}', 'key' FROM generate_series(1, 2)
@@ -38,7 +38,7 @@ SELECT gen_random_uuid(), 'task', 'default', 0, now(), now(), 0, '{}', 'key' FRO
 
 
 def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
-    """Record a job's whole life, or half of it, and what its process wrote of it."""
+    """Record a job's whole life, or half of it, and return the events of its process."""
     deeds: list[ProcessEvent] = []
 
     def tell(what: str, token: Token | None = None) -> None:
@@ -51,12 +51,12 @@ def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
         await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
         await store.beat([LEASE])
         answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
-        (hold,) = [claim.job for claim in answer.claims]
-        tell("handler.start", hold.token)
-        await store.report([ProgressUpdate(job=JOB, token=hold.token, message=str(hold.token))])
-        tell("handler.end", hold.token)
+        (active,) = [claim.job for claim in answer.claims]
+        tell("handler.start", active.token)
+        await store.report([ProgressUpdate(job=JOB, token=active.token, message=str(active.token))])
+        tell("handler.end", active.token)
         if is_finished:
-            await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
+            await store.exchange([finish(active, Done(f'"{active.token}"'.encode()), jitter=0.0)])
             await store.end_lease(LEASE, LeaseEnd(RescueReason.CLOSED, is_free=True))
         await store.close()
 
@@ -72,7 +72,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
 
 
 def after(dsn: str, deeds: list[ProcessEvent], wrong: str) -> Report:
-    """Return the report when this was written without any process's knowledge."""
+    """Return the report after a statement of no process has written this."""
 
     async def write() -> None:
         connection = await asyncpg.connect(dsn)
@@ -90,8 +90,8 @@ def test_a_whole_life_is_recorded_in_order_and_breaks_nothing(postgres_dsn: str)
     leases = [event.after for event in history if isinstance(event.after, LeaseRow)]
     assert [row.is_ended for row in leases] == [False, False, True]
     assert -30 <= leases[-1].overdue < -25
-    told = [event.what for event in history if event.what not in ("job", "lease")]
-    assert told == ["enqueue", "handler.start", "handler.end"]
+    kinds = [event.what for event in history if event.what not in ("job", "lease")]
+    assert kinds == ["enqueue", "handler.start", "handler.end"]
     report = check(history, Rules())
     assert not report.violations, report.explain(history)
     assert report.starts == 1
@@ -134,7 +134,7 @@ def test_a_write_that_was_rolled_back_is_not_recorded(postgres_dsn: str) -> None
     assert not after(postgres_dsn, deeds, "BEGIN; DELETE FROM holdfast.finished; ROLLBACK").violations
 
 
-def test_a_death_comes_between_what_preceded_and_what_followed_it(postgres_dsn: str) -> None:
+def test_a_death_is_recorded_between_the_events_before_and_after_it(postgres_dsn: str) -> None:
     deeds = one_job(postgres_dsn, is_finished=True)
     (started,) = [deed for deed in deeds if deed.what == "handler.start"]
     history = history_postgres.read(postgres_dsn, [*deeds, ProcessEvent(started.time + 1e-7, "process.end", OURS)])

@@ -31,7 +31,7 @@ CLAIMED = """
 
 
 async def one_job(database: Path, *, is_finished: bool) -> None:
-    """A job's whole life, or half of it."""
+    """Record a job's whole life, or half of it."""
     store = SqliteStore(database, clock=SystemClock(), chance=SystemRandomness(), process=OURS)
     await store.migrate()
     history_sqlite.watch(database)
@@ -40,12 +40,12 @@ async def one_job(database: Path, *, is_finished: bool) -> None:
     await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
     await store.beat([LEASE])
     answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
-    (hold,) = [claim.job for claim in answer.claims]
-    history_sqlite.tell(database, "handler.start", JOB, hold.token, OURS)
-    await store.report([ProgressUpdate(job=JOB, token=hold.token, message=str(hold.token))])
-    history_sqlite.tell(database, "handler.end", JOB, hold.token, OURS)
+    (active,) = [claim.job for claim in answer.claims]
+    history_sqlite.tell(database, "handler.start", JOB, active.token, OURS)
+    await store.report([ProgressUpdate(job=JOB, token=active.token, message=str(active.token))])
+    history_sqlite.tell(database, "handler.end", JOB, active.token, OURS)
     if is_finished:
-        await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
+        await store.exchange([finish(active, Done(f'"{active.token}"'.encode()), jitter=0.0)])
         await store.end_lease(LEASE, LeaseEnd(RescueReason.CLOSED, is_free=True))
     await store.close()
 
@@ -57,7 +57,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def after(database: Path, wrong: str) -> Report:
-    """Return the report when this was written without any process's knowledge."""
+    """Return the report after a statement of no process has written this."""
     with history_sqlite.opened(database) as connection:
         for statement in wrong.split(";"):
             connection.execute(statement)
@@ -71,14 +71,14 @@ def test_a_whole_life_is_recorded_in_order_and_breaks_nothing(database: Path) ->
     leases = [event.after for event in history if isinstance(event.after, LeaseRow)]
     assert [row.is_ended for row in leases] == [False, False, True]
     assert -30 <= leases[-1].overdue < -25
-    told = [event.what for event in history if event.what not in ("job", "lease")]
-    assert told == ["enqueue", "handler.start", "handler.end"]
+    deeds = [event.what for event in history if event.what not in ("job", "lease")]
+    assert deeds == ["enqueue", "handler.start", "handler.end"]
     report = check(history, Rules())
     assert not report.violations, report.explain(history)
     assert report.starts == 1
 
 
-def test_what_is_done_before_and_after_all_writes_is_recorded_in_order(database: Path) -> None:
+def test_events_before_and_after_all_writes_are_recorded_in_order(database: Path) -> None:
     early, late = ProcessEvent(1.0, "process.freeze", OURS), ProcessEvent(time.time() + 60, "process.end", OURS)
     events = list(history_sqlite.read(database, [late, early]))
     assert [events[0].what, events[-1].what] == ["process.freeze", "process.end"]
@@ -118,7 +118,7 @@ def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name
     assert name in {violation.name for violation in after(tmp_path / "jobs.db", wrong).violations}
 
 
-def test_what_is_allowed_of_these_is_not_found_wrong(tmp_path: Path) -> None:
+def test_permitted_writes_are_not_reported(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
     marked = "UPDATE holdfast_jobs SET cancel_requested = 1; UPDATE holdfast_jobs SET state = 'cancelled', lease = NULL"
     paused = "INSERT INTO holdfast_paused_queues VALUES ('default', 1); DELETE FROM holdfast_paused_queues"
@@ -135,7 +135,7 @@ def test_two_unfinished_jobs_with_one_key_are_seen(tmp_path: Path) -> None:
     assert not after(tmp_path / "jobs.db", f"DROP INDEX holdfast_unique_keys; {twice}; {twice}").verdict("S11")
 
 
-def test_a_death_comes_before_what_followed_it(tmp_path: Path) -> None:
+def test_a_death_is_recorded_before_the_events_that_followed_it(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
     with history_sqlite.opened(tmp_path / "jobs.db") as connection:
         (claimed,) = connection.execute("SELECT time FROM history WHERE what = 'handler.start'").fetchone()

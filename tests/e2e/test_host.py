@@ -18,7 +18,7 @@ from holdfast._core.identity import ProcessIdentity, is_provably_dead
 from holdfast._ports.host import Exit
 from holdfast._system import host as system_host
 from holdfast._system.host import SystemHost, identify
-from tests.e2e.scripted_workers import ask, cellmate, end, guard_of, is_alive, living, run
+from tests.e2e.scripted_workers import ask, end, guard_of, is_alive, living, run, scripted_worker
 from tests.e2e.waiting import eventually, until
 
 SLEEP = "import time; time.sleep(600)"
@@ -30,12 +30,12 @@ def start(script: str, **options: object) -> "subprocess.Popen[bytes]":
 
 def test_a_worker_leads_its_own_session_without_a_terminal_and_knows_itself() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
-            pid, start_time, session, limits, mark = await ask(child, "process")
+        async with scripted_worker() as child:
+            pid, start_time, session, limits, is_marked = await ask(child, "process")
             assert (pid, start_time) == (child.process.pid, child.process.start)
             assert session == pid != os.getsid(0)
             assert limits == []
-            assert mark == "1"
+            assert is_marked == "1"
             assert await ask(child, "stdin") == "/dev/null"
             assert child.process.start > 0
             assert SystemHost().process().shares_processes_with(child.process)
@@ -46,9 +46,9 @@ def test_a_worker_leads_its_own_session_without_a_terminal_and_knows_itself() ->
 
 def test_nothing_of_the_pipes_reaches_a_grandchild() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             files = await ask(child, "fds")
-            # It listed its fds 0-2, too: the worker's stdin, its own pipe, and the test's stderr.
+            # The list contains fds 0-2, too: the worker's stdin, the child's own pipe, and the test's stderr.
             assert files[0] == "/dev/null"
             assert len(files) == 3, files
             assert not [file for file in files if "socket" in file or "holdfast" in file]
@@ -58,7 +58,7 @@ def test_nothing_of_the_pipes_reaches_a_grandchild() -> None:
 
 def test_messages_arrive_whole_and_in_order() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             text = "€" * 2_000_000
             assert await ask(child, "echo", text) == text
             child.channel.send(json.dumps(["flood", 20_000]).encode())
@@ -72,7 +72,7 @@ def test_messages_arrive_whole_and_in_order() -> None:
 
 def test_an_exit_code_and_the_end_of_the_pipe_are_seen() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             child.channel.send(b'["exit", 3]')
             assert await child.wait() == Exit(code=3)
             assert await child.channel.receive() is None
@@ -88,7 +88,7 @@ def test_an_exit_code_and_the_end_of_the_pipe_are_seen() -> None:
 @pytest.mark.parametrize("how", ["plain", "in_own_group", "forked"])
 def test_a_killed_session_leaves_nothing_behind(how: str) -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             grandchild = await ask(child, "start", how)
             assert is_alive(grandchild)
             assert is_alive(guard_of(child.process.pid))
@@ -100,9 +100,9 @@ def test_a_killed_session_leaves_nothing_behind(how: str) -> None:
     run(scenario)
 
 
-def test_what_a_dead_worker_started_dies_with_it() -> None:
+def test_processes_that_a_worker_started_die_with_it() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             grandchildren = [await ask(child, "start", how) for how in ("plain", "in_own_group", "forked")]
             os.kill(child.process.pid, signal.SIGSEGV)
             assert await child.wait() == Exit(signal="SIGSEGV")
@@ -113,7 +113,7 @@ def test_what_a_dead_worker_started_dies_with_it() -> None:
 
 def test_a_process_that_keeps_forking_does_not_escape() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "start", "breeder")
             await eventually(lambda: len(living(child.process.pid)) > 20, within=10)
             child.kill()
@@ -125,12 +125,12 @@ def test_a_process_that_keeps_forking_does_not_escape() -> None:
 
 def test_death_is_learnt_although_a_child_keeps_the_pipe_open() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             keeper = await ask(child, "start", "in_own_session_forked")
             try:
                 child.kill()
                 assert await child.wait() == Exit(signal="SIGKILL")
-                assert is_alive(keeper)  # it left the session: none of ours
+                assert is_alive(keeper)  # it has left the session of the worker
                 assert await child.channel.receive() is None
             finally:
                 end(keeper)
@@ -140,7 +140,7 @@ def test_death_is_learnt_although_a_child_keeps_the_pipe_open() -> None:
 
 def test_a_dead_worker_is_reaped_even_if_no_caller_waits() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             assert is_alive(child.process.pid)
             os.kill(child.process.pid, signal.SIGKILL)
             await eventually(lambda: not os.path.exists(f"/proc/{child.process.pid}"), within=5)
@@ -150,7 +150,7 @@ def test_a_dead_worker_is_reaped_even_if_no_caller_waits() -> None:
 
 def test_a_stopped_worker_is_seen_and_can_be_killed() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "echo")
             assert not child.is_stopped()
             child.channel.send(b'["stop", null]')
@@ -161,9 +161,9 @@ def test_a_stopped_worker_is_seen_and_can_be_killed() -> None:
     run(scenario)
 
 
-def test_stacks_are_had_from_a_worker_whose_gil_is_held() -> None:
+def test_a_worker_whose_gil_is_held_still_dumps_its_stacks() -> None:
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "echo")
             assert "asyncio" in child.dump_stacks()
             await ask(child, "hang")
@@ -172,7 +172,7 @@ def test_stacks_are_had_from_a_worker_whose_gil_is_held() -> None:
     run(scenario)
 
 
-def test_asking_a_worker_for_stacks_that_cannot_answer_yet_does_not_kill_it() -> None:
+def test_a_request_for_stacks_does_not_kill_a_worker_that_is_still_starting() -> None:
     async def scenario() -> None:
         host = SystemHost(command=(sys.executable, "-c", SLEEP))
         child = await host.spawn(())
@@ -198,7 +198,7 @@ def test_a_command_that_does_not_exist_is_an_error_and_leaves_no_descriptor_open
 def test_spawning_and_ending_leaves_no_descriptor_open() -> None:
     async def scenario() -> None:
         before = len(os.listdir("/proc/self/fd"))
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             await ask(child, "echo")
         assert len(os.listdir("/proc/self/fd")) == before
 
@@ -238,15 +238,15 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("mark", [True, False])
-def test_leftovers_of_a_dead_worker_are_killed_if_they_are_certainly_its_own(mark: bool) -> None:
-    process = start(LEAVER, start_new_session=True, env={"HOLDFAST_WORKER": "1"} if mark else {})
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_leftovers_of_a_dead_worker_are_killed_if_they_are_certainly_its_own(is_marked: bool) -> None:
+    process = start(LEAVER, start_new_session=True, env={"HOLDFAST_WORKER": "1"} if is_marked else {})
     theirs = identify(process.pid)
     left = int(process.communicate()[0])
     try:
         # Without the variable it may be a daemon that got the number after the worker.
-        assert SystemHost().kill_orphans(theirs) == int(mark)
-        assert is_alive(left) is not mark
+        assert SystemHost().kill_orphans(theirs) == int(is_marked)
+        assert is_alive(left) is not is_marked
     finally:
         end(left)
 
@@ -281,7 +281,7 @@ def test_workers_are_watched_without_pidfd_too(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr(os, "pidfd_open")
 
     async def scenario() -> None:
-        async with cellmate() as child:
+        async with scripted_worker() as child:
             grandchild = await ask(child, "start", "in_own_group")
             os.kill(child.process.pid, signal.SIGKILL)
             assert await child.wait() == Exit(signal="SIGKILL")
@@ -295,7 +295,7 @@ def test_an_ignored_sigchld_inherited_from_a_launcher_loses_no_exit() -> None:
     try:
 
         async def scenario() -> None:
-            async with cellmate() as child:
+            async with scripted_worker() as child:
                 child.channel.send(b'["exit", 4]')
                 assert await child.wait() == Exit(code=4)
 
@@ -307,11 +307,11 @@ def test_an_ignored_sigchld_inherited_from_a_launcher_loses_no_exit() -> None:
 def test_process_one_of_a_container_reaps_what_its_workers_leave() -> None:
     script = """
 import asyncio, ctypes, os
-from tests.e2e.scripted_workers import ask, cellmate
+from tests.e2e.scripted_workers import ask, scripted_worker
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 async def main():
-    async with cellmate() as child:
+    async with scripted_worker() as child:
         await ask(child, "start", "forked")
 asyncio.run(main())
 try:
@@ -323,13 +323,13 @@ except ChildProcessError:
     assert done.stdout == b"nothing left\n"
 
 
-@pytest.mark.parametrize("room", range(7))
-def test_a_spawn_that_fails_for_want_of_descriptors_leaves_none_open(room: int) -> None:
-    """Else each try would leave fewer of them for the next."""
+@pytest.mark.parametrize("free", range(7))
+def test_a_spawn_that_fails_for_want_of_descriptors_leaves_none_open(free: int) -> None:
+    """Otherwise each try would leave fewer descriptors for the next."""
 
     async def scenario() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        gc.collect()  # what an earlier test has left closes now, not between the two counts
+        gc.collect()  # close the leftovers of earlier tests now, not between the two counts
         before = sorted(os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(max(before, key=int)) + 20, hard))
         filler = []
@@ -337,7 +337,7 @@ def test_a_spawn_that_fails_for_want_of_descriptors_leaves_none_open(room: int) 
             with contextlib.suppress(OSError):
                 while True:
                     filler.append(os.dup(0))
-            for _ in range(room):
+            for _ in range(free):
                 os.close(filler.pop())
             with pytest.raises(OSError, match="Too many open files"):
                 await SystemHost().spawn([])
@@ -352,7 +352,7 @@ def test_a_spawn_that_fails_for_want_of_descriptors_leaves_none_open(room: int) 
 
 
 def unreadable(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
-    """Entries of processes cannot be read from now on."""
+    """Make the entries of processes in /proc unreadable from now on."""
 
     def opened(path: str, *how: Any, **more: Any) -> Any:
         if path.endswith("/stat"):
@@ -379,26 +379,26 @@ print(host.kill_orphans(theirs))
 """
 
 
-def judged_from(place: str, theirs: ProcessIdentity) -> list[str]:
+def judged_from(view: str, theirs: ProcessIdentity) -> list[str]:
     """Return what a process finds out about another one that lives, from a separate mount or pid namespace."""
-    words = [sys.executable, "-c", HIDDEN, msgspec.json.encode(theirs).decode(), place]
-    if place == "another user":
+    words = [sys.executable, "-c", HIDDEN, msgspec.json.encode(theirs).decode(), view]
+    if view == "another user":
         shell = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"]
     else:
-        shell = ["unshare", "--pid", "--fork", *(["--mount-proc"] if place == "its own /proc" else [])]
-    told = subprocess.run([*shell, *words], capture_output=True, text=True, check=False)
-    return told.stdout.split() if told.returncode == 0 else []
+        shell = ["unshare", "--pid", "--fork", *(["--mount-proc"] if view == "its own /proc" else [])]
+    answers = subprocess.run([*shell, *words], capture_output=True, text=True, check=False)
+    return answers.stdout.split() if answers.returncode == 0 else []
 
 
-@pytest.mark.parametrize("place", ["another user", "its own /proc", "the /proc of others"])
-def test_s5_a_living_process_that_proc_hides_is_not_provably_dead(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("view", ["another user", "its own /proc", "the /proc of others"])
+def test_s5_a_living_process_that_proc_hides_is_not_provably_dead(view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start(SLEEP, start_new_session=True, env={"HOLDFAST_WORKER": "1"})
     theirs = identify(process.pid)
     try:
-        told = judged_from(place, theirs)
-        if told:
-            assert told[3:] == ["False", "0"], told
-            assert told[0] == "False" or place == "the /proc of others", "the entry is hidden"
+        answers = judged_from(view, theirs)
+        if answers:
+            assert answers[3:] == ["False", "0"], answers
+            assert answers[0] == "False" or view == "the /proc of others", "the entry is hidden"
         unreadable(monkeypatch, FileNotFoundError())
         assert SystemHost().is_running(theirs)
         assert is_alive(process.pid)

@@ -1,4 +1,4 @@
-"""What it costs to have a worker that has nothing to do."""
+"""The cost of a worker that has nothing to do."""
 
 import os
 import time
@@ -15,12 +15,12 @@ OBSERVED = 2.0
 def test_a_supervisor_with_an_idle_worker_is_small_and_hardly_computes(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="30s", recovery="5s", poll="1s") as ships:
         crew = ships.crew()
-        everybody = crew.everybody()
-        assert len(everybody) == 3  # supervisor, worker, guard
-        began, before = time.monotonic(), sum(map(cpu_seconds, everybody))
+        processes = crew.processes()
+        assert len(processes) == 3  # supervisor, worker, guard
+        began, before = time.monotonic(), sum(map(cpu_seconds, processes))
         until(lambda: time.monotonic() - began > OBSERVED, within=2 * OBSERVED)
-        cpu = (sum(map(cpu_seconds, everybody)) - before) / (time.monotonic() - began)
-        megabytes = {pid: round(kilobytes(pid) / 1000, 1) for pid in everybody}
+        cpu = (sum(map(cpu_seconds, processes)) - before) / (time.monotonic() - began)
+        megabytes = {pid: round(kilobytes(pid) / 1000, 1) for pid in processes}
         print(f"{sum(megabytes.values()):.1f} MB {list(megabytes.values())}, {cpu:.2%} of a core")
         assert sum(megabytes.values()) <= MOST_MEGABYTES
         assert cpu <= MOST_CPU

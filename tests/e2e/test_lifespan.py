@@ -52,9 +52,9 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
 
 def holdfast(folder: Path, *words: str) -> str:
     done = start(folder, *words)
-    said, errors = done.communicate(timeout=40)
+    output, errors = done.communicate(timeout=40)
     assert done.returncode == 0, errors
-    return said
+    return output
 
 
 def story(folder: Path) -> list[str]:
@@ -81,8 +81,8 @@ def test_a_lifespan_that_fails_keeps_the_worker_from_starting_and_reports_why(tm
     job = holdfast(tmp_path, "enqueue", "shop", "ask").strip()
     (tmp_path / "broken").touch()
     worker = start(tmp_path, "worker", "shop", "--log-level", "error")
-    said = worker.communicate(timeout=40)[1]
-    assert worker.returncode == 2, said
-    assert "error: lifespan failed: OSError: no database" in said
+    output = worker.communicate(timeout=40)[1]
+    assert worker.returncode == 2, output
+    assert "error: lifespan failed: OSError: no database" in output
     assert json.loads(holdfast(tmp_path, "jobs", "show", job, "--app", "shop", "--json"))["attempt"] == 0
     assert json.loads(holdfast(tmp_path, "workers", "list", "--app", "shop", "--json")) == []

@@ -1,4 +1,4 @@
-"""Jobs that do not move, or do not end, under real supervisors."""
+"""Jobs that report no progress, or do not end, under real supervisors."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.e2e.fleet import START, fleet
 from tests.e2e.waiting import until
 
 
-def test_code_that_stands_still_is_stopped_and_its_worker_lives_on(tmp_path: Path) -> None:
+def test_code_without_progress_is_stopped_and_its_worker_lives_on(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
         (worker,) = crew.workers()

@@ -1,4 +1,4 @@
-"""A whole machine is lost: no process is left there to report it, and none elsewhere can prove it. Only the leases run out.
+"""A whole machine is lost: no process there reports it, and no process elsewhere can prove it. Only the leases expire.
 
 With the defaults of an App, as promised: E2E_DEFAULTS=1.
 """
@@ -22,7 +22,7 @@ TTL, RECOVERY = (30.0, 5.0) if IS_DEFAULT else (3.0, 0.5)
 BOUND = 37.0 if IS_DEFAULT else 1.001 * TTL + RECOVERY + STALL
 MACHINES = int(os.environ.get("E2E_MACHINES", "10" if IS_DEFAULT else "2"))
 JOBS = 3
-"""That each machine runs when it is lost."""
+"""The number of jobs that each machine runs when it is lost."""
 
 
 @pytest.mark.timeout(300)

@@ -1,11 +1,11 @@
-"""Handlers that take more memory than there is: the kernel ends their process, and the attempt records it."""
+"""Handlers that allocate more memory than there is: the kernel kills their process, and the attempt records it."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.fleet import START, fleet
-from tests.e2e.memory_limits import cage
+from tests.e2e.memory_limits import limited_memory
 from tests.e2e.waiting import until
 
 
@@ -13,10 +13,10 @@ from tests.e2e.waiting import until
 def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_each_records_why(
     tmp_path: Path, version: int
 ) -> None:
-    with cage(tmp_path, version) as caged, fleet(tmp_path) as ships:
-        ships.main, ships.target = caged.main, "tests.e2e.fault_jobs:app"
-        if caged.counter is not None:
-            ships.environment["E2E_MEMORY_KILLS"] = str(caged.counter)
+    with limited_memory(tmp_path, version) as limit, fleet(tmp_path) as ships:
+        ships.main, ships.target = limit.main, "tests.e2e.fault_jobs:app"
+        if limit.counter is not None:
+            ships.environment["E2E_MEMORY_KILLS"] = str(limit.counter)
         ships.crew("--concurrency", "4")
         sibling = ships.enqueue("wait", gate="gate")
         ships.entry(sibling, "start")
@@ -31,10 +31,10 @@ def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_eac
 
 
 def test_s9_a_runner_that_takes_all_memory_ends_without_others_and_its_attempt_records_why(tmp_path: Path) -> None:
-    with cage(tmp_path, 1) as caged, fleet(tmp_path) as ships:
-        ships.main, ships.target = caged.main, "tests.e2e.fault_jobs:app"
-        if caged.counter is not None:
-            ships.environment["E2E_MEMORY_KILLS"] = str(caged.counter)
+    with limited_memory(tmp_path, 1) as limit, fleet(tmp_path) as ships:
+        ships.main, ships.target = limit.main, "tests.e2e.fault_jobs:app"
+        if limit.counter is not None:
+            ships.environment["E2E_MEMORY_KILLS"] = str(limit.counter)
         crew = ships.crew()
         (worker,) = crew.workers()
         sibling = ships.enqueue("wait", gate="gate")

@@ -19,19 +19,19 @@ from tests.e2e.waiting import STALL, until
 
 pytestmark = pytest.mark.timeout(180)
 POLL = "2s"
-"""So rarely that nearly all is delivered."""
+"""A poll interval so long that nearly all jobs are delivered."""
 LOUD = ("--log-level", "debug")
 
 
 def vias(*crews: Crew) -> Counter[str]:
-    """What led to each claim that its workers say they made."""
-    return Counter(via for crew in crews for via in re.findall(r"job\.claimed .*\bvia=(\w+)", crew.said()))
+    """Count the sources of the claims that the crews' workers log."""
+    return Counter(via for crew in crews for via in re.findall(r"job\.claimed .*\bvia=(\w+)", crew.log_text()))
 
 
 @contextmanager
 def eavesdropping(url: str) -> Iterator[list[bytes]]:
-    """Everything that goes through the server, its own protocol left out."""
-    heard: list[bytes] = []
+    """Collect the payload of every message that passes the server, without the server's own protocol."""
+    received: list[bytes] = []
     is_listening, is_over = threading.Event(), threading.Event()
 
     async def listen() -> None:
@@ -42,7 +42,7 @@ def eavesdropping(url: str) -> Iterator[list[bytes]]:
         is_listening.set()
         while not is_over.is_set():
             try:
-                heard.append((await messages.next_msg(0.1)).data)
+                received.append((await messages.next_msg(0.1)).data)
             except TimeoutError:
                 continue
         await client.close()
@@ -51,24 +51,24 @@ def eavesdropping(url: str) -> Iterator[list[bytes]]:
     thread.start()
     assert is_listening.wait(START)
     try:
-        yield heard
+        yield received
     finally:
         is_over.set()
         thread.join(START)
 
 
 def test_jobs_are_delivered_by_id_and_nothing_else_is_sent(tmp_path: Path) -> None:
-    with NatsServer() as server, fleet(tmp_path, transport=server.url, poll=POLL) as ships, eavesdropping(server.url) as heard:
+    with NatsServer() as server, fleet(tmp_path, transport=server.url, poll=POLL) as ships, eavesdropping(server.url) as received:
         crew = ships.crew(*LOUD)
-        until(lambda: b'"batch"' in b"".join(heard), within=START)  # it asks for jobs
+        until(lambda: b'"batch"' in b"".join(received), within=START)  # it asks for jobs
         for number in range(20):
             job = ships.enqueue("count", number=number, secret="s3cret-payload")
             ships.until_state(job, "completed", within=START)
         until(lambda: vias(crew)["delivery"] >= 10, within=STALL)
-        said = [json.loads(data) for data in heard if data.startswith(b'{"id"')]
-        assert len(said) >= 20
-        assert {frozenset(each) for each in said} == {frozenset({"id"})}
-        assert b"s3cret" not in b"".join(heard)
+        hints = [json.loads(data) for data in received if data.startswith(b'{"id"')]
+        assert len(hints) >= 20
+        assert {frozenset(each) for each in hints} == {frozenset({"id"})}
+        assert b"s3cret" not in b"".join(received)
 
 
 def test_a_server_that_dies_costs_no_job_and_delivers_again_when_it_is_back(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_a_job_of_a_killed_machine_is_delivered_to_another_with_the_reason(tmp_p
         job = ships.enqueue("wait", gate="gate")
         ships.entry(job, "start")
         heir = ships.crew(*LOUD)
-        with eavesdropping(server.url) as heard:
+        with eavesdropping(server.url) as received:
             doomed.kill()
             ships.entry(job, "start", number=2, within=START)
             ships.open("gate")
             view = ships.until_state(job, "completed", within=START)
-            said = [json.loads(data) for data in heard if data.startswith(b'{"id"')]
+            hints = [json.loads(data) for data in received if data.startswith(b'{"id"')]
         assert (view.attempt, view.rescued) == (2, "crashed")
-        assert {"id": str(job), "rescued": "crashed"} in said
-        assert re.search(r"job\.claimed .*\brecovery=store", heir.said())
+        assert {"id": str(job), "rescued": "crashed"} in hints
+        assert re.search(r"job\.claimed .*\brecovery=store", heir.log_text())

@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def worker(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker in that folder, its log in `log`; ended by SIGINT."""
+    """Start a worker in that folder with its log in `log`; end it by SIGINT."""
     with (folder / "log").open("w") as log:
         words = [*HOLDFAST, "worker", "shop", *options]
         process = subprocess.Popen(words, cwd=folder, env=environment(), stderr=log, stdout=subprocess.DEVNULL, text=True)
@@ -91,7 +91,7 @@ def test_a_living_worker_answers_a_ping_and_top_ends_at_q(tmp_path: Path) -> Non
 
 
 def watched(folder: Path, key: bytes) -> str:
-    """What `top` drew on a terminal until that key."""
+    """Return what `top` drew on a terminal until that key."""
     words = [sys.executable, "-c", ON_A_TERMINAL, *HOLDFAST, "top", "--app", "shop", "--interval", "100ms"]
     wide = {**environment(), "COLUMNS": "160", "LINES": "40", "TERM": "xterm"}
     top = subprocess.Popen(words, cwd=folder, env=wide, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
@@ -105,7 +105,7 @@ def watched(folder: Path, key: bytes) -> str:
         top.stdin.write(key)
         drawn += top.communicate(timeout=START)[0]
     finally:
-        top.kill()  # with it goes the terminal, and what runs there
+        top.kill()  # the terminal and its processes end with it
         top.wait()
     assert top.returncode == 0, drawn
     return drawn.decode()

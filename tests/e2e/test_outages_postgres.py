@@ -1,4 +1,4 @@
-"""The server is away: a short silence costs nothing, a long one costs time and nothing else.
+"""The server is unreachable: a short outage costs nothing, a long one costs only time.
 
 With the defaults of an App, 15 s and 60 s, as promised: E2E_DEFAULTS=1.
 """
@@ -25,7 +25,7 @@ AGAIN = 10.0 if IS_DEFAULT else STALL
 
 
 def machines(ships: Fleet) -> tuple[list[UUID], list[UUID]]:
-    """Two, with jobs that wait for the gate and others that wait for an early one; code of one cannot be stopped."""
+    """Start two machines, and jobs that wait for two gates; the code of one machine cannot be stopped."""
     late, early = [], []
     for name, task in (("web-1", "wait"), ("web-2", "wait_in_thread")):
         ships.crew("--concurrency", "4", machine=Machine(name))
@@ -37,13 +37,13 @@ def machines(ships: Fleet) -> tuple[list[UUID], list[UUID]]:
 
 
 def pause(seconds: float) -> None:
-    """Nothing happens for so long."""
+    """Wait for that many seconds."""
     by = time.monotonic() + seconds
     until(lambda: time.monotonic() > by, within=seconds + START)
 
 
 def expect_undisturbed(ships: Fleet, jobs: list[UUID]) -> None:
-    """Each ended with the result of its only start."""
+    """Expect that each job ended with the result of its only start."""
     for job in jobs:
         view = ships.until_state(job, "completed", within=START + STALL)
         assert (view.attempt, view.crashes, view.failures) == (1, 0, 0)
@@ -59,7 +59,7 @@ def test_l3_a_server_away_for_less_than_the_deadline_costs_no_running_job_anythi
         ships.open("early")
         pause(SHORT)
         grounds.postgres.start()
-        pause(AMNESTY + RECOVERY)  # every supervisor that would judge has done so
+        pause(AMNESTY + RECOVERY)  # every supervisor has had the time to judge
         ships.open("gate")
         expect_undisturbed(ships, late + early)
 

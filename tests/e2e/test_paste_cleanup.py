@@ -1,4 +1,4 @@
-"""examples/paste_cleanup: under all faults of workers and bucket, each paste goes once, and its object with the last of them.
+"""examples/paste_cleanup: under faults of workers and bucket, each paste is deleted once, its object with the last paste of it.
 
 ``E2E_PASTES=1000000 pytest tests/e2e/test_paste_cleanup.py -s -k 'killed and postgres'`` is the long run; it prints its figures.
 """
@@ -41,13 +41,13 @@ def test_workers_are_killed_and_frozen_and_each_paste_goes_once_and_its_object_w
     print(figures.write(shop.ships.folder, store=shop.ships.url.partition(":")[0], faults=faults, **shop.size._asdict()))
     assert figures.kills
     shop.judge(added=figures.kills)
-    assert "rows.lost" in frozen.crew.said(), "who was frozen has not noticed that its rows were taken"
+    assert "rows.lost" in frozen.crew.log_text(), "the frozen worker has not noticed that its rows were taken"
 
 
 @pytest.mark.timeout(120)
 def test_a_worker_that_deletes_objects_late_harms_no_paste_of_the_same_text(tmp_path: Path, store_url: str) -> None:
     with BucketServer() as bucket, fleet(tmp_path, url=store_url) as ships:
-        shop = PasteShop(ships, bucket, Size(16, 8, 2, batch=8, pace=1.0))
+        shop = PasteShop(ships, bucket, Size(16, 8, 2, batch=8, delay=1.0))
         shop.fill()
         frozen = shop.freeze_a_crew_that_holds("contents")
         objects = set(bucket.objects)
@@ -65,7 +65,7 @@ def test_a_worker_that_deletes_objects_late_harms_no_paste_of_the_same_text(tmp_
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The example's own bucket.py, from where it lies."""
+    """Return the bucket.py of the example, imported from its folder."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     found = importlib.import_module("bucket")
     monkeypatch.delitem(sys.modules, "bucket")
@@ -79,7 +79,7 @@ def test_two_thousand_objects_are_deleted_by_two_calls(driver: Any) -> None:
         assert (gone, set(bucket.objects), bucket.calls["deletes"]) == (list(map(str, range(2000))), {"2000"}, 2)
 
 
-def test_of_a_bulk_delete_that_fails_for_some_keys_those_alone_are_left(driver: Any) -> None:
+def test_a_bulk_delete_that_fails_for_some_keys_leaves_only_those(driver: Any) -> None:
     with BucketServer() as bucket:
         bucket.objects.update(dict.fromkeys(map(str, range(1000)), b""))
         bucket.locked = {"7", "8", "900"}

@@ -45,6 +45,6 @@ def test_every_command_of_the_readme_works(reader: Reader) -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    told = set(re.findall(r"^\| `(PASTES_\w+)` \|", README.read_text(), re.MULTILINE))
+    explained = set(re.findall(r"^\| `(PASTES_\w+)` \|", README.read_text(), re.MULTILINE))
     asked = {name for path in EXAMPLE.glob("*.py") for name in re.findall(r'"(PASTES_\w+)"', path.read_text())}
-    assert told == asked
+    assert explained == asked

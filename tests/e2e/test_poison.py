@@ -1,4 +1,4 @@
-"""A job that kills its worker each time, and those that happen to run beside it."""
+"""A job that kills its worker each time, and the jobs that run beside it."""
 
 import os
 import time

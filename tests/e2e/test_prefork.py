@@ -1,4 +1,4 @@
-"""An App that crosses a fork: parent and child both go on, neither harms the other, and nothing acknowledged is lost."""
+"""An App that crosses a fork: parent and child both continue, neither harms the other, and no acknowledged job is lost."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def waiting():
 
 
 def program(folder: Path, code: str, *arguments: str, flags: tuple[str, ...] = ()) -> str:
-    """What it prints; it must end by itself, in peace and with nothing to complain."""
+    """Return what a program prints; it must end by itself, with exit code 0 and an empty stderr."""
     (folder / "shop.py").write_text(APP)
     (folder / "program.py").write_text("from shop import *\n" + code)
     done = subprocess.run(
@@ -55,7 +55,7 @@ def program(folder: Path, code: str, *arguments: str, flags: tuple[str, ...] = (
 
 
 def test_a_parent_that_closes_first_takes_no_job_of_its_child_away(tmp_path: Path) -> None:
-    said = program(
+    output = program(
         tmp_path,
         """
 note.enqueue(0)
@@ -77,11 +77,11 @@ os.write(go[1], b"x")
 print(ended(child), waiting())
 """,
     )
-    assert said.split() == ["0", "7"]
+    assert output.split() == ["0", "7"]
 
 
 def test_children_forked_while_others_write_are_never_stuck(tmp_path: Path) -> None:
-    said = program(
+    output = program(
         tmp_path,
         """
 over = threading.Event()
@@ -109,11 +109,11 @@ for writer in writers:
 print(codes == [0] * 30, waiting() == len(written) + 30)
 """,
     )
-    assert said.split() == ["True", "True"]
+    assert output.split() == ["True", "True"]
 
 
 def test_a_preloaded_app_is_used_by_parent_and_forked_servers(tmp_path: Path) -> None:
-    said = program(
+    output = program(
         tmp_path,
         """
 note.enqueue(0)
@@ -132,12 +132,12 @@ for number in range(10):
 print([ended(server) for server in servers], waiting())
 """,
     )
-    assert said == "[0, 0, 0] 44\n"
+    assert output == "[0, 0, 0] 44\n"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_of_multiprocessing_use_the_app(tmp_path: Path, method: str) -> None:
-    said = program(
+    output = program(
         tmp_path,
         """
 def work(number):
@@ -151,11 +151,11 @@ if __name__ == "__main__":
 """,
         method,
     )
-    assert said == "4 5\n"
+    assert output == "4 5\n"
 
 
 def test_a_forked_child_of_an_embedded_worker_runs_no_job_and_ends_nobodys_lease(tmp_path: Path) -> None:
-    said = program(
+    output = program(
         tmp_path,
         """
 class Turn:
@@ -187,7 +187,7 @@ async def main():
 asyncio.run(main())
 """,
     )
-    code, end, workers, pid = said.split()
+    code, end, workers, pid = output.split()
     assert (code, end, workers) == ("7", "None", "[]")
     ran = [json.loads(line) for line in (tmp_path / "ran.jsonl").read_text().splitlines()]
     assert {process for _, process in ran} == {int(pid)}
@@ -219,7 +219,7 @@ def test_a_program_that_used_the_app_ends_at_once_and_without_a_word(tmp_path: P
 
 
 def test_a_worker_that_was_not_left_does_not_keep_a_program_from_its_end(tmp_path: Path) -> None:
-    said = program(
+    output = program(
         tmp_path,
         """
 logging.disable()
@@ -229,4 +229,4 @@ asyncio.run(main())
 print("over")
 """,
     )
-    assert said == "over\n"
+    assert output == "over\n"

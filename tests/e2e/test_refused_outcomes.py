@@ -1,4 +1,4 @@
-"""A trigger of the user's refuses the outcome of one job: its worker lives, and works off all others."""
+"""A user's trigger refuses the outcome of one job: the worker lives on, and runs all other jobs."""
 
 import signal
 import sqlite3
@@ -18,11 +18,11 @@ from tests.e2e.waiting import STALL, until
 
 SETTINGS = {"ttl": "3s", "recovery": "0.5s"}
 TTL = 3.0
-"""Of them: a worker that the store does not answer for so long is replaced."""
+"""Seconds after which a worker whose outcome gets no answer is replaced."""
 
 
 def refuse(folder: Path, dsn: str, job: UUID) -> None:
-    """Have a trigger refuse every move of its row."""
+    """Create a trigger that refuses every move of the job's row."""
     if dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(
@@ -65,11 +65,11 @@ def test_l11_an_outcome_that_a_trigger_refuses_delays_no_other_job_and_costs_no_
                 assert ships.until_state(job, "completed", within=STALL).attempt == 1
         assert crew.workers() == workers
         assert ships.view(stuck).state == "running"
-        assert "store.refused" in crew.said()
-        assert "the trigger refuses" in crew.said()
+        assert "store.refused" in crew.log_text()
+        assert "the trigger refuses" in crew.log_text()
         allow(tmp_path, store_url)
         assert ships.until_state(stuck, "completed", within=PAUSES.cap).attempt == 1
-        assert "store.unavailable" not in crew.said()
+        assert "store.unavailable" not in crew.log_text()
 
 
 def test_l7_a_worker_whose_outcome_a_trigger_refuses_ends_within_its_grace(tmp_path: Path, store_url: str) -> None:
@@ -79,10 +79,10 @@ def test_l7_a_worker_whose_outcome_a_trigger_refuses_ends_within_its_grace(tmp_p
         ships.entry(stuck, "start")
         refuse(tmp_path, store_url, stuck)
         ships.open("gate")
-        until(lambda: "store.refused" in crew.said(), within=STALL)
+        until(lambda: "store.refused" in crew.log_text(), within=STALL)
         crew.send(signal.SIGTERM)
         assert crew.wait(1.0 + 2 * STALL) == 0
-        assert "worker.killed" not in crew.said()
+        assert "worker.killed" not in crew.log_text()
         allow(tmp_path, store_url)
         ships.crew()
         assert ships.until_state(stuck, "completed", within=START).crashes == 0

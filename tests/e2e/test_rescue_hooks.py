@@ -1,4 +1,4 @@
-"""``on_rescue``: the user's own rows are put right by real workers after real deaths."""
+"""``on_rescue``: real workers repair the user's rows after real deaths."""
 
 import json
 import sqlite3
@@ -27,7 +27,7 @@ def ships(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
         ships.app.migrate()
         sql(ships, TABLE)
         yield ships
-        print(ships.logs())  # seen when the test has failed
+        print(ships.logs())  # shown if the test fails
 
 
 def sql(ships: Fleet, statement: str) -> Any:
@@ -45,7 +45,7 @@ def status(ships: Fleet, job: UUID) -> str:
 
 
 def hooks(ships: Fleet, job: UUID) -> list[dict[str, Any]]:
-    """Its calls, oldest first."""
+    """Return the hook calls of a job, oldest first."""
     path = ships.folder / "hooks"
     entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return [entry for entry in entries if entry["job"] == str(job)]
@@ -61,7 +61,7 @@ def test_the_hook_for_a_killed_worker_runs_before_the_next_attempt_for_every_kin
     end(doomed)
     for job in jobs:
         again = ships.entry(job, "start", number=2)
-        assert (again["seen"], again["rescued"]) == ("healed", "crashed")
+        assert (again["seen"], again["rescued"]) == ("repaired", "crashed")
     (heir,) = crew.workers()
     for job in jobs:
         (hook,) = hooks(ships, job)
@@ -69,7 +69,7 @@ def test_the_hook_for_a_killed_worker_runs_before_the_next_attempt_for_every_kin
     ships.open("gate")
     for job in jobs:
         view = ships.until_state(job, "completed", within=START)
-        assert (view.result, view.attempt, view.crashes, view.rescued) == ("healed", 2, 1, "crashed")
+        assert (view.result, view.attempt, view.crashes, view.rescued) == ("repaired", 2, 1, "crashed")
         assert status(ships, job) == "done"
 
 
@@ -82,9 +82,9 @@ def test_the_worker_runs_the_hook_for_a_runner_that_is_killed_or_stalls(ships: F
     assert runner != worker
     end(runner)
     again = ships.entry(job, "start", number=2)
-    assert (again["seen"], again["rescued"], again["pid"] != runner) == ("healed", "crashed", True)
+    assert (again["seen"], again["rescued"], again["pid"] != runner) == ("repaired", "crashed", True)
     moved = ships.entry(stalled, "start", number=2, within=2 * START)
-    assert (moved["seen"], moved["rescued"]) == ("healed", "stalled")
+    assert (moved["seen"], moved["rescued"]) == ("repaired", "stalled")
     assert {hook["pid"] for each in (job, stalled) for hook in hooks(ships, each)} == {worker}
     ships.open("gate")
     assert ships.until_state(job, "completed", within=START).crashes == 1
@@ -98,7 +98,7 @@ def test_s9_a_death_inside_the_hook_is_a_crash_of_that_attempt_and_its_rows_are_
     ships.entry(job, "start")
     end(crew.workers()[0])
     again = ships.entry(job, "start", number=2, within=2 * START)
-    assert (again["attempt"], again["crashes"], again["seen"]) == (3, 2, "healed")
+    assert (again["attempt"], again["crashes"], again["seen"]) == (3, 2, "repaired")
     assert [(hook["attempt"], hook["reason"]) for hook in hooks(ships, job)] == [(1, "crashed"), (2, "crashed")]
     ships.open("gate")
     view = ships.until_state(job, "completed", within=START)
@@ -126,7 +126,7 @@ def test_a_job_that_ends_with_its_worker_gets_its_hook_and_no_attempt(ships: Fle
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("then", ["hook dies", "hook raises"])
-def test_a_hook_alone_that_does_not_get_through_is_tried_again(ships: Fleet, then: str) -> None:
+def test_a_hook_without_an_attempt_is_tried_again_when_it_fails(ships: Fleet, then: str) -> None:
     crew = ships.crew()
     job = ships.enqueue("once", gate="gate", then=then)
     ships.entry(job, "start")
@@ -146,7 +146,7 @@ def test_s3_a_frozen_worker_whose_jobs_were_taken_after_their_hook_leaves_their_
     ships.crew()
     for job in jobs:
         again = ships.entry(job, "start", number=2)
-        assert (again["seen"], again["rescued"]) == ("healed", "expired")
+        assert (again["seen"], again["rescued"]) == ("repaired", "expired")
         assert again["pid"] not in frozen
     thaw(frozen)
     ships.open("gate")

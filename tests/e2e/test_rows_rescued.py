@@ -1,4 +1,4 @@
-"""Rows that a real worker had when it was killed, drained or frozen: back in seconds, done once, counted once."""
+"""Rows that a real worker held when it was killed, drained or frozen: free in seconds, done once, counted once."""
 
 import signal
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ALL = dict.fromkeys(range(1, 11), "GONE")
 
 
 class Shop:
-    """A fleet whose store has a table of ten pastes beside the jobs, and a count of what refers to their content."""
+    """A fleet whose store has a table of ten pastes beside the jobs, and a count of references to each content."""
 
     def __init__(self, ships: Fleet) -> None:
         self.ships = ships
@@ -45,7 +45,7 @@ class Shop:
 def shop(tmp_path: Path, store_url: str, request: pytest.FixtureRequest) -> Iterator[Shop]:
     with fleet(tmp_path, url=store_url, **getattr(request, "param", {})) as ships:
         yield Shop(ships)
-        print(ships.logs())  # seen when the test has failed
+        print(ships.logs())  # shown if the test fails
 
 
 @pytest.mark.timeout(120)
@@ -63,7 +63,7 @@ def test_s3_rows_of_a_killed_worker_are_back_in_seconds_and_each_is_done_and_cou
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("shop", [{"grace": "0.3s"}], indirect=True)
-def test_l7_a_batch_that_outlasts_the_grace_goes_back_before_its_worker_has_ended(shop: Shop) -> None:
+def test_l7_a_batch_that_outlasts_the_grace_is_released_before_its_worker_has_ended(shop: Shop) -> None:
     crew = shop.ships.crew()
     until(lambda: shop.busy() == 4, within=START)
     crew.send(signal.SIGTERM)
@@ -75,7 +75,7 @@ def test_l7_a_batch_that_outlasts_the_grace_goes_back_before_its_worker_has_ende
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("shop", [{"stale": "2s"}], indirect=True)
-def test_s3_a_worker_frozen_beyond_the_patience_of_its_rows_changes_nothing_when_it_wakes(shop: Shop) -> None:
+def test_s3_a_worker_frozen_until_its_rows_are_stale_changes_nothing_when_it_wakes(shop: Shop) -> None:
     sleeping = shop.ships.crew()
     until(lambda: shop.busy() == 4, within=START)
     frozen = sleeping.freeze_outside_of_writes()

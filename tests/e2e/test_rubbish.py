@@ -1,4 +1,4 @@
-"""Payloads that are none, written past all checks: each fails alone, where it is run and for the reason it has."""
+"""Invalid payloads, written past all checks: each fails when it is run, for its own reason, and affects no other job."""
 
 import math
 from itertools import product
@@ -73,7 +73,7 @@ def test_l4_rubbish_in_the_store_fails_alone_and_its_neighbours_complete(tmp_pat
             assert len(str(view.error)) < 1000
         assert [ships.until_state(job, "completed", within=START).result for job in neighbours] == list(range(len(jobs)))
         assert crew.workers() == [worker]
-        assert "Traceback" not in crew.said()
+        assert "Traceback" not in crew.log_text()
 
 
 NO_JSON: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Handlers in separate processes: they can be ended, and all that they do costs only their own job."""
+"""Handlers in separate processes: they can be ended, and their faults cost only their own job."""
 
 import asyncio
 import os
@@ -53,11 +53,11 @@ def test_an_unresponsive_handler_ends_with_its_stacks_within_the_grace_while_its
         (worker,) = crew.workers()
         sibling = ships.enqueue("wait_in_thread", gate="gate")
         ships.entry(sibling, "start")
-        deaf = ships.enqueue("spin")
-        runner = ships.entry(deaf, "start")["pid"]
+        unresponsive = ships.enqueue("spin")
+        runner = ships.entry(unresponsive, "start")["pid"]
         cancelled = time.monotonic()
-        ships.app.jobs.cancel([deaf])
-        view = ships.until_state(deaf, "cancelled", within=START)
+        ships.app.jobs.cancel([unresponsive])
+        view = ships.until_state(unresponsive, "cancelled", within=START)
         took = time.monotonic() - cancelled
         assert not is_alive(runner)
         assert 1.0 <= took <= 1.0 + STALL, took
@@ -125,7 +125,7 @@ def test_s6_a_killed_worker_leaves_no_runner_behind(tmp_path: Path) -> None:
 
 
 def test_a_runner_dies_with_an_unsupervised_worker(tmp_path: Path) -> None:
-    """Neither supervisor nor guard can help: the kernel does."""
+    """Neither supervisor nor guard can end the runner, so the kernel does."""
     with runners(tmp_path) as ships:
         crew = ships.crew()
         job = ships.enqueue("spin")
@@ -137,7 +137,7 @@ def test_a_runner_dies_with_an_unsupervised_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("task", "payload"), [("wait_in_runner", {"gate": "gate"}), ("spin", {})])
-def test_l7_a_drain_gives_the_jobs_of_runners_back_free_of_charge(tmp_path: Path, task: str, payload: dict[str, str]) -> None:
+def test_l7_a_drain_releases_the_jobs_of_runners_free_of_charge(tmp_path: Path, task: str, payload: dict[str, str]) -> None:
     with runners(tmp_path, grace="0.5s") as ships:
         crew = ships.crew()
         job = ships.enqueue(task, **payload)
@@ -234,11 +234,11 @@ async def _embedded() -> None:
 
     async with app.worker():
         result = await (await compute.aenqueue(number=5)).aresult(timeout=START)
-        deaf = await spin.aenqueue()
-        while (await deaf.aget()).state != "running":  # noqa: ASYNC110 - somebody else changes it
+        unresponsive = await spin.aenqueue()
+        while (await unresponsive.aget()).state != "running":  # noqa: ASYNC110 - somebody else changes it
             await asyncio.sleep(0.01)
-        await deaf.acancel()
-        while (state := (await deaf.aget()).state) == "running":  # noqa: ASYNC110 - somebody else changes it
+        await unresponsive.acancel()
+        while (state := (await unresponsive.aget()).state) == "running":  # noqa: ASYNC110 - somebody else changes it
             await asyncio.sleep(0.01)
         print(result["number"], state, result["pid"])
 

@@ -20,7 +20,7 @@ def test_l7_a_second_signal_ends_runners_at_once_with_all_they_started(
         job = ships.enqueue(task, **payload)
         started = ships.entry(job, "start")
         crew.send(signal.SIGTERM)
-        until(lambda: "drain" in crew.said(), within=START)
+        until(lambda: "drain" in crew.log_text(), within=START)
         assert ships.view(job).state == "running"
         assert is_alive(started["pid"])
         crew.send(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Signals: drain, hurry, show stacks."""
+"""Signals that drain, end the grace early, or show stacks."""
 
 import os
 import signal
@@ -21,8 +21,8 @@ def test_one_signal_lets_running_jobs_end_and_starts_no_other(tmp_path: Path) ->
         ships.entry(running, "start")
         waiting = ships.enqueue("wait", gate="gate")
         crew.send(signal.SIGTERM)
-        until(lambda: "drain" in crew.said(), within=START)
-        # Longer than its ttl: a draining worker is beaten for to the end.
+        until(lambda: "drain" in crew.log_text(), within=START)
+        # Longer than its ttl: the lease of a draining worker is renewed to the end.
         signalled = time.monotonic()
         until(lambda: time.monotonic() - signalled > 1.5, within=START)
         assert ships.view(running).state == "running"
@@ -34,8 +34,8 @@ def test_one_signal_lets_running_jobs_end_and_starts_no_other(tmp_path: Path) ->
         assert ships.view(waiting).attempt == 0
 
 
-@pytest.mark.parametrize("task", ["wait", "wait_in_thread", "turn_a_deaf_ear"])
-def test_jobs_that_outlast_the_grace_go_back_free_of_charge(tmp_path: Path, task: str) -> None:
+@pytest.mark.parametrize("task", ["wait", "wait_in_thread", "ignore_cancellation"])
+def test_jobs_that_outlast_the_grace_are_released_free_of_charge(tmp_path: Path, task: str) -> None:
     with fleet(tmp_path, grace="0.5s") as ships:
         crew = ships.crew()
         job = ships.enqueue(task, gate="gate")
@@ -57,7 +57,7 @@ def test_a_second_signal_cuts_the_grace_short(tmp_path: Path, number: signal.Sig
         job = ships.enqueue("wait", gate="gate")
         ships.entry(job, "start")
         crew.send(number)
-        until(lambda: "drain" in crew.said(), within=START)
+        until(lambda: "drain" in crew.log_text(), within=START)
         assert ships.view(job).state == "running"
         crew.send(number)
         assert crew.wait(5) == 0
@@ -91,13 +91,13 @@ def test_sigquit_shows_the_stacks_of_all_processes_and_ends_nothing(tmp_path: Pa
     with fleet(tmp_path) as ships:
         crew = ships.crew()
         jobs = []
-        # One after the other: who holds the GIL keeps the other one from saying that it has begun.
+        # One after the other: a handler that holds the GIL keeps the other from recording its start.
         for task, values in (("wait_in_thread", {"gate": "gate"}), ("hold_the_gil", {"seconds": 2.0})):
             jobs.append(ships.enqueue(task, **values))
             ships.entry(jobs[-1], "start")
         crew.send(signal.SIGQUIT)
-        until(lambda: "in wait_in_thread" in crew.said() and "in hold_the_gil" in crew.said(), within=START)
-        assert "stacks of the supervisor" in crew.said()
+        until(lambda: "in wait_in_thread" in crew.log_text() and "in hold_the_gil" in crew.log_text(), within=START)
+        assert "stacks of the supervisor" in crew.log_text()
         ships.open("gate")
         for job in jobs:
             assert ships.until_state(job, "completed", within=START).attempt == 1
@@ -111,7 +111,7 @@ def test_until_empty_ends_when_everything_is_done(tmp_path: Path) -> None:
         assert [ships.view(job).result for job in jobs] == list(range(50))
 
 
-def test_signals_that_come_to_the_last_moment_change_nothing(tmp_path: Path) -> None:
+def test_signals_up_to_the_last_moment_change_nothing(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
 
@@ -121,4 +121,4 @@ def test_signals_that_come_to_the_last_moment_change_nothing(tmp_path: Path) -> 
 
         until(has_ended, within=START)
         assert crew.wait(START) == 0
-        assert "exit code 0" in crew.said()
+        assert "exit code 0" in crew.log_text()

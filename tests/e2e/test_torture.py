@@ -1,4 +1,4 @@
-"""Everything at once, in short; ``make torture MINUTES=30`` is the long way, in rounds such as these."""
+"""One short round with all faults at once; ``make torture MINUTES=30`` plays many such rounds."""
 
 import os
 import time
@@ -10,7 +10,7 @@ import pytest
 from holdfast._system.host import identify
 from holdfast.testing.process_log import ProcessEvent, tell
 from tests.e2e.fault_runs import SEED
-from tests.e2e.records import SAID
+from tests.e2e.records import PROCESS_LOG
 from tests.e2e.torture.kept import look
 from tests.e2e.torture.rounds import Plan, play
 
@@ -22,5 +22,5 @@ def test_nothing_is_lost_owned_twice_or_stuck_while_workers_are_killed_and_crews
     print(f"{dict(verdict.counts)}, slowest recovery {verdict.report.slowest_recovery:.2f} s in {verdict.seconds:.0f} s")
     assert verdict.is_clean, verdict.explain()
     assert "nothing is wrong" in look(tmp_path)
-    tell(tmp_path / SAID, ProcessEvent(time.time(), "enqueue", identify(os.getpid()), uuid.uuid4()))
+    tell(tmp_path / PROCESS_LOG, ProcessEvent(time.time(), "enqueue", identify(os.getpid()), uuid.uuid4()))
     assert "S6 promises" in look(tmp_path)

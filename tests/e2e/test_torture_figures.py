@@ -1,4 +1,4 @@
-"""What torture reports: figures that add up over sittings, what it leaves behind, and an exit code."""
+"""The reports of torture: figures that are summed over sittings, leftover processes, and an exit code."""
 
 import io
 import subprocess
@@ -25,10 +25,10 @@ def one(**known: object) -> Figures:
 
 
 def shown(rounds: list[Figures]) -> dict[str, list[str]]:
-    """Each row of the table by its name."""
-    Console(width=200, file=(told := io.StringIO())).print(figures.table(rounds, "all"))
-    lines = [line.strip("│").split("│") for line in told.getvalue().splitlines() if line.startswith("│")]
-    return {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
+    """Return each row of the table by its name."""
+    Console(width=200, file=(shown_text := io.StringIO())).print(figures.table(rounds, "all"))
+    lines = [line.strip("│").split("│") for line in shown_text.getvalue().splitlines() if line.startswith("│")]
+    return {cells[0].strip(): [link.strip() for link in cells[1:]] for cells in lines}
 
 
 def broken(*names: str) -> Report:
@@ -48,7 +48,7 @@ def test_figures_of_sittings_are_added_up_in_one_file(tmp_path: Path) -> None:
     assert rows["p50 / p99 / max, in seconds"] == ["0.30 / 5.00 / 5.00", "0.10 / 0.10 / 0.10", "0.30 / 5.00 / 5.00"]
 
 
-def test_what_was_never_seen_is_reported_with_the_rate_below_which_it_is() -> None:
+def test_a_fault_that_never_occurred_is_reported_with_an_upper_bound() -> None:
     assert shown([one(jobs=3000)])["lost"] == ["0 (< 0.001)"]
     assert shown([one(jobs=3000, lost=2)])["lost"] == ["2"]
     assert shown([one()])["lost"] == ["0"]
@@ -72,7 +72,7 @@ def test_every_violation_is_counted_once_under_what_it_means() -> None:
 
 def test_a_process_that_is_left_running_is_found_in_any_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "GOING", 0.0)
-    monkeypatch.setenv(leftovers.MARK, "")  # put back afterwards
+    monkeypatch.setenv(leftovers.MARK, "")  # restored after the test
     name = leftovers.mark()
     sleep = ["sleep", "600"]
     marked = subprocess.Popen(sleep, cwd="/", start_new_session=True)
@@ -106,8 +106,8 @@ def test_the_exit_code_shows_whether_a_promise_was_broken_and_then_the_database_
     assert code == len(names)
     (folder,) = played
     assert (folder / "jobs.db").exists() == bool(names)
-    said = capsys.readouterr().out
-    assert (str(folder) in said) == ("S3" in said) == bool(names)
+    log_text = capsys.readouterr().out
+    assert (str(folder) in log_text) == ("S3" in log_text) == bool(names)
     assert torture.main(["--file", str(file)]) == code
     assert [each.done for each in figures.read(file)] == [{"kills": 3}]
 

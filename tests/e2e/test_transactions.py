@@ -1,4 +1,4 @@
-"""Rows of the user's own in the jobs' file, and children, by real workers."""
+"""User rows in the jobs' file, and child jobs, written by real workers."""
 
 from pathlib import Path
 

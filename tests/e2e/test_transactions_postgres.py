@@ -1,4 +1,4 @@
-"""Rows of the user's beside the jobs in PostgreSQL, by real workers that die and freeze in the midst of writing them."""
+"""User rows beside the jobs in PostgreSQL, written by real workers that die or freeze in the middle."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +22,7 @@ def ships(tmp_path: Path, postgres_dsn: str) -> Iterator[Fleet]:
         with psycopg.connect(postgres_dsn) as connection:
             connection.execute("CREATE TABLE ledger (job text, attempt text)")
         yield ships
-        print(ships.logs())  # seen when the test has failed
+        print(ships.logs())  # shown if the test fails
 
 
 def ledger(ships: Fleet) -> list[tuple[str, str]]:

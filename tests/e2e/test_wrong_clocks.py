@@ -1,4 +1,4 @@
-"""Wall clocks that are wrong, or step: no lease is judged by one, and due times are right again when the clock is."""
+"""Wall clocks that are wrong or step: no lease is judged by them, and due times are right again when the clock is."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ MAIN = ("-c", "from tests.e2e.wrong_clocks import supervise; supervise()")
 
 
 def wrong(ships: Fleet, *, worker: float, supervisor: float = 0.0) -> None:
-    """What those processes believe from now on."""
+    """Set the clock errors of those processes from now on."""
     ships.main, ships.target = MAIN, "tests.e2e.fault_jobs:app"
     wrong_clocks.set_wrong(ships.folder, "worker", worker)
     wrong_clocks.set_wrong(ships.folder, "supervisor", supervisor)
@@ -30,7 +30,7 @@ def pass_time(seconds: float) -> None:
 
 def test_s5_wall_clocks_that_step_by_an_hour_to_and_fro_judge_no_lease(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
-        ships.crew("--queues", "none")  # a judge whose clocks are right
+        ships.crew("--queues", "none")  # a supervisor whose clocks are right
         wrong(ships, worker=0.0)
         ships.crew()
         waiting, moving = ships.enqueue("wait", gate="gate"), ships.enqueue("move_slowly", seconds=3.5)
@@ -38,7 +38,7 @@ def test_s5_wall_clocks_that_step_by_an_hour_to_and_fro_judge_no_lease(tmp_path:
         ships.entry(moving, "start")
         for hours in (1, -1):
             wrong(ships, worker=hours * HOUR, supervisor=-hours * HOUR)
-            pass_time(1.5)  # a judgement would come with the next pass
+            pass_time(1.5)  # the next recovery pass would end the lease
         assert "job.rescued" not in ships.logs()
         assert "lease.ended" not in ships.logs()
         assert "clock_stepped" not in ships.logs()

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for time."""
+"""Functions that wait for a condition, never for a time."""
 
 import asyncio
 import time
@@ -8,11 +8,11 @@ from typing import TypeVar
 T = TypeVar("T")
 PAUSE = 0.005
 STALL = 5.0
-"""Seconds by which a machine that runs other tests beside may be late; what is waited for otherwise takes far longer."""
+"""Seconds by which a machine that runs other tests may be late; what a test must exclude takes far longer."""
 
 
 def until(predicate: Callable[[], T], *, within: float) -> T:
-    """The first true answer of the predicate; an ``AssertionError`` if there is none in time."""
+    """Return the first true answer of the predicate; raise ``AssertionError`` if there is none in time."""
     deadline = time.monotonic() + within
     while not (answer := predicate()):
         assert time.monotonic() < deadline, f"not within {within:g} s: {_text(predicate)}"
@@ -21,7 +21,7 @@ def until(predicate: Callable[[], T], *, within: float) -> T:
 
 
 async def eventually(predicate: Callable[[], T], *, within: float) -> T:
-    """``until`` inside an event loop."""
+    """Wait as ``until`` does, inside an event loop."""
     deadline = time.monotonic() + within
     while not (answer := predicate()):
         assert time.monotonic() < deadline, f"not within {within:g} s: {_text(predicate)}"
@@ -30,5 +30,5 @@ async def eventually(predicate: Callable[[], T], *, within: float) -> T:
 
 
 def _text(predicate: Callable[[], object]) -> str:
-    predicate = getattr(predicate, "func", predicate)  # of a partial
+    predicate = getattr(predicate, "func", predicate)  # the function of a partial
     return f"{predicate.__name__} at {predicate.__code__.co_filename}:{predicate.__code__.co_firstlineno}"

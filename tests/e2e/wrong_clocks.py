@@ -1,6 +1,6 @@
 """A wall clock that is wrong in one process only, and steps when its test asks.
 
-Everything reads its clocks through ``_system/clock.py``: there ``time`` is another module now. The monotonic clocks stay right.
+All code reads its clocks through ``_system/clock.py``; this replaces ``time`` there. The monotonic clocks stay right.
 """
 
 import os
@@ -12,7 +12,7 @@ import holdfast._system.clock as clock
 
 
 class WrongTime:
-    """``time``, whose wall clock is off by the seconds in a file."""
+    """The ``time`` module, with a wall clock that is wrong by the seconds in a file."""
 
     def __init__(self, offset: Path) -> None:
         self._offset = offset
@@ -28,14 +28,14 @@ class WrongTime:
 
 
 def arm(role: str) -> None:
-    """From now on this process believes what its test has set for its role, if it has."""
+    """Use the clock error that the test has set for the role of this process, if any."""
     offset = _file(Path(os.environ["E2E_FOLDER"]), role)
     if offset.exists():
         clock.time = WrongTime(offset)  # type: ignore[assignment]
 
 
 def set_wrong(folder: Path, role: str, seconds: float) -> None:
-    """The clocks of all processes of that role are wrong by so much."""
+    """Make the clocks of all processes of that role wrong by that many seconds."""
     fresh = _file(folder, f"{role}-new")
     fresh.write_text(f"{seconds}")
     fresh.rename(_file(folder, role))

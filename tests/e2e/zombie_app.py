@@ -1,4 +1,4 @@
-"""A worker that tries, once it wakes, to change rows that another worker has by now: see ``test_rows_of_the_dead``."""
+"""A worker that wakes and tries to change rows that another worker holds by now: see ``test_rows_rescued``."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ pastes = app.rows("pastes", **options)
 
 @pastes.handler
 async def meddle(batch: Batch) -> None:
-    """Use every verb the batch has: a row for each, and the last one is left to be returned, or stamped again."""
+    """Use every verb of the batch on one row each; the last row is left to be returned or stamped again."""
     journal.write(batch.job, "claimed", keys=batch.keys)
     await eventually((FOLDER / "gate").exists, within=60)
     done, retried, failed, sold, _ = batch.keys

@@ -235,7 +235,7 @@ def homes(postgres_server: PostgresServer) -> Iterator[Homes]:
 
 @pytest.fixture
 def home(homes: Homes) -> Home:
-    """An empty database of PostgreSQL 18 with all tables of a store."""
+    """Return an empty database of PostgreSQL 18 with all tables of a store."""
     return homes.empty()
 
 

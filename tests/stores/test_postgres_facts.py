@@ -128,7 +128,7 @@ def test_a_check_reports_no_partitions_of_other_schemas(home: Home) -> None:
         home.sql("DROP SCHEMA beside CASCADE")
 
 
-def test_an_owner_is_given_what_is_in_the_schema_and_not_its_own(database: str) -> None:
+def test_a_new_owner_is_given_the_objects_of_the_schema_that_it_does_not_own(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as link:
         link.execute(BESIDE)
         link.execute("DROP ROLE IF EXISTS an_owner")
@@ -170,7 +170,7 @@ def rows(home: Home) -> tuple[list[date], list[date], int]:
     return days[0], sorted(set(days[1])), home.sql("SELECT count(*) FROM holdfast.payloads")[0][0]
 
 
-def test_what_is_forgotten_with_a_day_is_of_days_that_have_passed(home: Home) -> None:
+def test_only_records_of_past_days_are_deleted_with_their_partition(home: Home) -> None:
     async def act(at: Scene) -> None:
         async def forget(limit: int, *, whole: bool) -> tuple[int, int]:
             ((jobs, attempts),) = await at.store._fetch("empty_partitions", cutoff, limit, whole)  # type: ignore[attr-defined]
@@ -199,7 +199,7 @@ def test_what_is_forgotten_with_a_day_is_of_days_that_have_passed(home: Home) ->
     play(Stage(home), act)
 
 
-def test_no_more_is_forgotten_at_once_than_asked(home: Home) -> None:
+def test_no_more_records_are_deleted_at_once_than_asked(home: Home) -> None:
     async def act(at: Scene) -> None:
         for payload in (LONG, b"{}", b"{}", b"{}"):
             await finished(at, Policy(retention=2 * DAY), payload)

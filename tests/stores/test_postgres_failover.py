@@ -47,7 +47,7 @@ def pair() -> Iterator[Pair]:
             yield Pair(primary, follower, dsn.rpartition("/")[2])
 
 
-def test_no_token_comes_back_from_what_was_lost(pair: Pair) -> None:
+def test_no_token_of_a_lost_claim_is_used_again(pair: Pair) -> None:
     """S2: the same worker may claim the same job under the same number, but never by the same claim id."""
 
     async def act(at: Scene) -> None:
@@ -73,7 +73,7 @@ def test_no_token_comes_back_from_what_was_lost(pair: Pair) -> None:
     play(pair.site, act)
 
 
-def test_a_lease_that_was_lost_is_gone_and_one_that_was_not_lives_on(pair: Pair) -> None:
+def test_after_a_failover_a_lost_lease_is_gone_and_a_replicated_one_stays(pair: Pair) -> None:
     async def act(at: Scene) -> None:
         active = await at.running()
         pair.part()
@@ -88,7 +88,7 @@ def test_a_lease_that_was_lost_is_gone_and_one_that_was_not_lives_on(pair: Pair)
     play(pair.site, act)
 
 
-def test_an_end_that_was_lost_can_be_made_again(pair: Pair) -> None:
+def test_an_outcome_that_was_lost_can_be_settled_again(pair: Pair) -> None:
     async def act(at: Scene) -> None:
         active = await at.running()
         pair.part()

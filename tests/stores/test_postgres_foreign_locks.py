@@ -153,7 +153,7 @@ def raised_for_good(active: Any) -> Transition:
     return raised(structs.replace(active, policy=structs.replace(active.policy, max_attempts=1)))
 
 
-def test_l11_a_locked_record_does_not_delay_a_job_that_goes_on(home: Home) -> None:
+def test_l11_a_locked_record_does_not_delay_a_job_that_has_not_ended(home: Home) -> None:
     async def act(at: Scene) -> None:
         first = await at.running()
         await at.settle(structs.replace(raised(first), delay=0.0))
@@ -210,7 +210,7 @@ def test_l4_a_beat_that_is_under_way_locks_no_other_lease(home: Home) -> None:
 # rescues
 
 
-def test_s5_a_rescue_that_its_judge_refuses_is_lost_and_one_that_is_locked_is_neither(home: Home) -> None:
+def test_s5_a_rescue_whose_precondition_fails_is_lost_and_a_locked_one_is_busy(home: Home) -> None:
     async def act(at: Scene) -> None:
         alive, stuck, free = await at.running(), await at.running(), await at.running()
         for active in (stuck, free):
@@ -327,7 +327,7 @@ def test_a_lease_without_a_row_is_ended_when_it_had_been_seen(home: Home) -> Non
 
 
 @pytest.mark.parametrize("lock", ["SHARE", "NO KEY UPDATE", "UPDATE"])
-def test_l11_a_report_of_a_locked_job_is_named_and_its_siblings_are_written(home: Home, lock: str) -> None:
+def test_l11_a_report_of_a_locked_job_is_returned_and_its_siblings_are_written(home: Home, lock: str) -> None:
     async def act(at: Scene) -> None:
         stuck, free, lost = await at.running(), await at.running(), await at.running()
         await at.settle(done(lost))
@@ -342,7 +342,7 @@ def test_l11_a_report_of_a_locked_job_is_named_and_its_siblings_are_written(home
     play(Stage(home), act)
 
 
-def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(home: Home) -> None:
+def test_l11_a_note_on_a_locked_record_is_returned_and_its_siblings_are_written(home: Home) -> None:
     async def act(at: Scene) -> None:
         stuck, free = await at.running(), await at.running()
         await at.settle(raised(stuck), raised(free))

@@ -117,7 +117,7 @@ def test_jobs_that_end_together_may_go_to_different_partitions(home: Home) -> No
     play(Stage(home), act)
 
 
-def test_a_snooze_that_goes_with_its_job_is_not_counted_for_itself(home: Home) -> None:
+def test_a_snooze_that_is_deleted_with_its_job_is_not_counted_separately(home: Home) -> None:
     async def act(at: Scene) -> None:
         active = await at.running(policy=Policy(retention=0.0))
         await at.settle(answered(active, Snooze(for_="1s")))
@@ -199,7 +199,7 @@ def collect_statements(at: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_a_job_that_is_gone_is_not_asked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_does_not_exist_is_queried_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
         asked = collect_statements(at, monkeypatch)
         waiting, unknown = (await at.enqueue(at.new()))[0], at.chance.uuid7()
@@ -210,7 +210,7 @@ def test_a_job_that_is_gone_is_not_asked_for_again(home: Home, monkeypatch: pyte
     play(Stage(home), act)
 
 
-def test_what_is_reopened_is_not_asked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reopened_job_is_queried_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
         over, scheduled = await at.enqueue(at.new(), at.new(delay=60.0))
         await at.store.request_cancel([over])
@@ -222,7 +222,7 @@ def test_what_is_reopened_is_not_asked_for_again(home: Home, monkeypatch: pytest
     play(Stage(home), act)
 
 
-def test_a_claim_alone_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_without_settles_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
         asked = collect_statements(at, monkeypatch)
         await at.enqueue(at.new())

@@ -37,7 +37,7 @@ WAYS: dict[str, Callable[[Sequence[UUID]], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_claim_leaves_what_is_being_taken(home: Home, way: str) -> None:
+def test_a_claim_passes_by_jobs_that_another_claim_has_locked(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         first, second, third = await at.enqueue(at.new(), at.new(), at.new())
         request = at.request(await at.lease(), 2, tasks=["task", "other"])

@@ -133,7 +133,7 @@ def test_a_lease_that_was_cut_anywhere_opens_beats_and_ends(site: Site, proxy: T
     play(site, act)
 
 
-def test_answers_that_are_lost_belong_to_what_was_done(site: Site, proxy: TcpProxy, impatient: None) -> None:
+def test_a_verb_whose_answer_is_lost_has_taken_effect(site: Site, proxy: TcpProxy, impatient: None) -> None:
     async def act(at: Scene) -> None:
         first, second = await at.running(), await at.running()
         await at.settle(done(first))  # the server knows the statement

@@ -76,7 +76,7 @@ def test_partitions_are_made_ahead_by_migrate_and_by_prune(home: Home) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind, is_there in KINDS.items() if is_there and kind != "roles"])
-def test_a_job_lives_with_its_day_and_all_of_it_goes_with_that(homes: Homes, kind: str) -> None:
+def test_a_finished_job_and_all_its_records_are_deleted_with_their_partition(homes: Homes, kind: str) -> None:
     home = homes.empty(kind)
 
     async def act(at: Scene) -> None:
@@ -140,7 +140,7 @@ def test_settles_succeed_and_jobs_are_pruned_in_time_when_pruning_had_stopped(ho
     play(In(home), act)
 
 
-def test_a_reopened_job_does_not_go_with_the_day_it_had(home: Home) -> None:
+def test_a_reopened_job_is_not_deleted_with_its_former_partition(home: Home) -> None:
     async def act(at: Scene) -> None:
         active = await finished(at)
         at.advance(6 * DAY)
@@ -154,7 +154,7 @@ def test_a_reopened_job_does_not_go_with_the_day_it_had(home: Home) -> None:
     play(In(home), act)
 
 
-def test_records_of_a_job_that_ends_before_its_code_began_again_go_with_it(home: Home) -> None:
+def test_records_of_a_job_that_ends_before_its_code_starts_again_are_deleted_with_it(home: Home) -> None:
     async def act(at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         (claim,) = await at.claim(await at.lease(), policy=WEEK)
@@ -169,7 +169,7 @@ def test_records_of_a_job_that_ends_before_its_code_began_again_go_with_it(home:
     play(In(home), act)
 
 
-def test_a_clock_that_goes_back_for_days_fails_no_settle(home: Home) -> None:
+def test_a_clock_that_is_set_back_for_days_fails_no_settle(home: Home) -> None:
     async def act(at: Scene) -> None:
         await finished(at)
         at.advance(20 * DAY)
@@ -182,7 +182,7 @@ def test_a_clock_that_goes_back_for_days_fails_no_settle(home: Home) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_days_are_made_and_dropped_beside_work_and_readers(home: Home) -> None:
+def test_partitions_are_made_and_dropped_beside_work_and_readers(home: Home) -> None:
     async def act(at: Scene) -> None:
         await finished(at)
         at.advance(9 * DAY)
@@ -209,7 +209,7 @@ def waits_for(home: Home, reader: psycopg.Connection[Any]) -> bool:
 
 
 @pytest.mark.timeout(120)
-def test_a_detaching_that_was_cut_off_is_finished_by_the_next(home: Home) -> None:
+def test_a_detach_that_was_cut_off_is_finished_by_the_next_prune(home: Home) -> None:
     async def act(at: Scene) -> None:
         await finished(at)
         at.advance(9 * DAY)
@@ -243,7 +243,7 @@ def test_concurrent_prunes_drop_a_partition_once(home: Home) -> None:
     play(In(home), act)
 
 
-def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -> None:
+def test_a_locked_row_with_a_long_payload_is_deleted_with_its_partition(home: Home) -> None:
     async def act(at: Scene) -> None:
         active = await finished(at, Policy(retention=2 * DAY), payload=b"x" * 5000)
         assert home.sql("SELECT job FROM holdfast.payloads") == [(active.id,)]
@@ -262,7 +262,7 @@ def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -
 
 
 @pytest.mark.parametrize("asked", ["'9999-01-01'", "'0001-01-01'", "'infinity'", "'-infinity'", "NULL"])
-def test_a_far_day_that_is_asked_for_makes_no_far_partitions(home: Home, asked: str) -> None:
+def test_a_call_for_a_far_day_makes_no_far_partitions(home: Home, asked: str) -> None:
     async def act(at: Scene) -> None:
         home.sql(f"SELECT holdfast.make_partitions({asked})")
         assert all(f"{today(at):%Y%m%d}" < name <= f"{today(at) + timedelta(days=AHEAD + 1):%Y%m%d}" for name in partitions(home))
@@ -274,7 +274,7 @@ def test_a_far_day_that_is_asked_for_makes_no_far_partitions(home: Home, asked: 
     play(In(home), act)
 
 
-def test_after_a_clock_that_was_years_ahead_days_are_made_as_before(home: Home) -> None:
+def test_partitions_are_made_as_before_after_a_clock_was_years_ahead(home: Home) -> None:
     async def act(at: Scene) -> None:
         home.clock.advance(3650 * DAY)
         await at.store.prune(ALL)

@@ -81,7 +81,7 @@ def user(dsn: str) -> str:
         ("work", "CREATE TABLE holdfast.mine ()"),
     ],
 )
-def test_no_role_may_do_more_than_it_is_for(divided: Home, role: str, statement: str) -> None:
+def test_no_role_has_more_rights_than_it_needs(divided: Home, role: str, statement: str) -> None:
     with (
         psycopg.connect(divided.dsn.replace("//postgres@", f"//a_{role}@")) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -130,7 +130,7 @@ def test_a_user_who_may_not_drop_a_partition_deletes_its_jobs(divided: Home) -> 
     play(In(divided), act)
 
 
-def test_jobs_that_are_forgotten_are_counted_without_their_attempts(divided: Home) -> None:
+def test_pruned_jobs_are_counted_without_their_attempts(divided: Home) -> None:
     async def act(at: Scene) -> None:
         job = at.new(queue="q")
         await at.enqueue(job)
@@ -147,7 +147,7 @@ def test_jobs_that_are_forgotten_are_counted_without_their_attempts(divided: Hom
     play(In(divided), act)
 
 
-def test_a_user_who_may_make_roles_makes_them_and_goes_on_migrating(tenant: str) -> None:
+def test_a_user_who_may_create_roles_creates_them_and_can_still_migrate(tenant: str) -> None:
     schema = schema_of(tenant)
     (_, first, again, migrated, _) = asked(tenant, "migrate", "create_roles", "create_roles", "migrate", "counts")
     assert first == again == tuple(f"{schema}_{role}" for role in ROLES)

@@ -33,7 +33,7 @@ def interrupt(request: pytest.FixtureRequest, server: PostgresServer) -> Callabl
     return server.kill if request.param == "kill -9" else lambda: server.stop(request.param)
 
 
-def test_what_was_acknowledged_outlives_a_restart(site: Site, server: PostgresServer, interrupt: Callable[[], None]) -> None:
+def test_acknowledged_writes_survive_a_restart(site: Site, server: PostgresServer, interrupt: Callable[[], None]) -> None:
     async def act(at: Scene) -> None:
         (waiting,) = await at.enqueue(at.new(queue="waiting"))
         good, bad, prefetched = await at.running(), await at.running(), await at.prefetched()
@@ -54,7 +54,9 @@ def test_what_was_acknowledged_outlives_a_restart(site: Site, server: PostgresSe
     play(site, act)
 
 
-def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: PostgresServer, interrupt: Callable[[], None]) -> None:
+def test_work_continues_while_a_server_stops_and_starts(
+    site: Site, server: PostgresServer, interrupt: Callable[[], None]
+) -> None:
     """No acknowledged write is lost, no verb takes effect twice, and no claim number is reused."""
 
     async def act(at: Scene) -> None:
@@ -94,7 +96,7 @@ def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: Postgres
     play(site, act)
 
 
-def test_a_killed_backend_takes_all_down_for_a_moment(site: Site, server: PostgresServer) -> None:
+def test_a_killed_backend_ends_all_backends_for_a_moment(site: Site, server: PostgresServer) -> None:
     """The postmaster ends all backends, because the killed one may have left shared memory in disorder."""
 
     async def act(at: Scene) -> None:

@@ -260,7 +260,7 @@ def test_a_check_by_a_user_who_may_only_read_reports_that_nothing_was_tried(work
     assert levels(found_at(worker), "rights", "job") == ["warning", "-"]
 
 
-def test_the_indexes_of_the_migrations_are_those_there_are(database: str) -> None:
+def test_the_indexes_of_a_database_are_those_of_the_migrations(database: str) -> None:
     made = objects.made()
     found = {row["name"] for row in _relations(database) if row["kind"] in ("i", "I") and row["parent"] is None}
     assert found == made.indexes.keys()

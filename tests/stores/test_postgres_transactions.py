@@ -186,7 +186,7 @@ def test_the_last_lock_of_a_transaction_lets_reports_and_beats_through(plain: No
 
 
 @both
-def test_what_the_block_raises_rolls_back_and_is_raised(plain: Notes, transact: Any) -> None:
+def test_an_error_of_the_block_rolls_back_and_is_raised(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
         active = await at.running()
 
@@ -356,7 +356,7 @@ def test_a_connection_that_is_lost_inside_keeps_nothing_and_one_lost_at_the_comm
 
 
 @both
-def test_what_fails_at_the_commit_is_the_drivers_own_error(plain: Notes, transact: Any) -> None:
+def test_a_failure_at_the_commit_is_the_drivers_own_error(plain: Notes, transact: Any) -> None:
     plain.home.sql(
         "ALTER TABLE fake.notes ADD UNIQUE (text) DEFERRABLE INITIALLY DEFERRED; INSERT INTO fake.notes VALUES ('mine')"
     )
@@ -446,7 +446,7 @@ def test_s7_jobs_can_be_enqueued_within_a_handlers_transaction(plain: Notes, fai
 
 
 @both
-def test_what_is_committed_is_durable(plain: Notes, transact: Any) -> None:
+def test_committed_rows_are_durable(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
         active = await at.running()
 

@@ -176,7 +176,7 @@ def test_codecs_rows_and_cursors_of_the_caller_are_not_asked(app: App, database:
     assert app.jobs.counts()["available"] == 6
 
 
-def test_what_is_committed_with_a_job_is_durable(app: App, connection: "psycopg.Connection[Any]") -> None:
+def test_rows_committed_with_a_job_are_durable(app: App, connection: "psycopg.Connection[Any]") -> None:
     def setting() -> str:
         return str(connection.execute("SHOW synchronous_commit").fetchone()[0])  # type: ignore[index]
 

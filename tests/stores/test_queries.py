@@ -40,7 +40,7 @@ def test_a_part_is_included_with_the_words_that_are_given_for_its_parameters(fol
     )
 
 
-def test_what_follows_an_inclusion_in_its_line_stays(folder: Path) -> None:
+def test_text_after_an_include_on_its_line_stays(folder: Path) -> None:
     assert whole(folder, "SELECT (-- include due(job, 7) OR TRUE)") == "SELECT (CASE\n    WHEN job.at <= 7 THEN 1\nEND OR TRUE)"
 
 

@@ -186,7 +186,7 @@ def test_a_refused_move_leaves_nothing_either(made: Path) -> None:
     assert sql(made, "SELECT count(*) FROM holdfast_jobs") == [(0,)]
 
 
-def test_a_check_moves_a_job_beside_those_that_are_there(made: Path) -> None:
+def test_a_check_moves_a_job_beside_existing_jobs(made: Path) -> None:
     async def act(at: Scene) -> None:
         for _ in range(20):  # drawn from the same seed as the ids of the store
             at.chance.uuid7()

@@ -67,7 +67,7 @@ def lose_the_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [FILES, FILES[:1], FILES[1:2], FILES[2:]], ids=["all", "database", "log", "memory"])
-def test_s5_what_is_acknowledged_after_a_copy_in_the_same_process_is_kept(file: OnDriver, names: tuple[str, ...]) -> None:
+def test_s5_writes_acknowledged_after_a_copy_in_the_same_process_are_kept(file: OnDriver, names: tuple[str, ...]) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
         copy(file.path, names)
@@ -132,7 +132,7 @@ def test_s5_the_log_of_a_database_behind_a_link_is_watched_where_it_is(tmp_path:
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_lost_log_is_never_copied_over_what_others_have_written(file: OnDriver) -> None:
+def test_a_lost_log_is_never_copied_over_writes_of_other_processes(file: OnDriver) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
         elsewhere(file.path, "PRAGMA wal_checkpoint(TRUNCATE)")

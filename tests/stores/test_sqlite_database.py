@@ -201,7 +201,7 @@ def test_acknowledged_writes_survive_a_power_failure(tmp_path: Path) -> None:
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_no_write_hands_anything_back_while_it_holds_the_lock() -> None:
+def test_no_write_returns_rows_while_it_holds_the_lock() -> None:
     for query in QUERIES.values():
         text = " ".join(line for line in query.statement.splitlines() if not line.startswith("--")).upper()
         assert "RETURNING" not in text, query.name

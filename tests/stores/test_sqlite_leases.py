@@ -50,7 +50,7 @@ def test_a_lease_on_another_clock_is_overdue_once_it_was_watched_unchanged_for_i
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_beat_starts_the_watch_of_others_again(tmp_path: Path, other: ProcessIdentity) -> None:
+def test_a_beat_restarts_the_watch_of_a_lease_by_other_stores(tmp_path: Path, other: ProcessIdentity) -> None:
     async def act(at: Scene) -> None:
         judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
         lease = await at.lease()

@@ -162,7 +162,7 @@ def test_history_costs_nothing(tmp_path: Path) -> None:
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_beats_and_audits_do_not_grow_with_what_others_hold(tmp_path: Path) -> None:
+def test_beats_and_audits_do_not_grow_with_the_jobs_of_other_leases(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         few, many = await at.lease(), await at.lease()
         await at.enqueue(*(at.new() for _ in range(CROWD + 5)))
@@ -239,7 +239,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_query_finds_what_it_wants_by_the_index_made_for_it(tmp_path: Path, name: str) -> None:
+def test_a_query_uses_the_index_made_for_it(tmp_path: Path, name: str) -> None:
     async def act(at: Scene) -> None:
         plan = await inside(at.store, lambda database: plan_of(database, name))
         assert any(line.replace("COVERING INDEX", "INDEX").startswith(f"SEARCH {SEARCHES[name]}") for line in plan), plan
@@ -280,7 +280,7 @@ def test_a_bounded_verb_costs_the_same_for_any_amount_of_work_that_is_left(tmp_p
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_pruning_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> None:
+def test_pruning_reads_the_rows_it_deletes_and_not_the_history(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         async def finish(count: int, retention: float) -> None:
             news = [at.new(policy=Policy(retention=retention)) for _ in range(count)]
@@ -301,7 +301,7 @@ def test_pruning_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> No
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_forgetting_snoozes_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> None:
+def test_pruning_of_snoozes_reads_the_rows_it_deletes_and_not_the_history(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         async def attempt(count: int, end: Callable[[ActiveJob], Transition]) -> None:
             await at.enqueue(*(at.new() for _ in range(count)))
@@ -322,7 +322,7 @@ def test_forgetting_snoozes_looks_at_what_it_takes_and_not_at_history(tmp_path: 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_jobs_without_a_key_do_not_pay_for_those_with_one(tmp_path: Path) -> None:
+def test_jobs_without_a_key_cost_the_same_beside_jobs_with_one(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
 
@@ -339,7 +339,7 @@ def test_jobs_without_a_key_do_not_pay_for_those_with_one(tmp_path: Path) -> Non
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_an_index_holds_what_a_claim_asks_of_the_jobs_it_passes_over(tmp_path: Path) -> None:
+def test_a_claim_passes_over_jobs_by_their_index_only(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
         await at.enqueue(*(at.new(expires_in=1.0) for _ in range(CROWD)), at.new())

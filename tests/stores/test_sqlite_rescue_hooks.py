@@ -138,7 +138,7 @@ def test_a_job_that_moves_while_its_hook_waits_for_the_lock_keeps_the_rows_out(p
     play(plain, act)
 
 
-def test_what_takes_too_long_is_rolled_back_and_still_owed(file: OnFile) -> None:  # noqa: F811
+def test_a_hook_that_takes_too_long_is_rolled_back_and_still_owed(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row = await crashed(at)
         with pytest.raises(HoldfastError, match="was rolled back"):
@@ -223,7 +223,7 @@ def test_a_hook_that_completes_or_whose_job_is_reopened_is_not_offered(
     play(plain, act)
 
 
-def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those(plain: OnFile) -> None:  # noqa: F811
+def test_a_search_for_owed_hooks_reads_only_those_and_writes_nothing_when_there_is_none(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         for _ in range(3):
             await at.settle(done(await at.running(policy=ENDS_AT_ONCE)))

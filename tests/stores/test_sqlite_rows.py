@@ -226,7 +226,7 @@ def test_only_a_long_payload_lies_apart_from_its_row(tmp_path: Path) -> None:
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_of_what_is_not_inserted_no_long_payload_is_left(tmp_path: Path) -> None:
+def test_a_job_that_is_not_inserted_leaves_no_long_payload(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         long, active = b"l" * (INLINE + 1), await at.running()
         await at.settle(done(active))

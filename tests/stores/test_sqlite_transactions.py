@@ -206,7 +206,7 @@ def test_s7_jobs_enqueued_within_it_land_with_its_rows(file: OnFile, transact: A
 
 
 @both
-def test_what_the_block_raises_rolls_back_and_is_raised(file: OnFile, transact: Any) -> None:
+def test_an_error_of_the_block_rolls_back_and_is_raised(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
         active = await at.running()
 
@@ -438,7 +438,7 @@ def test_rows_of_a_transaction_survive_a_power_failure(file: OnFile) -> None:
     play(file, act)
 
 
-def test_a_file_that_is_gone_is_not_made_again(plain: OnFile) -> None:
+def test_a_deleted_file_is_not_created_again(plain: OnFile) -> None:
 
     async def act(at: Scene) -> None:
         active = await at.running()

@@ -66,7 +66,7 @@ def test_rows_and_jobs_commit_together(path: Path, store: SqliteStore, connectio
     assert {len(row.payload) for row in using(store, lambda store: store.list(EVERYTHING))} == {2, 2000}
 
 
-def test_rows_and_jobs_are_rolled_back_together_and_the_connection_goes_on(
+def test_rows_and_jobs_are_rolled_back_together_and_the_connection_stays_usable(
     path: Path, store: SqliteStore, connection: sqlite3.Connection
 ) -> None:
     for _ in range(2):

@@ -47,7 +47,7 @@ class WithinStories:
         monkeypatch.setattr(app._connections.transport, "publish", publish)
         return found
 
-    def test_s7_job_and_row_are_there_once_both_are_committed(
+    def test_s7_job_and_row_exist_once_both_are_committed(
         self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object], hinted: list[str]
     ) -> None:
         caller.execute(ORDER)
@@ -59,7 +59,7 @@ class WithinStories:
         assert handle.get().payload == {"path": "a"}
         expect(caller, lambda: (announced, hinted), ([handle.id], ["q"]) if caller.announces else ([], []))
 
-    def test_s7_neither_is_there_once_both_are_rolled_back_and_the_connection_goes_on(
+    def test_s7_neither_job_nor_row_exists_after_a_rollback_and_the_connection_stays_usable(
         self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object]
     ) -> None:
         task = app.task(shrink)
@@ -74,7 +74,7 @@ class WithinStories:
         assert (orders(), [job.id for job in app.jobs.list()]) == (1, [handle.id])
         expect(caller, lambda: announced, [handle.id] if caller.announces else [])
 
-    def test_s7_what_a_savepoint_takes_back_was_never_there(
+    def test_s7_a_job_that_a_savepoint_rolls_back_never_existed(
         self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object]
     ) -> None:
         task = app.task(shrink)
@@ -91,7 +91,7 @@ class WithinStories:
         assert (orders(), {job.id for job in app.jobs.list()}) == (0, {first.id, kept.id})
         expect(caller, lambda: announced, [first.id, kept.id] if caller.announces else [])
 
-    def test_a_taken_key_is_answered_and_a_conflict_raised_and_the_transaction_goes_on(self, app: App, caller: Caller) -> None:
+    def test_a_taken_key_is_answered_a_conflict_is_raised_and_the_transaction_continues(self, app: App, caller: Caller) -> None:
         task = app.task(shrink)
         first = task.options(unique_key="k").enqueue("a")
         same = caller.enqueue(task.options(unique_key="k", within=caller.within), "a")
@@ -125,7 +125,7 @@ class WithinStories:
         caller.commit()
         assert [handle.get().payload for handle in handles] == payloads
 
-    def test_what_is_awaited_is_refused_by_the_call_that_does_not_await(self, app: App, caller: Caller) -> None:
+    def test_an_awaited_connection_is_refused_by_the_call_that_does_not_await(self, app: App, caller: Caller) -> None:
         order = app.task(shrink).options(within=caller.within)
         if caller.is_awaited:
             with pytest.raises(Unsupported, match=r"is awaited: use `await … \.aenqueue"):
@@ -137,7 +137,7 @@ class WithinStories:
         caller.commit()
         assert app.jobs.counts()["available"] == int(not caller.is_awaited)
 
-    def test_a_connection_to_somewhere_else_is_refused_and_goes_on(
+    def test_a_connection_to_another_database_is_refused_and_stays_usable(
         self, app: App, elsewhere: Caller, orders: Callable[[], int]
     ) -> None:
         order = app.task(shrink).options(within=elsewhere.within)

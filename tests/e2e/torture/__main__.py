@@ -1,6 +1,6 @@
-"""``python -m tests.e2e.torture --minutes 10``: real processes and servers, hurt in every way for as long as you like.
+"""``python -m tests.e2e.torture --minutes 10``: real processes and servers under all faults, for as long as you like.
 
-Rounds of about a minute, one store after the other, each with a fresh fleet and a fresh database. Each leaves a line of
+Rounds of about a minute, one store after another, each with a new fleet and a new database. Each round leaves a line of
 figures; ``--sum`` shows those of all sittings. The exit code is 1 if any promise was broken; then the database is kept.
 """
 
@@ -35,13 +35,13 @@ SHM = Path("/dev/shm")
 SHORTEST, USUAL, LONGEST = 30.0, 75.0, 90.0
 """Seconds of a round."""
 WIDTH = 120
-"""Of a file that is written to instead of a terminal."""
+"""The width of a report that goes to a file and not to a terminal."""
 ENDING = 15.0
-"""Seconds that a round takes to come to its end, about."""
+"""The approximate seconds that a round takes to end."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Torture; the exit code."""
+    """Run torture, and return the exit code."""
     asked = _options().parse_args(words)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     if asked.look:
@@ -62,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep quiet about a store that is away: it is expected here."""
+    """Suppress warnings about an unavailable store, which is expected here."""
     loggers = [logging.getLogger(name) for name in ("holdfast", "asyncio")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -86,7 +86,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 class Sitting:
-    """Rounds, one after the other."""
+    """A series of rounds, one after another."""
 
     def __init__(self, console: Console, file: Path, seed: int | None) -> None:
         self._console, self._file = console, file
@@ -95,12 +95,12 @@ class Sitting:
         self.left: list[str] = []
 
     def run(self, seconds: float, stores: Sequence[Store]) -> list[Figures]:
-        """Run them, and return what each showed."""
+        """Run rounds for that many seconds, and return their figures."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         name, began, made = leftovers.mark(), time.monotonic(), list[Figures]()
-        # Nothing here survives a power cut, and nothing has to.
+        # Files here need not survive a power cut.
         folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-", dir=SHM if os.access(SHM, os.W_OK) else None))
-        tempfile.tempdir = str(folder)  # of the servers
+        tempfile.tempdir = str(folder)  # the servers' files go there
         try:
             while (rest := seconds - (time.monotonic() - began)) > 0 or not made:
                 store = stores[len(made) % len(stores)]
@@ -131,7 +131,7 @@ class Sitting:
         with self._console.status(plan.store) as status:
 
             def show(elapsed: float, counts: Counter[str]) -> None:
-                made.done = dict(counts)  # a copy: others count on
+                made.done = dict(counts)  # a copy: other threads keep counting
                 done = ", ".join(f"{many} {what}" for what, many in made.done.items() if what != "operations")
                 status.update(f"{plan.store} {elapsed:.0f} of {plan.seconds:.0f} s: {done}")
 
@@ -151,9 +151,9 @@ class Sitting:
 
     def _tell(self, made: Figures, folder: Path, story: str) -> None:
         kills, recovery = made.done.get("kills", 0), max(made.recoveries, default=0.0)
-        told = f"{made.store} seed {made.seed}: {made.seconds:.0f} s, {kills} kills, {made.starts} starts of {made.jobs} jobs"
+        summary = f"{made.store} seed {made.seed}: {made.seconds:.0f} s, {kills} kills, {made.starts} starts of {made.jobs} jobs"
         verdict = f"[red]{made.violations} violations[/]" if made.violations else "[green]nothing lost[/]"
-        self._console.print(f"{told}, slowest recovery {recovery:.2f} s: {verdict}", soft_wrap=True)
+        self._console.print(f"{summary}, slowest recovery {recovery:.2f} s: {verdict}", soft_wrap=True)
         if not made.violations:
             shutil.rmtree(folder)
             return
@@ -171,6 +171,6 @@ def _revision() -> str:
 
 
 if __name__ == "__main__":
-    # Ended by a signal, it still ends all that it has started.
+    # After a signal, this process still ends all that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

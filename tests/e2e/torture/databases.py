@@ -1,4 +1,4 @@
-"""What lies between workers and their jobs, and how it is hurt: a file that is locked, servers, and the ways to them."""
+"""The databases and networks between workers and their jobs, and their faults: locked files, servers, and the ways to them."""
 
 import os
 import random
@@ -25,10 +25,10 @@ from tests.e2e.torture.runner import AMNESTY, RECOVERY, TTL, Harm, Torturer
 Store = Literal["sqlite", "postgres", "postgres+nats"]
 STORES: tuple[Store, ...] = ("sqlite", "postgres", "postgres+nats")
 OUTAGE = 4.5
-"""Seconds that a server or a machine's way to it is away, at most: longer than a lease lives."""
+"""The most seconds that a server, or a machine's way to it, is away: longer than a lease."""
 MOMENT = 1.0
 LOCKED = 1.5
-"""Seconds for which a foreign process locks a file, at most."""
+"""The most seconds for which a foreign process locks a file."""
 SLACK = 3.0
 """Seconds by which a loaded machine may be late."""
 NATS_ALIVE, NATS_DEAD = 6.0, 2.0
@@ -42,7 +42,7 @@ class Grounds(ABC):
     bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
 
     def machines(self, many: int) -> list[Machine]:
-        """Where crews sail at first."""
+        """Return the machines of the first crews."""
         return [self.machine(f"web-{number + 1}") for number in range(many)]
 
     @abstractmethod
@@ -51,18 +51,18 @@ class Grounds(ABC):
 
     @abstractmethod
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
-        """One of its faults; seconds until the next."""
+        """Inject one of its faults; return the seconds until the next."""
 
     @abstractmethod
     def say(self, *statements: str) -> list[str]:
-        """Run statements of another user; the lines that the last one answers."""
+        """Run statements as another user; return the lines that the last one answers."""
 
     @abstractmethod
     def spoil(self, jobs: Sequence[UUID]) -> None:
-        """Their payloads become none."""
+        """Make the payloads of these jobs invalid."""
 
     def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
-        """What goes on all the time."""
+        """Return the faults that are injected all the time."""
 
         def hurt_the_grounds() -> float:
             return self.hurt(torturer, chance)
@@ -70,11 +70,11 @@ class Grounds(ABC):
         return [hurt_the_grounds]
 
     def watched(self, app: App) -> AbstractContextManager[None]:
-        """Let other users of the database in, now that the schema is there; with the round they go."""
+        """Let other users work on the database while the round lasts; the schema must exist."""
         return nullcontext()
 
     def keep(self, folder: Path) -> None:
-        """Have the database there when all this is over."""
+        """Keep the database in this folder after the round."""
 
 
 class FileGrounds(Grounds):
@@ -86,11 +86,11 @@ class FileGrounds(Grounds):
         self._database = folder / "jobs.db"
 
     def machine(self, name: str) -> Machine:
-        """The first two are one, where what died is provably dead."""
+        """Return a machine; the first two share this kernel, where deaths of processes are provable."""
         return HERE if name in ("web-1", "web-2") else Machine(name)
 
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
-        """Another process writes and takes long, or copies the file."""
+        """Let another process write for long, or copy the file."""
         torturer.choose(
             Harm("locks", 2, partial(self._lock, torturer)),
             Harm("copies", 1, partial(self._copy, torturer, "copies", foreign_sessions.copy_in_this_process)),
@@ -122,19 +122,19 @@ class FileGrounds(Grounds):
 
 
 class ServedGrounds(Grounds):
-    """A PostgreSQL server, and a NATS server if wished, with separate ways for each machine."""
+    """A PostgreSQL server and optionally a NATS server, with separate ways for each machine."""
 
     bound, stamp = Grounds.bound + OUTAGE, "timestamptz"
 
-    def __init__(self, place: Site) -> None:
-        self._site, self.url, self.transport = place, place.url, place.transport
+    def __init__(self, served: Site) -> None:
+        self._site, self.url, self.transport = served, served.url, served.transport
         self._peaceful_until = 0.0
 
     def machine(self, name: str) -> Machine:
         return self._site.machine(name)
 
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
-        """A machine's way to the server or, if that was left in peace for a while, the server itself."""
+        """Break a machine's way to the server or, if the server had no fault for a while, the server itself."""
         partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance, torturer.victim()))
         if time.monotonic() < self._peaceful_until:
             partition.do()
@@ -154,7 +154,7 @@ class ServedGrounds(Grounds):
 
     @contextmanager
     def _away(self, torturer: Torturer, name: str) -> Iterator[None]:
-        """Take the server away from all. A bound holds only if the processes that keep it are left in peace afterwards."""
+        """Take the server away from all. A bound holds only if the processes that keep it meet no fault afterwards."""
         with torturer.calm:
             yield
             torturer.app.jobs.counts()
@@ -211,7 +211,7 @@ class ServedGrounds(Grounds):
         shutil.copytree(server.data, folder / DATA)
 
     def _cut_off(self, torturer: Torturer, chance: random.Random, crew: Crew) -> None:
-        """Its machine, for longer or shorter than its leases live."""
+        """Cut off the crew's machine, for longer or shorter than its leases last."""
         with crew.lock:
             if crew not in torturer.crews:
                 return
@@ -223,7 +223,7 @@ class ServedGrounds(Grounds):
         torturer.counts["cuts"] += 1
 
     def _restart(self, torturer: Torturer, chance: random.Random) -> None:
-        """Restart it as its owner would, or in a crash, for longer or shorter than a lease lives; requests wait in that time."""
+        """Restart the server cleanly or by a crash, for longer or shorter than a lease; requests wait in that time."""
         server = self._site.postgres
         ways: list[Callable[[], None]] = [server.kill, partial(server.stop, "fast"), partial(server.stop, "immediate")]
         stop = chance.choice(ways)
@@ -235,12 +235,12 @@ class ServedGrounds(Grounds):
                 server.start()
 
     def _kill_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
-        """All others end with it."""
+        """Kill one backend; the server ends all others with it."""
         with self._away(torturer, "backends killed"):
             self._site.postgres.kill_backend(chance.choice(self._backends()))
 
     def _stop_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
-        """It stands still with all the locks that it has."""
+        """Freeze a backend with all of its locks."""
         with self._away(torturer, "backends stopped"), suppress(ProcessLookupError):
             os.kill(backend := chance.choice(self._backends()), signal.SIGSTOP)
             try:
@@ -249,14 +249,14 @@ class ServedGrounds(Grounds):
                 os.kill(backend, signal.SIGCONT)
 
     def _end_connections(self, torturer: Torturer, chance: random.Random) -> None:
-        """End some of them, in the midst of their work."""
+        """End some backends in the middle of their work."""
         with self._away(torturer, "connections ended"):
             some = self._backends()
             for backend in chance.sample(some, chance.randint(1, len(some))):
                 self._site.postgres.sql(f"SELECT pg_terminate_backend({backend})")
 
     def _refuse_writes(self, torturer: Torturer, chance: random.Random) -> None:
-        """A server that may only be read, as after a fail-over to the wrong side."""
+        """Make the server read-only, as after a fail-over to the wrong side."""
         with self._away(torturer, "read only"):
             self._site.postgres.configure(default_transaction_read_only="on")
             try:
@@ -265,7 +265,7 @@ class ServedGrounds(Grounds):
                 self._site.postgres.configure(default_transaction_read_only="off")
 
     def _lock_rows(self, torturer: Torturer, chance: random.Random) -> None:
-        """A session that forgot its transaction holds locks on some jobs and a lease."""
+        """Lock some jobs and a lease in a session that does not end its transaction."""
         with self._away(torturer, "rows locked"), foreign_sessions.locked_rows(self.url, chance):
             torturer.pause(_length(chance))
 
@@ -275,20 +275,20 @@ class ServedGrounds(Grounds):
             foreign_sessions.cancel_statements(self.url, torturer)
 
     def _backends(self) -> list[int]:
-        """List those of workers and supervisors, and this process's."""
+        """List the backends of workers, supervisors and this process."""
         name = self.url.rpartition("/")[2]
         asked = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
         return [int(line) for line in self._site.postgres.sql(asked).splitlines()]
 
 
 def _length(chance: random.Random) -> float:
-    """Of an outage, at most: as often for a moment as for a time that leases may not outlive."""
+    """Return the most seconds of an outage: as often a moment as a time that leases may not outlast."""
     return chance.choice([MOMENT, OUTAGE])
 
 
 @contextmanager
 def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
-    """Make fresh grounds for a round."""
+    """Make new grounds for a round."""
     with ExitStack() as stack:
         if store == "sqlite":
             yield FileGrounds(folder)

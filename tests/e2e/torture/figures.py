@@ -1,4 +1,4 @@
-"""What torture has shown: a line for each round in a file that only grows, and a table of any number of sittings."""
+"""The figures of torture: a line for each round in a file that only grows, and a table of any number of sittings."""
 
 import math
 from collections import Counter
@@ -17,8 +17,8 @@ TOGETHER = "together"
 
 
 class Figures(Struct, kw_only=True):
-    """The figures of one round. ``done``: how often each fault. ``recoveries``: seconds each until a dead owner's job was queued again;
-    ``restarts``: from there until its code ran again, behind the backlog. ``rows``: of the watched table."""
+    """The figures of one round. ``done``: the number of each fault. ``recoveries``: seconds until a dead owner's job was queued again.
+    ``restarts``: seconds from there until its code ran again, behind the backlog. ``rows``: those of the watched table."""
 
     store: str
     seed: int
@@ -47,7 +47,7 @@ class Figures(Struct, kw_only=True):
         return self.lost + self.owned_twice + self.zombie_writes_accepted + self.stuck + self.other_violations
 
     def judge(self, report: Report, wrong: Sequence[str]) -> None:
-        """Take what the checker reports, and what it cannot see."""
+        """Count what the checker reports, and what it cannot see."""
         broken = Counter(violation.name for violation in report.violations)
         kinds = [sum(broken.pop(name, 0) for name in names) for names in (LOST, OWNED_TWICE, ZOMBIE, STUCK)]
         self.lost, self.owned_twice, self.zombie_writes_accepted, self.stuck = kinds
@@ -68,39 +68,39 @@ def read(path: Path) -> list[Figures]:
 
 
 class Sum(Struct):
-    """Of rounds on one store, or on all."""
+    """The sum of rounds on one store, or on all."""
 
     rounds: Sequence[Figures]
 
     def total(self, name: str) -> int:
-        """Of a number that each round has."""
+        """Return the sum of a figure that each round has."""
         return sum(getattr(each, name) for each in self.rounds)
 
     def done(self, *names: str) -> int:
-        """How often these faults, together."""
+        """Return how often these faults were injected, together."""
         return sum(each.done.get(name, 0) for each in self.rounds for name in names)
 
     @property
     def seconds(self) -> float:
-        """All the time that it took."""
+        """The seconds of all rounds together."""
         return sum(each.seconds for each in self.rounds)
 
     def recovery(self, part: float, name: str = "recoveries") -> float:
-        """What that part of all recoveries did not exceed; none took no time."""
+        """Return the time that this share of recoveries did not exceed; 0 without recoveries."""
         known = sorted(took for each in self.rounds for took in getattr(each, name))
         return known[math.ceil(round(part * len(known), 6)) - 1] if known else 0.0
 
     def quantiles(self, name: str = "recoveries") -> str:
-        """The usual ones of recoveries."""
+        """Return the usual quantiles of recoveries as text."""
         return " / ".join(f"{self.recovery(part, name):.2f}" for part in (0.5, 0.99, 1.0))
 
     def bound(self) -> str:
-        """What was promised for a recovery."""
+        """Return the promised bound of a recovery as text."""
         return f"{max((each.bound for each in self.rounds), default=0.0):.2f}"
 
 
 def odds(bad: int, of: int) -> str:
-    """Return how often. What never was in N tries is, 95 times in 100, rarer than three in N."""
+    """Return a rate as text. By the rule of three, what never occurred in N tries is rarer than 3 in N, with 95 % confidence."""
     return f"0 (< {3 / of:.1g})" if of and not bad else f"{bad}"
 
 
@@ -141,11 +141,11 @@ ROWS: dict[str, Callable[[Sum], str]] = {
     "returned jobs that ran again": lambda s: f"{sum(len(each.restarts) for each in s.rounds):,}",
     "until their code ran: p50 / p99 / max": lambda s: s.quantiles("restarts"),
 }
-"""Of the table. "Out": of the timing assumptions, that is of a process that was frozen."""
+"""The rows of the table. "Out" means outside the timing assumptions, by a process that was frozen."""
 
 
 def table(rounds: Sequence[Figures], title: str) -> Table:
-    """A column for each store."""
+    """Return a table with a column for each store."""
     stores = sorted({each.store for each in rounds})
     sums = {store: Sum([each for each in rounds if each.store == store]) for store in stores}
     if len(sums) > 1:

@@ -15,7 +15,7 @@ from tests.e2e.torture.runner import Torturer
 
 LOCKS = ("FOR KEY SHARE", "FOR SHARE", "FOR UPDATE")
 TABLES = {"active": 3, "pending": 3, "leases": 1}
-"""Where a session locks rows, and how many at most."""
+"""The tables in which a session locks rows, and the most rows in each."""
 CANCELLATIONS = 5
 PUBLICATION, SLOT = "everything", "torture"
 WORKER = "torture_worker"
@@ -36,7 +36,7 @@ def locked_rows(url: str, chance: random.Random, schema: str = "holdfast") -> It
 
 
 def cancel_statements(url: str, torturer: Torturer) -> None:
-    """Cancel what each session is doing, a few times in a second, as an administrator does."""
+    """Cancel the statement of each session, a few times in a second, as an administrator may."""
     with closing(psycopg.connect(url, autocommit=True)) as connection:
         for _ in range(CANCELLATIONS):
             connection.execute(
@@ -66,14 +66,14 @@ def subscribed(server: PostgresServer, url: str) -> Iterator[None]:
 
 
 def copy_in_this_process(database: Path) -> None:
-    """Copy the file in a process that has it open, whereby this process loses its locks on it."""
+    """Copy the file in a process that has it open; the process loses its locks on it."""
     copy = database.with_suffix(".copy")
     shutil.copyfile(database, copy)
     copy.unlink()
 
 
 def back_up(database: Path) -> None:
-    """Copy the file as SQLite does, while others write, and see that the copy is whole."""
+    """Copy the file as SQLite does, while others write, and check that the copy is complete."""
     copy = database.with_suffix(".backup")
     with history_sqlite.opened(database) as source:
         source.execute("VACUUM INTO ?", (str(copy),))

@@ -1,4 +1,4 @@
-"""Jobs for workers that are tortured; most of them only work, some are a torture themselves.
+"""Jobs for workers under torture; most of them only work, some are faults themselves.
 
 Set by the environment as the jobs of all real workers are: see ``tests/e2e/jobs_app.py``. The import stays small,
 because a worker that is killed each few seconds is started as often.
@@ -22,7 +22,7 @@ from holdfast._engine.events import Event
 from holdfast._system.host import identify
 from holdfast.testing.process_log import ProcessEvent
 from holdfast.testing.process_log import tell as tell_deed
-from tests.e2e.records import REFUSED, SAID, UP, record_of
+from tests.e2e.records import PROCESS_LOG, REFUSED, UP, record_of
 from tests.e2e.torture import table
 
 FOLDER = Path(os.environ["E2E_FOLDER"])
@@ -39,17 +39,17 @@ app = App(
 )
 record = record_of(URL, FOLDER)
 steadfast = partial(app.task, max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
-"""For jobs that complete under all faults of their workers."""
+"""Budgets of jobs that complete under all faults of their workers."""
 forking = threading.Lock()
-"""A child that is forked while another is being started keeps that start waiting for as long as it lives."""
+"""Taken to start a process: a child forked during the start of another would delay that start for as long as it lives."""
 STEPS = 20
-"""Enough that a zombie, which cannot be stopped while it is a thread, writes before it is killed."""
+"""Enough writes that a zombie in a thread, which cannot be stopped, writes before it is killed."""
 _has_begun = False
 
 
 def say(what: str, job: UUID | None = None) -> None:
-    """Write it for the watcher over the processes of this torture."""
-    tell_deed(FOLDER / SAID, ProcessEvent(time.time(), what, OURS, job))
+    """Record an event for the process that watches this torture."""
+    tell_deed(FOLDER / PROCESS_LOG, ProcessEvent(time.time(), what, OURS, job))
 
 
 say("process.start")
@@ -57,12 +57,12 @@ say("process.start")
 
 @app.on("job.lost")
 def tell_refusal(event: Event) -> None:
-    """That of an outcome or a report; what handlers hear of it is the same refusal."""
+    """Record that an outcome or a report was refused; the handler gets the same refusal as an error."""
     say(REFUSED, event.fields["job"])
 
 
 @contextmanager
-def told(job: Job | SyncJob) -> Iterator[None]:
+def recorded(job: Job | SyncJob) -> Iterator[None]:
     """Write to the history when this code starts and ends."""
     _tell_start(job)
     try:
@@ -72,7 +72,7 @@ def told(job: Job | SyncJob) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def told_in_thread(job: Job) -> AsyncIterator[None]:
+async def recorded_in_thread(job: Job) -> AsyncIterator[None]:
     """Write to the history when a coroutine starts and ends, while its event loop runs on.
 
     Another handler of the loop may have the lock of the file in an open transaction, and commits only if the loop runs.
@@ -93,7 +93,7 @@ def _tell_start(job: Job | SyncJob) -> None:
 
 
 async def _ended(action: Callable[[], None]) -> None:
-    """Run it in a thread to its end; a cancellation is raised after that."""
+    """Run an action in a thread to its end; raise a cancellation after that."""
     doing, is_cancelled = asyncio.get_running_loop().run_in_executor(None, action), False
     while not doing.done():
         try:
@@ -107,8 +107,8 @@ async def _ended(action: Callable[[], None]) -> None:
 
 @steadfast()
 async def labour(job: Job, seconds: float) -> str:
-    """Some work whose every step is written into the history."""
-    async with told_in_thread(job):
+    """Work, and write every step into the history."""
+    async with recorded_in_thread(job):
         for step in range(5):
             await job.progress(fraction=step / 5, message=str(job.token))
             await asyncio.sleep(seconds / 5)
@@ -118,8 +118,8 @@ async def labour(job: Job, seconds: float) -> str:
 
 @steadfast()
 def labour_in_thread(job: SyncJob, seconds: float) -> str:
-    """The same in a thread."""
-    with told(job):
+    """Work in a thread, and write every step into the history."""
+    with recorded(job):
         for step in range(STEPS):
             job.progress(fraction=step / STEPS, message=str(job.token))
             time.sleep(seconds / STEPS)
@@ -129,8 +129,8 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
 
 @steadfast()
 def keep_quiet(job: SyncJob, seconds: float) -> str:
-    """Write nothing before the end: of a zombie that is the first sign."""
-    with told(job):
+    """Write nothing before the end: the end is the first sign of a zombie."""
+    with recorded(job):
         time.sleep(seconds)
     return str(job.token)
 
@@ -138,7 +138,7 @@ def keep_quiet(job: SyncJob, seconds: float) -> str:
 @steadfast()
 async def stumble(job: Job, seconds: float) -> str:
     """Fail the first time."""
-    async with told_in_thread(job):
+    async with recorded_in_thread(job):
         await asyncio.sleep(seconds)
         if job.attempt == 1:
             raise ValueError("once")
@@ -147,24 +147,24 @@ async def stumble(job: Job, seconds: float) -> str:
 
 @steadfast()
 async def block_the_loop(job: Job, seconds: float) -> str:
-    """Let nothing else of this process' event loop run."""
-    async with told_in_thread(job):
+    """Block the event loop of this process."""
+    async with recorded_in_thread(job):
         time.sleep(seconds)  # noqa: ASYNC251 - the point of it
     return str(job.token)
 
 
 @steadfast()
 def hold_the_gil(job: SyncJob, seconds: float) -> str:
-    """One call of a C function that lets no other thread run."""
-    with told(job):
+    """Block all threads in one call of a C function."""
+    with recorded(job):
         max(range(round(seconds * 4e6)))  # a quarter of it, at most
     return str(job.token)
 
 
 @steadfast()
-async def be_deaf(job: Job, seconds: float) -> str:
+async def ignore_cancellation(job: Job, seconds: float) -> str:
     """Ignore every cancellation for that long."""
-    async with told_in_thread(job):
+    async with recorded_in_thread(job):
         by = time.monotonic() + seconds
         while time.monotonic() < by:
             try:
@@ -176,8 +176,8 @@ async def be_deaf(job: Job, seconds: float) -> str:
 
 @steadfast()
 def leave_children(job: SyncJob, seconds: float) -> str:
-    """Start one in a separate group and one that shares all descriptors; neither may outlive the worker."""
-    with told(job):
+    """Start a child in a separate group and one that shares all descriptors; neither may outlive the worker."""
+    with recorded(job):
         with forking:
             subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL)
             if os.fork() == 0:
@@ -190,7 +190,7 @@ def leave_children(job: SyncJob, seconds: float) -> str:
 @steadfast()
 def copy_the_file(job: SyncJob, seconds: float) -> str:
     """Copy the database's file in a worker that has it open, if it is one."""
-    with told(job):
+    with recorded(job):
         if URL.startswith("sqlite:"):
             copy = FOLDER / f"copy-{job.id}-{job.attempt}"
             shutil.copyfile(URL.removeprefix("sqlite:///"), copy)
@@ -228,7 +228,7 @@ async def delete_pastes(batch: Batch) -> None:
 
 @app.task(max_crashes=2, backoff=Backoff.fixed("0.05s"))
 def poison(job: SyncJob, seconds: float) -> None:
-    """Take the worker along, each time in another way; the kernel's way with processes that take all memory is one of them."""
+    """Kill the worker process in a different way each time; one is the kernel's way with processes that take all memory."""
     record.tell("handler.start", job.id, job.token, OURS)
     ways: tuple[Callable[[], None], ...] = (
         os.abort,
@@ -243,18 +243,18 @@ def poison(job: SyncJob, seconds: float) -> None:
 @app.task(timeout="1s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
 def overstay(job: SyncJob, seconds: float) -> None:
     """Pass the limit in a thread that cannot be stopped."""
-    with told(job):
+    with recorded(job):
         time.sleep(600)
 
 
 @app.task(progress_within="1.5s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
 async def stand_still(job: Job, seconds: float) -> None:
-    """Say nothing more, but stop when asked."""
-    async with told_in_thread(job):
+    """Report no progress, but stop when cancelled."""
+    async with recorded_in_thread(job):
         await asyncio.sleep(600)
 
 
 @app.task
 async def spoiled(job: Job, seconds: float) -> None:
-    """Never run: its payloads are none."""
+    """Never run: its payloads are invalid."""
     raise AssertionError(f"ran with {seconds}")

@@ -1,4 +1,4 @@
-"""What is kept of a round that went wrong: its database, and all that this does not say."""
+"""The evidence of a round that broke a promise: its database, and what the database does not record."""
 
 from pathlib import Path
 from uuid import UUID
@@ -17,11 +17,11 @@ NAME, DATA = "kept.json", "data"
 STEP = 0.1
 """Seconds by which a server's clock may step."""
 WAKING = 1.0
-"""Seconds in which a process that wakes, or its guard, gets its turn on a machine with more to do than cores."""
+"""Seconds in which a process that wakes, or its guard, gets the CPU on a machine with more work than cores."""
 
 
 class Kept(Struct, frozen=True):
-    """``url``: of the database while it was in use. ``retried`` and ``deleted``: by an operator."""
+    """``url``: the address of the database during the round. ``retried`` and ``deleted``: jobs that an operator moved."""
 
     store: str
     seed: int
@@ -31,21 +31,21 @@ class Kept(Struct, frozen=True):
     deleted: set[UUID]
 
     def save(self, folder: Path) -> None:
-        """Save it for a later look."""
+        """Save the evidence for a later look."""
         (folder / NAME).write_bytes(msgspec.json.format(msgspec.json.encode(self)))
 
     def history(self, folder: Path, url: str = "") -> History:
-        """What happened; ``url``: where the database is now."""
+        """Return the history; ``url``: where the database is now."""
         return amend(record_of(url or f"sqlite:///{folder}/jobs.db", folder).read(), retried=self.retried, deleted=self.deleted)
 
     @property
     def rules(self) -> Rules:
-        """What its history promises."""
+        """The rules for this history."""
         return Rules(bound=self.bound, step=STEP, waking=WAKING)
 
 
 def look(folder: Path) -> str:
-    """Judge it again; the stories of what is wrong."""
+    """Judge the round again, and return the stories of its violations."""
     kept = msgspec.json.decode((folder / NAME).read_bytes(), type=Kept)
     if not kept.url:
         return _explain(kept, kept.history(folder))

@@ -1,14 +1,14 @@
-"""Things that go on beside each other, each again and again, until all of them are over."""
+"""Steps that run beside each other, each of them repeatedly, until all are stopped."""
 
 import threading
 from collections.abc import Callable
 
-STEP_PATIENCE = 300.0
-"""Seconds in which a step that has begun must end, once all are asked to."""
+STEP_LIMIT = 300.0
+"""Seconds in which a running step must end, once all are asked to stop."""
 
 
 class Lanes:
-    """Threads; the first error of one of them ends all."""
+    """Threads that repeat steps; the first error ends all of them."""
 
     def __init__(self) -> None:
         self._is_over = threading.Event()
@@ -16,7 +16,7 @@ class Lanes:
         self._errors: list[BaseException] = []
 
     def open(self, step: Callable[[], float]) -> None:
-        """Run that from now on, each time as many seconds after the last as it returned."""
+        """Repeat a step from now on; it returns the seconds until its next run."""
 
         def run() -> None:
             pause = 0.0
@@ -32,14 +32,14 @@ class Lanes:
         thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Let them; whether it is over."""
+        """Wait for that many seconds; return whether all steps are stopped."""
         return self._is_over.wait(seconds)
 
     def close(self) -> None:
-        """No more of it; the first error of all."""
+        """Stop all steps, and raise the first error of any."""
         self._is_over.set()
         for thread in self._threads:
-            thread.join(STEP_PATIENCE)
+            thread.join(STEP_LIMIT)
             assert not thread.is_alive(), f"{thread.name} does not end"
         if self._errors:
             raise self._errors[0]

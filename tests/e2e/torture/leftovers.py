@@ -1,4 +1,4 @@
-"""Whether torture leaves anything running: all that it starts inherits an environment variable, or works in its folder."""
+"""A search for leftovers of torture: each process that it starts inherits an environment variable, or works in its folder."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from tests.e2e.waiting import PAUSE
 
 MARK = "HOLDFAST_TORTURE"
 GOING = 30.0
-"""Seconds in which the last one goes."""
+"""Seconds in which the last process ends."""
 
 
 def mark() -> str:

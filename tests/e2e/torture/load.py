@@ -1,4 +1,4 @@
-"""What there is to do: mostly honest work, some that hurts, and some that no worker can do at all."""
+"""The jobs of torture: mostly ordinary work, some faults, and some jobs that no worker can run."""
 
 import random
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ STEADFAST = {
     "stumble": 6,
     "block_the_loop": 4,
     "hold_the_gil": 1,
-    "be_deaf": 4,
+    "ignore_cancellation": 4,
     "leave_children": 3,
     "copy_the_file": 3,
 }
-"""How often each; they complete under all faults, unless they are cancelled."""
+"""Weights of tasks that complete under all faults, unless they are cancelled."""
 DOOMED = {"poison": 1, "overstay": 1, "stand_still": 1}
-"""They fail under all circumstances."""
+"""Tasks that always fail."""
 SPOILED, UNKNOWN = "spoiled", "nobody_knows_me"
 LONGEST = 2.5
-"""Seconds of work in one job, at most."""
+"""The most seconds of work in one job."""
 RUBBISH = 0.03
-"""How often a meal is followed by what no worker can do."""
+"""How often the feeder adds jobs that no worker can run."""
 DELETABLE = 0.05
-"""The part of jobs that may vanish; all others were promised to stay."""
+"""The share of jobs that may be deleted; all others must stay."""
 
 
 class Feeder:
@@ -44,7 +44,7 @@ class Feeder:
         self.jobs = 0
 
     def feed(self) -> float:
-        """As many as are missing."""
+        """Enqueue as many jobs as are missing."""
         counts = self._ships.app.jobs.counts()
         missing = self._enough - counts.get("available", 0) - counts.get("scheduled", 0)
         for task in self._chance.choices(list(self._tasks), list(self._tasks.values()), k=max(0, missing)):
@@ -68,7 +68,7 @@ class Feeder:
         self.jobs += len(jobs) + 1
 
     def misfits(self) -> list[str]:
-        """Tasks whose jobs have not ended as they must."""
+        """Return the tasks whose jobs have not ended as they must."""
         counts = self._ships.app.jobs.counts("task")
         wrong = [_wrong(counts, task, ("failed",)) for task in STEADFAST]
         wrong += [_wrong(counts, task, ("completed",)) for task in (*DOOMED, SPOILED)]
@@ -82,4 +82,4 @@ def _wrong(counts: dict[str, dict[str, int]], task: str, never: Sequence[str]) -
 
 
 async def _never(seconds: float) -> None:
-    """Of the client's side only."""
+    """Stand for a task on the client's side; never run."""

@@ -1,4 +1,4 @@
-"""How long a job that was taken back without its fault waits until its code runs again, behind any backlog."""
+"""The time from the return of a job, without its fault, until its code runs again, behind any backlog."""
 
 from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
@@ -26,7 +26,7 @@ def waits(history: Iterable[Event], jobs: Collection[UUID]) -> Iterator[tuple[UU
 
 
 def keeps_its_place(before: JobRow, after: JobRow) -> bool:
-    """Return whether a move gave the job back without a wait: released, or rescued for the first time."""
+    """Return whether a move returned the job to its queue without a wait: released, or rescued for the first time."""
     is_back = PLACE_OF[before.state] is Place.ACTIVE and after.state is State.AVAILABLE
     is_unharmed = after.failures == before.failures and (after.crashes == before.crashes or after.crashes == 1)
     return is_back and is_unharmed and not after.is_cancel_requested

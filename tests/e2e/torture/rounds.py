@@ -1,4 +1,4 @@
-"""One round: a fresh fleet on fresh grounds, all faults beside each other in a random order, and a verdict."""
+"""One round: a new fleet on new grounds, all faults beside each other in a random order, and a verdict."""
 
 import random
 import signal
@@ -15,30 +15,30 @@ from holdfast._system import guard
 from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report
-from tests.e2e.death_log import Watch, undertaker
+from tests.e2e.death_log import Watch, log_deaths
 from tests.e2e.fleet import Fleet, living_in
 from tests.e2e.random_operators import Operator
-from tests.e2e.records import REFUSED, SAID
+from tests.e2e.records import PROCESS_LOG, REFUSED
 from tests.e2e.torture.databases import Grounds, Store, grounds
 from tests.e2e.torture.kept import Kept
 from tests.e2e.torture.lanes import Lanes
 from tests.e2e.torture.load import Feeder
 from tests.e2e.torture.restarts import waits
-from tests.e2e.torture.runner import MANY, PATIENCE, SETTINGS, Torturer
+from tests.e2e.torture.runner import MANY, SETTINGS, TIME_LIMIT, Torturer
 from tests.e2e.torture.table import WatchedTable
 from tests.e2e.waiting import until
 
 TARGET = "tests.e2e.torture.jobs:app"
 LOOK = 0.25
 GOING = 15.0
-"""Seconds in which the last child of a worker that has ended is gone, too."""
+"""Seconds in which the last child of an ended worker ends, too."""
 BACKLOGS = (2, 50)
-"""Jobs that wait for each worker process: hardly any, or enough that a job at their end runs a minute later."""
+"""Jobs that wait for each worker process: very few, or enough that the last of them runs a minute later."""
 BUSY = 4.0
-"""Seconds in which one of N workers has a slot for a job that is next, under all kills."""
+"""Seconds in which one of N workers has a free slot for the next job, under all kills."""
 ROWS = 100
 JUDGED = ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L1", "L2")
-"""Properties of which a round proves nothing if it has not checked them."""
+"""Properties that a round must have checked, or it proves nothing."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -52,12 +52,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     processes: int = 3
 
     def is_over(self, counts: Counter[str], elapsed: float) -> bool:
-        """Whether that was enough."""
+        """Return whether the round may end."""
         return elapsed >= self.seconds and all(counts[what] >= many for what, many in self.wanted.items())
 
 
 class Verdict(Struct):
-    """What a round showed. ``wrong``: what histories do not say."""
+    """The verdict of a round. ``wrong``: problems that the history does not show."""
 
     report: Report
     history: History
@@ -76,55 +76,55 @@ class Verdict(Struct):
         return not (self.report.violations or self.wrong)
 
     def explain(self) -> str:
-        """What is wrong, with the story of a job."""
+        """Return what is wrong, with the story of a job."""
         stories = [self.report.explain(self.history)] if self.report.violations else []
         return "\n".join([*self.wrong, *stories])
 
 
 def play(plan: Plan, folder: Path, show: Callable[[float, Counter[str]], None] = lambda elapsed, counts: None) -> Verdict:
-    """Play the whole round in that folder, and show its counts. Nothing runs afterwards; what is wrong is kept."""
-    with grounds(plan.store, folder) as place:
+    """Play the whole round in that folder, and show its counts. No process runs afterwards; a broken round is kept."""
+    with grounds(plan.store, folder) as setting:
         try:
-            verdict = _play(plan, place, folder, show)
+            verdict = _play(plan, setting, folder, show)
         except BaseException:
-            place.keep(folder)
+            setting.keep(folder)
             raise
         if not verdict.is_clean:
-            place.keep(folder)
+            setting.keep(folder)
         return verdict
 
 
-def _play(plan: Plan, place: Grounds, folder: Path, show: Callable[[float, Counter[str]], None]) -> Verdict:
+def _play(plan: Plan, setting: Grounds, folder: Path, show: Callable[[float, Counter[str]], None]) -> Verdict:
     chance = random.Random(plan.seed)
     settings = {**SETTINGS, "poll": chance.choice(["0.2s", "1s"])}
     with ExitStack() as stack:
-        ships = Fleet(folder, place.url, place.transport, **settings)
+        ships = Fleet(folder, setting.url, setting.transport, **settings)
         stack.callback(ships.stop)
         ships.target = TARGET
         ships.app.migrate()
-        stack.enter_context(place.watched(ships.app))
-        table = WatchedTable(place.say, place.stamp)
-        watching = stack.enter_context(undertaker(folder / SAID))
-        torturer = Torturer(ships, chance, place.machines(plan.crews), watching, processes=plan.processes)
-        torturer.make_machine, torturer.wanted = place.machine, plan.wanted
-        game = _Game(plan, place, ships, torturer, watching, table)
+        stack.enter_context(setting.watched(ships.app))
+        table = WatchedTable(setting.say, setting.stamp)
+        watching = stack.enter_context(log_deaths(folder / PROCESS_LOG))
+        torturer = Torturer(ships, chance, setting.machines(plan.crews), watching, processes=plan.processes)
+        torturer.make_machine, torturer.wanted = setting.machine, plan.wanted
+        game = _Game(plan, setting, ships, torturer, watching, table)
         game.torment(show)
         return game.end()
 
 
 class _Game:
     def __init__(
-        self, plan: Plan, place: Grounds, ships: Fleet, torturer: Torturer, watching: Watch, table: WatchedTable
+        self, plan: Plan, setting: Grounds, ships: Fleet, torturer: Torturer, watching: Watch, table: WatchedTable
     ) -> None:
         self._table = table
-        self._plan, self._grounds, self._ships, self._torturer, self._watching = plan, place, ships, torturer, watching
+        self._plan, self._grounds, self._ships, self._torturer, self._watching = plan, setting, ships, torturer, watching
         self._began = time.monotonic()
         self._chance = random.Random(plan.seed)
         self._feeder = Feeder(torturer, ships, self._chance, enough=self._chance.choice(BACKLOGS) * plan.crews * plan.processes)
         self._operator = Operator(ships.app, self._chance)
 
     def torment(self, show: Callable[[float, Counter[str]], None]) -> None:
-        """Everything beside each other; there is work until the last harm is done, because most wait for workers at work."""
+        """Run all faults beside each other; feed jobs until the last fault, because most faults wait for busy workers."""
         feeding, lanes, counts = Lanes(), Lanes(), self._torturer.counts
         steps = (self._torturer.kill_a_worker, self._torturer.hurt_a_crew, self._operate, self._spoil)
         with ExitStack() as ending:
@@ -158,10 +158,10 @@ class _Game:
         """Let every job end, end every crew, and judge what happened."""
         waiting = [view.id for view in self._ships.app.jobs.list(state="available", limit=MANY)]
         self._ships.app.jobs.cancel([*self._feeder.unknown, *self._chance.sample(waiting, len(waiting) * 4 // 5)])
-        with suppress(AssertionError):  # a job that does not end is the checker's to find
-            until(lambda: self._table.is_done() and not self._is_busy(), within=PATIENCE + self._feeder.jobs / 10)
+        with suppress(AssertionError):  # the checker finds jobs that do not end
+            until(lambda: self._table.is_done() and not self._is_busy(), within=TIME_LIMIT + self._feeder.jobs / 10)
         wrong = [*self._feeder.misfits(), *self._table.wrong(), *self._send_home()]
-        self._watching.up()  # to the end of what was written
+        self._watching.up()  # reads the file to its end
         kept = self._remember()
         history = kept.history(self._ships.folder, kept.url)
         report = check(history, kept.rules)
@@ -175,7 +175,7 @@ class _Game:
             seconds=time.monotonic() - self._began,
             bound=self._grounds.bound,
             jobs=self._feeder.jobs,
-            refused=self._watching.heard[REFUSED],
+            refused=self._watching.counts[REFUSED],
             rows=self._table.rows,
             restarts=[took for _, took in restarts],
             wrong=[*wrong, *(f"{name} was not checked" for name in JUDGED if not report.checked[name])],
@@ -186,17 +186,17 @@ class _Game:
         return any(many for state, many in counts.items() if PLACE_OF[State(state)] is not Place.FINISHED)
 
     def _send_home(self) -> list[str]:
-        """End all crews; return what they leave behind, and which do not end as they should."""
+        """End all crews; return the processes they leave behind, and the crews that do not end as they should."""
         for crew in self._torturer.crews:
             crew.send(signal.SIGTERM)
-        codes = [crew.wait(PATIENCE) for crew in self._torturer.crews]
+        codes = [crew.wait(TIME_LIMIT) for crew in self._torturer.crews]
         with suppress(AssertionError):
             until(lambda: not living_in(self._ships.folder), within=GOING)
         left = [f"process {pid} still runs, {_words(pid)}" for pid in living_in(self._ships.folder)]
         return [*left, *(f"a supervisor ended with {code}" for code in codes if code)]
 
     def _remember(self) -> Kept:
-        """All that the database does not say, in the same folder."""
+        """Save what the database does not record, in the same folder."""
         plan, operator = self._plan, self._operator
         kept = Kept(plan.store, plan.seed, self._grounds.url, self._grounds.bound, operator.retried, operator.deleted)
         kept.save(self._ships.folder)
@@ -204,7 +204,7 @@ class _Game:
 
 
 def _words(pid: int) -> str:
-    """What it is, and whose."""
+    """Return the command line of a process, and its parent."""
     stat = guard.read_stat(pid)
     words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return f"{words} of session {stat.session}, child of {stat.parent}" if stat is not None else words

@@ -1,4 +1,4 @@
-"""Hurts crews in every way that the fault matrix knows, while others hurt what lies between them and their jobs."""
+"""Inject every fault of the fault matrix into crews, while other threads do so with the databases and networks."""
 
 import os
 import random
@@ -18,41 +18,41 @@ from holdfast._system import guard
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.process_log import ProcessEvent, tell
 from tests.e2e.death_log import Watch
-from tests.e2e.fault_runs import Tormentor
+from tests.e2e.fault_runs import FaultRun
 from tests.e2e.fleet import Crew, Fleet, is_stopped, stop, thaw
 from tests.e2e.machines import HERE, Machine
-from tests.e2e.records import SAID
+from tests.e2e.records import PROCESS_LOG
 from tests.e2e.scripted_workers import end, guard_of, is_alive
 from tests.e2e.waiting import until
 
 TTL, BEAT, MARGIN, RECOVERY = 3.0, 0.6, 0.5, 0.5
 AMNESTY = BEAT + MARGIN
 SETTINGS = {"ttl": f"{TTL}s", "recovery": f"{RECOVERY}s", "grace": "1s"}
-PATIENCE = 90.0
-"""Seconds for what takes a few on a machine that has nothing else to do."""
+TIME_LIMIT = 90.0
+"""Seconds for steps that take a few seconds on an idle machine."""
 CONCURRENCY = "2"
 HEAD_START = 0.5
-"""Seconds for which zombies are awake before any process that could end them."""
+"""Seconds for which zombies are awake before any process that could end them is."""
 TURN = 8.0
-"""Seconds in which it is mostly the turn of a job that was taken from a zombie."""
+"""Seconds in which a job that was taken from a zombie mostly gets its turn."""
 MANY = 1000
 REST = 0.5
 LEAST_UP = 3
-"""Workers that are left alone, so that jobs come to an end as well."""
+"""Workers that meet no fault, so that jobs can end."""
 
 
 class Harm(Struct, frozen=True):
-    """Something that can be done, what it counts as, and how often it is chosen."""
+    """A fault, the name under which it is counted, and its weight."""
 
     name: str
     weight: int
     do: Callable[[], None]
 
 
-class Torturer(Tormentor):
-    """Several threads may hurt at once, each crew one at a time; the supervisor of the first crew is only ever left alone.
+class Torturer(FaultRun):
+    """A run in which several threads inject faults, one at a time per crew. The supervisor of the first crew, the keeper, meets none.
 
-    Some supervisor must be able to take care of every job, or no bound would hold.
+    Some supervisor must be able to recover every job, or no bound would hold.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Torturer(Tormentor):
         self._sailing, self._asking = threading.Lock(), threading.Lock()
         self.keeper = self.crews[0]
         self.calm = threading.Lock()
-        """Held by the thread that takes the store from all, or cannot wait for it."""
+        """The lock of the thread that takes the store from all, or cannot wait for it."""
         self.counts: Counter[str] = Counter()
         self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
@@ -75,41 +75,41 @@ class Torturer(Tormentor):
         return self._ships.crew(*options, is_ready=is_ready, machine=machine)
 
     def acknowledge(self, job: UUID) -> None:
-        """It was promised to stay."""
+        """Record that this job was promised to stay."""
         self.record.tell("enqueue", job, None, self._ours)
 
     def did(self, what: str, process: ProcessIdentity) -> None:
-        """Write it down at once, so that it is kept with all that is written."""
-        tell(self.folder / SAID, ProcessEvent(time.time(), what, process))
+        """Record an event at once, in the file that is kept with the round."""
+        tell(self.folder / PROCESS_LOG, ProcessEvent(time.time(), what, process))
 
     def refuge(self, lost: Machine) -> Machine:
-        """Either the machine itself came back, where what died is provably dead, or it is gone for good."""
+        """Return the same machine, on which dead processes are provably dead, or a new one for a machine that is lost for good."""
         if self._chance.random() < 0.5:
             return lost
         self._machines += 1
         return self.make_machine(f"web-{self._machines}")
 
     def replace(self, crew: Crew) -> None:
-        """Start another crew instead of it."""
+        """Start another crew in place of this one."""
         with self._sailing:
             self.crews.remove(crew)
             self.crews.append(self.sail(self.refuge(crew.machine)))
 
     def choose(self, *harms: Harm) -> Harm:
-        """By their weights; what is wanted and was not done often enough yet comes first."""
+        """Choose a fault by the weights; wanted faults that are not done often enough yet come first."""
         some = [harm for harm in harms if self.counts[harm.name] < self.wanted.get(harm.name, 0)] or harms
         (chosen,) = self._chance.choices(some, [harm.weight for harm in some])
         return chosen
 
     def victim(self) -> Crew:
-        """Choose any but the keeper, one that no thread hurts just now if there is one."""
+        """Choose a crew other than the keeper, if possible one with which no other thread is busy."""
         crews = [crew for crew in self.crews if crew is not self.keeper]
         return self._chance.choice([crew for crew in crews if not crew.lock.locked()] or crews)
 
-    # again and again
+    # faults that the threads repeat
 
     def kill_a_worker(self) -> float:
-        """Kill one that has begun its first job, if no other thread hurts its crew."""
+        """Kill a worker that has begun its first job, if no other thread is busy with its crew."""
         if self.wanted and self.counts["kills"] >= self.wanted.get("kills", 0):
             return REST
         up = self._up()
@@ -130,7 +130,7 @@ class Torturer(Tormentor):
         return next((crew for crew in self.crews if stat is not None and crew.pid == stat.parent), None), victim
 
     def hurt_a_crew(self) -> float:
-        """One of all but the keeper's, in any way."""
+        """Inject any fault into a crew other than the keeper."""
         crew = self.victim()
         harm = self.choose(
             Harm("crews killed", 3, partial(self.kill_all_together, crew)),
@@ -146,7 +146,7 @@ class Torturer(Tormentor):
             harm.do()
         return self._chance.uniform(0.0, 0.5 if harm.name in self.wanted or not self.wanted else 2 * TTL)
 
-    # one crew; the caller of these has its lock
+    # faults of one crew; the caller has its lock
 
     def kill_all_together(self, crew: Crew) -> None:
         """Kill supervisor and workers together."""
@@ -161,7 +161,7 @@ class Torturer(Tormentor):
         self.replace(crew)
 
     def kill_the_supervisor(self, crew: Crew) -> None:
-        """Its workers end by themselves."""
+        """Kill the supervisor; its workers end by themselves."""
         workers = crew.workers()
         end(crew.pid)
         self._until(lambda: not any(map(is_alive, workers)))
@@ -169,14 +169,14 @@ class Torturer(Tormentor):
         self.replace(crew)
 
     def freeze_for_a_moment(self, crew: Crew) -> None:
-        """All of it, and not so long that it costs anything."""
+        """Freeze a whole crew, for less time than would cost a job anything."""
         frozen = self._freeze(crew)
         self.pause(TTL - MARGIN - BEAT - 0.6)
         self._wake(crew, frozen, crew.workers())
         self.counts["freezes"] += 1
 
     def freeze_a_worker(self, crew: Crew) -> None:
-        """It alone: its supervisor kills it before its lease has run out."""
+        """Freeze one worker; its supervisor kills it before its lease expires."""
         workers = crew.workers()
         if workers:
             worker = self._chance.choice(workers)
@@ -187,43 +187,43 @@ class Torturer(Tormentor):
             self.counts["workers frozen"] += 1
 
     def make_zombies(self, crew: Crew) -> None:
-        """All of it stands still until its jobs have been taken from it, and then goes on."""
+        """Freeze a whole crew until its jobs have been taken from it, and wake it."""
         frozen, zombies = self._freeze_at_work(crew)
         self._until(lambda: self._has_taken_from(zombies))
         self._wake(crew, frozen, crew.workers())
 
     def make_zombies_without_guards(self, crew: Crew) -> None:
-        """Make zombies that no guard ends: they go on writing to jobs that are others' by now, as if they had never been away."""
+        """Make zombies that no guard ends: they keep writing to jobs that other workers own by now."""
         frozen, zombies = self._freeze_at_work(crew)
         guards, jobs = [pid for worker in zombies for pid in _guards(worker)], self._held_by(zombies)
         self._until(lambda: self._has_taken_from(zombies))
-        # What still waits for its turn has no owner, so that its state would be enough to refuse them.
+        # A job that still waits has no owner: its state would be enough to refuse a zombie.
         with suppress(AssertionError):
             until(lambda: self._is_taken_up(jobs), within=TURN)
         for pid in guards:
             end(pid)
-        # The history does not record that zombies woke: code of theirs that runs beside others is what a missing guard means.
+        # The history does not record that zombies woke: without a guard, their code may run beside that of the new owner.
         thaw(zombies)
         woken = time.monotonic()
         self._until(lambda: time.monotonic() - woken > HEAD_START)
         self._wake(crew, frozen, set(crew.workers()) - zombies)
-        # Their supervisor has to see to their ends, and no other process would if it were killed now.
+        # Their supervisor has to end them; no other process would if it were killed now.
         self._until(lambda: not any(map(is_alive, zombies)))
 
     def terminate(self, crew: Crew) -> None:
-        """Once, or twice; one that has just begun to start does not know yet what that means."""
+        """Send SIGTERM once or twice; a process that is still starting has no handler for it yet."""
         self._until(lambda: set(self._up()) & set(crew.workers()))
         crew.send(signal.SIGTERM)
         if self._chance.random() < 0.5:
             self.pause(1.0)
             crew.send(signal.SIGTERM)
-        code = crew.wait(PATIENCE)
+        code = crew.wait(TIME_LIMIT)
         assert code == 0, f"SIGTERM ended a supervisor with {code}"
         self.counts["terminations"] += 1
         self.replace(crew)
 
     def _freeze_at_work(self, crew: Crew) -> tuple[list[int], set[int]]:
-        """When most of its workers have begun something; who was frozen, and which of them are zombies to be."""
+        """Freeze a crew once most of its workers run a job; return the frozen processes, and those that become zombies."""
         self._until(lambda: len(set(self._up()) & set(crew.workers())) >= min(2, self._processes))
         frozen = self._freeze(crew)
         zombies = set(self._up()) & set(crew.workers())
@@ -242,20 +242,20 @@ class Torturer(Tormentor):
         thaw(frozen)
 
     def _has_taken_from(self, workers: Set[int]) -> bool:
-        """Return whether all of their leases have been ended; without a store that cannot be known."""
+        """Return whether all of their leases have ended; False while the store is unavailable."""
         with suppress(StoreUnavailable):
             return not any(view.process.pid in workers for view in self.app.workers.list())
         return False
 
     def _held_by(self, workers: Set[int]) -> dict[UUID, str | None]:
-        """Their jobs, and by which of them each is held; none while there is no store."""
+        """Return the jobs of these workers, each with its owner; none while the store is unavailable."""
         with suppress(StoreUnavailable):
             names = {view.worker for view in self.app.workers.list() if view.process.pid in workers}
             return {view.id: view.worker for view in self.app.jobs.list(state="running", limit=MANY) if view.worker in names}
         return {}
 
     def _is_taken_up(self, jobs: Mapping[UUID, str | None]) -> bool:
-        """Whether one of them has another owner, or none of them waits for one."""
+        """Return whether one of the jobs has another owner, or none of them waits for one."""
         with suppress(StoreUnavailable):
             views = self.app.jobs.list(state="running", limit=MANY)
             is_taken = any(view.worker != jobs[view.id] for view in views if view.id in jobs)
@@ -267,11 +267,11 @@ class Torturer(Tormentor):
             return [process.pid for process in self._watching.up()]
 
     def _until(self, predicate: Callable[[], object]) -> None:
-        until(predicate, within=PATIENCE)
+        until(predicate, within=TIME_LIMIT)
 
 
 def _guards(worker: int) -> list[int]:
     try:
         return [guard_of(worker)]
-    except (ValueError, FileNotFoundError):  # it was just born
+    except (ValueError, FileNotFoundError):  # the process has just started
         return []

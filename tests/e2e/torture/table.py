@@ -1,4 +1,4 @@
-"""A table of the application's own in the database of the jobs: the workers under torture work off its rows."""
+"""A table of the application in the database of the jobs: the workers under torture process its rows."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ PENDING, IN_PROGRESS, DONE = "NEW", "BUSY", "GONE"
 
 
 class WatchedTable:
-    """Rows that are each done once, and a count beside them that falls by one in the same commit.
+    """Rows, each of which is processed once, and a count that falls by one in the same commit.
 
-    ``say`` runs statements and answers the lines of the last one; ``stamp`` is the type of the column of stamps.
+    ``say`` runs statements and returns the lines of the last one; ``stamp`` is the type of the column of stamps.
     """
 
     def __init__(self, say: Callable[..., list[str]], stamp: str) -> None:
@@ -32,7 +32,7 @@ class WatchedTable:
         return not self._count(f"SELECT count(*) FROM {TABLE} WHERE status <> '{DONE}'")
 
     def wrong(self) -> list[str]:
-        """Return what is not as it must be once all rows are done."""
+        """Return what is wrong once all rows are processed."""
         left = self._count(f"SELECT count(*) FROM {TABLE} WHERE status <> '{DONE}'")
         kept = self._count(f"SELECT count(*) FROM {TABLE}")
         number = self._count("SELECT number FROM contents WHERE id = 1")
