@@ -25,7 +25,7 @@ PROMISED = (
     "enqueue without a receipt",
     "cancel that misses a moving job",
     "settle before the code has stopped",
-    "others judging progress as early as the owner",
+    "other supervisors judge as early as the owner",
     "siblings charged for a culprit",
 )
 

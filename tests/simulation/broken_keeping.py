@@ -1,4 +1,4 @@
-"""Stores with one guard taken out of what is not owning: enqueuing, unique keys, operators, retention, hooks."""
+"""Stores with one missing guard outside of ownership: of enqueuing, unique keys, operators, retention or hooks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ Under = tuple[UUID, Token] | None
 
 
 class ReopenResetsNumber(Book):
-    """An operator's retry starts the claim numbers anew."""
+    """An operator's retry starts the claim numbers again."""
 
     def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         answer = super().reopen(now, ids)
@@ -48,7 +48,7 @@ class EnqueueLosesLast(Book):
 
 
 class CancelFinished(Book):
-    """A cancellation does not look whether the job has finished."""
+    """A cancellation does not check whether the job has finished."""
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
         for row in self._rows(ids):
@@ -58,7 +58,7 @@ class CancelFinished(Book):
 
 
 class CancelMissesMoving(Book):
-    """Whoever cancels looks for the job where it was a moment ago."""
+    """A cancellation looks for a job in the table in which it was a moment ago."""
 
     def _put(self, row: JobRecord) -> None:
         old = self._all.jobs.get(row.id)
@@ -73,7 +73,7 @@ class CancelMissesMoving(Book):
 
 
 class CancelAtOnce(Book):
-    """A cancellation ends what runs, without waiting for its code."""
+    """A cancellation ends a running job, without waiting for its code."""
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
         for row in self._rows(ids):
@@ -84,7 +84,7 @@ class CancelAtOnce(Book):
 
 
 class ReopenOwned(Book):
-    """An operator's retry takes what runs from its owner."""
+    """An operator's retry takes a running job from its owner."""
 
     def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         for row in self._rows(ids):
@@ -94,7 +94,7 @@ class ReopenOwned(Book):
 
 
 class ReopenForgets(Book):
-    """An operator's retry forgets what the last attempt was told."""
+    """An operator's retry forgets the answer to the last attempt."""
 
     def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         tokens = {row.id: row.token for row in self._rows(ids)}
@@ -105,7 +105,7 @@ class ReopenForgets(Book):
 
 
 class DeleteOwned(Book):
-    """An operator deletes what runs."""
+    """An operator deletes a running job."""
 
     def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         for row in self._rows(ids):
@@ -114,7 +114,7 @@ class DeleteOwned(Book):
 
 
 class RescheduleFinished(Book):
-    """Rescheduling wakes what has finished."""
+    """Rescheduling wakes a finished job."""
 
     def reschedule(
         self, now: Moment, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None
@@ -126,25 +126,25 @@ class RescheduleFinished(Book):
 
 
 class EnqueueInParts(Book):
-    """The first half of a batch is written and acknowledged to nobody; the rest when it is sent again."""
+    """The first half of a batch is written without an acknowledgement, and the rest when the call is sent again."""
 
     def enqueue(self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
         half = len(jobs) // 2
         if half and jobs[0].id not in self._all.jobs and call not in self._all.receipts:
             self._insert(jobs[:half], now)
-            raise StoreUnavailable("enqueue: the connection broke in the midst of it")
+            raise StoreUnavailable("enqueue: the connection broke in the middle of it")
         return super().enqueue(now, call, [job for job in jobs if job.id not in self._all.jobs], under=under)
 
 
 class ChildUnfenced(Book):
-    """A child is written whoever owns its parent by now."""
+    """A child is written, although its parent may have another owner by now."""
 
     def enqueue(self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
         return super().enqueue(now, call, jobs)
 
 
 class KeyNotFreed(Book):
-    """A finished job keeps its key until somebody else finishes one."""
+    """A finished job keeps its key."""
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
         ended = (old for old in self._all.jobs.values() if PLACE_OF[old.state] is Place.FINISHED and old.id != row.id)
@@ -153,7 +153,7 @@ class KeyNotFreed(Book):
 
 
 class KeyLookedUpEarlier(Book):
-    """Whoever enqueues looks who has the key, and writes a moment later."""
+    """An enqueue reads the holder of the key, and writes a moment later."""
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
         holder = super()._holder(row)
@@ -167,7 +167,7 @@ class KeyLookedUpEarlier(Book):
 
 
 class KeyFreedByClaim(Book):
-    """A key is free again as soon as its job runs."""
+    """A key is free as soon as its job runs."""
 
     def _put(self, row: JobRecord) -> None:
         super()._put(row)
@@ -185,7 +185,7 @@ class KeyFreedByClaim(Book):
 
 
 class ReopenIgnoresKey(KeyLookedUpEarlier):
-    """A job comes back although another one was given its key."""
+    """A retried job returns although another job has its key."""
 
     def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         rows = [row for row in self._rows(ids) if PLACE_OF[row.state] is Place.FINISHED and row.unique_key is not None]
@@ -198,7 +198,7 @@ class ReopenIgnoresKey(KeyLookedUpEarlier):
 
 
 class PruneEarly(Book):
-    """Pruning does not know the floor."""
+    """Pruning ignores the retention floor."""
 
     def prune(self, now: Moment, limit: int) -> Pruned:
         floor, self.floor = self.floor, 1.0
@@ -209,7 +209,7 @@ class PruneEarly(Book):
 
 
 class LeaseForgotten(Book):
-    """Pruning forgets an ended lease as soon as nothing is held under it."""
+    """Pruning deletes an ended lease as soon as it has no jobs."""
 
     def prune(self, now: Moment, limit: int) -> Pruned:
         for lease, known in list(self._all.leases.items()):
@@ -219,7 +219,7 @@ class LeaseForgotten(Book):
 
 
 class ReceiptForgotten(Book):
-    """Pruning forgets a receipt at once."""
+    """Pruning deletes a receipt at once."""
 
     def prune(self, now: Moment, limit: int) -> Pruned:
         self._all.receipts.clear()
@@ -227,7 +227,7 @@ class ReceiptForgotten(Book):
 
 
 class ExpireEarly(Book):
-    """Whatever may expire one day is failed."""
+    """Every job that can expire is failed as expired at once."""
 
     def expire(self, now: Moment, limit: int) -> Any:
         rows = [row for row in self._all.jobs.values() if row.expires_at is not None and row.attempt == 0]
@@ -237,15 +237,15 @@ class ExpireEarly(Book):
         return ()
 
 
-class RescueOwesNothing(HookedBook):
-    """Who rescues a job forgets that its task has a hook."""
+class RescueWithoutHook(HookedBook):
+    """A rescue forgets that the task of its job has a hook."""
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         return super()._settle(structs.replace(transition, owes_hook=False), now)
 
 
-class MarkGoesFirst(HookedBook):
-    """The mark is taken away when a hook begins, its rows land when it ends."""
+class HookEndsFirst(HookedBook):
+    """A hook counts as complete when it begins, and its rows are written when it ends."""
 
     @contextmanager
     def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[list[str]]:
@@ -255,8 +255,8 @@ class MarkGoesFirst(HookedBook):
         self.rows[job] += written
 
 
-class HealUnfenced(HookedBook):
-    """A hook that has begun commits, whatever has become of its job."""
+class HookUnfenced(HookedBook):
+    """A hook that has begun commits, although its job may have another owner by then."""
 
     @contextmanager
     def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[list[str]]:
@@ -268,6 +268,6 @@ class HealUnfenced(HookedBook):
 
 
 def _wall(book: Any) -> datetime:
-    """The time of the store around a book, where no verb gives it."""
+    """The time of the store around a book, for methods that do not receive it."""
     wall: datetime = book.around.moment().wall
     return wall

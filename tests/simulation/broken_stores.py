@@ -1,4 +1,4 @@
-"""Stores with one guard of ownership taken out: of settling, of leases, of claims."""
+"""Stores with one missing guard of ownership: of settling, of leases or of claims."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -19,18 +19,18 @@ from holdfast._ports.clock import Clock
 
 
 class SettleById(Book):
-    """Whoever settles a job moves it, wherever it is by now."""
+    """A settle moves the job in any state, without a check of the token."""
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         if row is not None and transition.precondition is Precondition.TOKEN:
             owned = structs.replace(row, state=State.RUNNING, token=transition.token, lease=row.lease or UUID(int=0))
-            Book._put(self, owned)  # unwitnessed: only what it becomes is told
+            Book._put(self, owned)  # not recorded: only the next write is
         return super()._settle(transition, now)
 
 
 class SettleByState(Book):
-    """Whoever settles an active job moves it."""
+    """A settle moves any active job, without a check of the token."""
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
@@ -56,7 +56,7 @@ class SettleByWorker(Book):
 
 
 class SettleToTheEnd(Book):
-    """A job that is given or taken back goes to the end of the line."""
+    """A released or rescued job goes to the end of its queue."""
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         return super()._settle(structs.replace(transition, delay=transition.delay or 0.0), now)
@@ -73,14 +73,14 @@ class SettleByNumber(Book):
 
 
 class SettleOnlyOnce(Book):
-    """The same settle sent again is told that it is lost."""
+    """The same settle sent again gets the answer that the job is lost."""
 
     def _answer_again(self, transition: Transition) -> Answer:
         return Answer.LOST
 
 
-class SettleAsTold(Book):
-    """A token that has settled is told that it has, whatever it says this time."""
+class SettleConfirmed(Book):
+    """A token that has settled gets a confirmation of any later settle, also with another outcome."""
 
     def _answer_again(self, transition: Transition) -> Answer:
         answer, row = super()._answer_again(transition), self._all.jobs.get(transition.job)
@@ -100,7 +100,7 @@ class ResultApart(Book):
 
 
 class RescueById(Book):
-    """A rescue moves whatever is active under an ended lease or not."""
+    """A rescue moves any active job, under an ended lease or not."""
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
@@ -111,7 +111,7 @@ class RescueById(Book):
 
 
 class CrashNotCounted(Book):
-    """A rescue costs nothing."""
+    """A rescue charges no crash."""
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
@@ -121,7 +121,7 @@ class CrashNotCounted(Book):
 
 
 class LimitJudgedEarly(Book):
-    """Others judge a limit as early as the owner."""
+    """Other supervisors judge a limit as early as the owner."""
 
     def _late(self, row: JobRecord, charge: RescueReason, now: Moment) -> int:
         if row.lease in self._all.leases:
@@ -136,7 +136,7 @@ class LimitJudgedEarly(Book):
 
 
 class ReportUnfenced(Book):
-    """Progress lands on whoever owns the job."""
+    """Progress is written under the token of the present owner."""
 
     def report(self, now: Moment, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         jobs = self._all.jobs
@@ -146,7 +146,7 @@ class ReportUnfenced(Book):
 
 
 class BeatRevives(Book):
-    """A late beat brings an ended lease back."""
+    """A late beat makes an ended lease active again."""
 
     def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         for lease in leases:
@@ -156,7 +156,7 @@ class BeatRevives(Book):
 
 
 class OpenRevives(Book):
-    """A late copy of its opening brings an ended lease back."""
+    """A late copy of its opening makes an ended lease active again."""
 
     def open_lease(self, now: Moment, lease: NewLease) -> bool:
         if lease.id in self._all.leases:
@@ -165,7 +165,7 @@ class OpenRevives(Book):
 
 
 class BeatOfTheEnded(Book):
-    """A late beat changes nothing, and is told that all is well."""
+    """A late beat changes nothing, and is confirmed."""
 
     def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         answer = super().beat(now, leases, draining=draining)
@@ -173,7 +173,7 @@ class BeatOfTheEnded(Book):
 
 
 class ExpiryByWallClock(Book):
-    """A lease expires a ttl after what its owner's wall clock says, which is wrong by a ttl at most."""
+    """A lease expires a ttl after the time of its owner's wall clock, which is wrong by a ttl at most."""
 
     clocks: ClassVar[dict[str, Clock]] = {}
 
@@ -196,14 +196,14 @@ class ExpiryByWallClock(Book):
 
 
 class EndWithoutJudging(Book):
-    """What looked expired when it was read is ended, though it was renewed since."""
+    """A lease that was expired when it was read is ended, although it was renewed since."""
 
     def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> Any:
         return super().end_lease(now, lease, why)
 
 
 class MoveBeforeEnd(Book):
-    """A rescue moves the claims and leaves the lease alive."""
+    """A rescue moves the claims and leaves the lease active."""
 
     def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> Any:
         before = self._all.leases.get(lease)
@@ -216,8 +216,8 @@ class MoveBeforeEnd(Book):
         return super()._settle(structs.replace(transition, precondition=Precondition.TOKEN), now)
 
 
-class HeldByAnybody(Book):
-    """Whoever asks what it holds is told what anybody holds."""
+class HeldWithoutLease(Book):
+    """An audit returns the jobs of all leases, not only those of the lease that asks."""
 
     def held(self, now: Moment, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         rows = sorted(self._all.jobs.values(), key=lambda row: row.token.number)
@@ -225,14 +225,14 @@ class HeldByAnybody(Book):
 
 
 class StartNotCounted(Book):
-    """A claim that starts a job spends nothing."""
+    """A claim that starts a job does not count the attempt."""
 
     def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
         return super()._take(structs.replace(row, attempt=row.attempt - 1), request, now, is_running=is_running, worker=worker)
 
 
-class AloneWithTwo(Book):
-    """A worker for one last try is given another one beside it."""
+class IsolatedWithTwo(Book):
+    """A worker for one isolated attempt gets a second job beside it."""
 
     def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         known = self._all.leases.get(request.lease)
@@ -246,7 +246,7 @@ class AloneWithTwo(Book):
 
 
 class ClaimFromStaleRead(Book):
-    """The claim reads, then writes: what somebody took in between is taken again."""
+    """The claim reads, then writes: a job that another claim took in between is taken again."""
 
     def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         lease = self._all.leases.get(request.lease)
@@ -260,7 +260,7 @@ class ClaimFromStaleRead(Book):
 
 
 class ClaimForDeadLease(Book):
-    """Nobody looks whether the lease still lives."""
+    """A claim does not check whether its lease has ended."""
 
     def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         lease = self._all.leases.get(request.lease)
@@ -273,15 +273,15 @@ class ClaimForDeadLease(Book):
             self._all.leases[request.lease] = lease
 
 
-class LastTryBesideOthers(Book):
-    """Any worker takes last tries."""
+class IsolatedBesideOthers(Book):
+    """Any worker takes isolated attempts."""
 
     def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         return super()._claim(structs.replace(request, isolated=IsolatedJobs.INCLUDE), now)
 
 
 class _Any(dict[str, Policy]):
-    """Knows every task."""
+    """The tasks of a worker that knows every task."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -291,28 +291,28 @@ class _Any(dict[str, Policy]):
 
 
 class StrangersTaken(Book):
-    """A claim does not look whether its worker knows the task."""
+    """A claim does not check whether its worker knows the task."""
 
     def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         return super()._claim(structs.replace(request, tasks=_Any(request.tasks)), now)
 
 
 class DelayIgnored(Book):
-    """A claim does not look whether a job's time has come."""
+    """A claim does not check whether a job is due."""
 
     def _first(self, lines: Any, room: int, until: datetime) -> Any:
         return super()._first(lines, room, until + timedelta(days=1))
 
 
 class ExpiryIgnored(Book):
-    """A claim does not look whether a job has expired."""
+    """A claim does not check whether a job has expired."""
 
     def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
         return super()._ranges(tasks, queues, isolated, wall.replace(year=1990))
 
 
 class PauseIgnored(Book):
-    """A claim does not look whether a queue is paused."""
+    """A claim does not check whether a queue is paused."""
 
     def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
         paused, self._all.paused_queues = self._all.paused_queues, {}
@@ -323,7 +323,7 @@ class PauseIgnored(Book):
 
 
 class IdsTakenUnseen(Book):
-    """A job that was delivered is taken whether or not its time has come, and whether its queue is paused."""
+    """A delivered job is taken although it may not be due, and its queue may be paused."""
 
     def _claim(self, request: ClaimRequest, now: Moment) -> Any:
         if request.ids is None:
@@ -335,8 +335,8 @@ class IdsTakenUnseen(Book):
             self._all.paused_queues = paused
 
 
-class FirstInLineOnly(Book):
-    """A claim looks at the first waiting jobs only, whether or not it can use them."""
+class FirstJobsOnly(Book):
+    """A claim reads only the first waiting jobs, whether or not it can take them."""
 
     def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
         waiting = [job for _, _, job in sorted((line[2], *each) for line, some in self._all.ranges.items() for each in some)]
@@ -345,7 +345,7 @@ class FirstInLineOnly(Book):
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
 
 
-class LastInLineFirst(Book):
+class NewestFirst(Book):
     """A claim takes the newest jobs first."""
 
     def _first(self, lines: Any, room: int, until: datetime) -> Any:

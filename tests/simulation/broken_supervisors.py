@@ -1,4 +1,4 @@
-"""The engine with one guard taken out of what supervisors do, as context managers."""
+"""The engine with one missing guard in supervisors, as context managers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ NEVER = 1e9
 
 
 def no_self_stop() -> Any:
-    """Neither worker nor guard ever stop by themselves."""
+    """Neither workers nor guards stop by themselves."""
     return patched(LeaseTiming, owner_deadline=lambda self, sent: NEVER, guard_deadline=lambda self, sent: NEVER)
 
 
@@ -38,12 +38,12 @@ def no_guard() -> Any:
 
 
 def no_amnesty() -> Any:
-    """After an outage everybody is judged at once."""
+    """After an outage every lease is judged at once."""
     return patched(LeaseTiming, may_judge=lambda self, *, contact, now: True)
 
 
 def own_amnesty() -> Any:
-    """A judge counts silences by its own timing, not by that of the lease that it judges."""
+    """A supervisor counts silences by its own timing, not by that of the lease that it judges."""
 
     def allows(self: Contact, lease: LeaseTiming, *, since: float = 0.0) -> bool:
         return not self.is_broken and lease.may_judge(contact=max(since, self.since), now=self._now())
@@ -58,7 +58,7 @@ def judged_at_first_sight() -> Any:
 
 
 def no_recovery() -> Any:
-    """Nobody looks for expired leases."""
+    """No supervisor looks for expired leases."""
 
     async def step(self: Recovery, **_: Any) -> list[Rescued]:
         return []
@@ -66,9 +66,9 @@ def no_recovery() -> Any:
     return patched(Recovery, step=step)
 
 
-def no_burial() -> Any:
-    """Who sees a worker die leaves its jobs to the expiry of its lease."""
-    return patched(Supervisor, _recover_jobs_of=lambda self, ward, exit: None)
+def no_recovery_after_exit() -> Any:
+    """A supervisor whose worker dies leaves its jobs to the expiry of the lease."""
+    return patched(Supervisor, _recover_jobs_of=lambda self, handle, exit: None)
 
 
 def impatient() -> Any:
@@ -81,18 +81,18 @@ def impatient() -> Any:
     return patched(WorkerHandle, watch=hasty)
 
 
-def siblings_pay() -> Any:
-    """Every running job is charged for the end of its worker, whoever was the culprit."""
+def siblings_charged() -> Any:
+    """Every running job is charged for the end of its worker, also beside the culprit."""
     return patched(LeaseEnd, charges_crash_of=lambda self, hold: hold.state is State.RUNNING)
 
 
-def no_standing() -> Any:
+def progress_clock_not_paused() -> Any:
     """The progress clock runs on while the store is silent."""
     return patched(Limits, pause=lambda self, seconds: None)
 
 
-def no_word_for_others() -> Any:
-    """Where the owner's clock stood, others do not hear of it."""
+def paused_clocks_not_reported() -> Any:
+    """The owner does not report to other supervisors that a progress clock was paused."""
 
     async def vouch(self: Supervisor) -> None:
         pass
@@ -101,23 +101,23 @@ def no_word_for_others() -> Any:
 
 
 def hasty_owner() -> Any:
-    """A job is said to have stalled well before its time."""
-    overrun = TimedAttempt.exceeded
-    return patched(TimedAttempt, exceeded=lambda self, now: overrun(self, now + 0.3 * (self.progress_within or 0.0)))
+    """A job counts as stalled well before its limit."""
+    exceeded = TimedAttempt.exceeded
+    return patched(TimedAttempt, exceeded=lambda self, now: exceeded(self, now + 0.3 * (self.progress_within or 0.0)))
 
 
 def fragile() -> Any:
-    """Two lost beats, and a worker stops."""
+    """A worker stops after two lost beats."""
     return patched(LeaseTiming, owner_deadline=lambda self, sent: sent + 1.5 * self.beat)
 
 
-def no_word_of_the_end() -> Any:
-    """A worker whose lease was ended is not told."""
+def no_notice_of_the_end() -> Any:
+    """A worker gets no notice of the end of its lease."""
     return patched(WorkerHandle, lease_lost=lambda self: None)
 
 
 def wall_clocks() -> Any:
-    """The store knows the wall clocks of all machines, and goes by them."""
+    """The store knows the wall clocks of all machines, and uses them."""
     machine = World._machine
 
     def known(self: World, name: str) -> Machine:
@@ -129,7 +129,7 @@ def wall_clocks() -> Any:
 
 
 def rescue_by_age() -> Any:
-    """Whoever works for longer than two ttls is taken for hung, and its jobs are taken."""
+    """A worker that has jobs and is older than two ttls counts as hung, and its jobs are rescued."""
     step = Recovery.step
 
     async def end_the_old(self: Recovery, **given: Any) -> list[Rescued]:
@@ -143,12 +143,12 @@ def rescue_by_age() -> Any:
 
 
 def unseen_is_dead() -> Any:
-    """Whoever does not run on this machine is dead, wherever it was started."""
+    """A process that does not run on this machine counts as dead, also if it was started on another one."""
     return patched(recovery, is_provably_dead=lambda theirs, ours, *, is_running: not is_running)
 
 
-def locks_are_silence() -> Any:
-    """Who is told that a stranger has a row locked takes it for a store that is out of reach, and judges nobody for a while."""
+def locks_are_lost_contact() -> Any:
+    """A supervisor treats a row locked by a foreign session as lost contact with the store, and judges no lease for a while."""
     say = Recovery._say_what_is_locked
 
     def break_off(self: Recovery, answers: Sequence[Answer]) -> None:
@@ -160,7 +160,7 @@ def locks_are_silence() -> Any:
 
 
 def own_reason() -> Any:
-    """Whoever moves the jobs of a lease that somebody else has ended goes by its own reason."""
+    """A supervisor rescues the jobs of a lease that another one has ended with its own reason."""
     empty = Recovery.empty
 
     async def end(self: Recovery, lease: UUID, worker: str, why: LeaseEnd, **_: Any) -> list[Rescued]:
@@ -171,12 +171,12 @@ def own_reason() -> Any:
 
 
 def drain_unexplained() -> Any:
-    """That a worker had been asked to end explains nothing."""
+    """A drain does not explain the end of a worker."""
     return patched(LeaseEnd, with_drain=lambda self, *, is_draining: self)
 
 
 def undelivered_dropped() -> Any:
-    """What a dead worker had told its supervisor is not delivered."""
+    """The outcomes that a dead worker had sent to its supervisor are not delivered."""
     end = Recovery.end
 
     async def forget(self: Recovery, lease: UUID, worker: str, why: LeaseEnd, **_: Any) -> list[Rescued]:
@@ -185,29 +185,29 @@ def undelivered_dropped() -> Any:
     return patched(Recovery, end=forget)
 
 
-def late_death_costs() -> Any:
-    """A worker that had to end at its deadline is charged for like a crash."""
-    epitaph = WorkerHandle.lease_end
+def late_death_charged() -> Any:
+    """The end of a worker at its deadline is charged as a crash."""
+    lease_end = WorkerHandle.lease_end
 
     def charge(self: WorkerHandle, exit: Exit) -> LeaseEnd:
-        why = epitaph(self, exit)
+        why = lease_end(self, exit)
         return why if self._is_end_free else structs.replace(why, is_free=False)
 
     return patched(WorkerHandle, lease_end=charge)
 
 
-def beats_for_the_dead() -> Any:
-    """Nobody sees that a worker is dead, and its lease is beaten on."""
+def beats_for_dead_workers() -> Any:
+    """The supervisor does not notice that a worker is dead, and renews its lease."""
     return patched(Supervisor, _recover_jobs_of=lambda self, session: self.workers.append(session.handle))
 
 
-def frozen_left_alone() -> Any:
-    """Nobody sees that a worker is stopped, and its lease is beaten on."""
+def frozen_not_seen() -> Any:
+    """The supervisor does not notice that a worker is stopped, and renews its lease."""
     return patched(SimChild, is_stopped=lambda self: False)
 
 
-def cut_off_left_alone() -> Any:
-    """A worker that the store does not answer is beaten for."""
+def cut_off_not_seen() -> Any:
+    """The supervisor renews the lease of a worker that the store does not answer."""
     return patched(WorkerHandle, _is_cut_off=lambda self, timing, contact: False)
 
 
@@ -224,8 +224,8 @@ def deadline_after_answer() -> Any:
     return patched(WorkerHandle, lease_renewed=later, lease_granted=opened)
 
 
-def no_last_try() -> Any:
-    """Nobody starts a worker for last tries."""
+def no_isolation() -> Any:
+    """No supervisor starts a worker for isolated attempts."""
 
     async def step(self: Isolation) -> float:
         return self._interval
@@ -233,8 +233,8 @@ def no_last_try() -> Any:
     return patched(Isolation, step=step)
 
 
-def nobody_expires() -> Any:
-    """What has expired stays in line for ever."""
+def no_expiry() -> Any:
+    """Expired jobs stay in their queue indefinitely."""
 
     async def expire(self: Recovery) -> int:
         return 0

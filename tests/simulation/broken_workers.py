@@ -1,4 +1,4 @@
-"""The engine with one guard taken out of what workers and clients do, as context managers."""
+"""The engine with one missing guard in workers and clients, as context managers."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ NEVER = 1e9
 
 
 def late_starts() -> Any:
-    """A worker starts what it has claimed, whether or not its deadline has passed."""
+    """A worker starts claimed jobs, whether or not its deadline has passed."""
     take, execute = Exchange._take, Executor._execute
 
     def start(self: Exchange, claims: Sequence[Claim], limit: int) -> None:
@@ -75,7 +75,7 @@ def one_claim_id() -> Any:
 
 
 def only_deliveries() -> Any:
-    """What no queue delivers is never looked for."""
+    """A worker never looks for jobs that no queue delivers."""
 
     def request(self: Exchange) -> ClaimRequest | None:
         asked = _request(self)
@@ -89,7 +89,7 @@ def only_deliveries() -> Any:
 
 
 def no_audit() -> Any:
-    """After an unknown claim nobody asks what the store thinks we hold."""
+    """A worker makes no audit after a claim without an answer."""
 
     async def audit(self: Exchange) -> None:
         self._needs_audit = False
@@ -122,8 +122,8 @@ def dropped_results() -> Any:
     return patched(Exchange, _exchange=once)
 
 
-def ended_meanwhile_dropped() -> Any:
-    """What has ended while an exchange was on its way is taken for settled by it."""
+def ended_in_exchange_dropped() -> Any:
+    """Jobs that end during an exchange count as settled by it."""
     settle = Exchange._settle
 
     def forget(self: Exchange, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
@@ -136,13 +136,13 @@ def ended_meanwhile_dropped() -> Any:
 
 @contextmanager
 def leaves_undelivered() -> Iterator[None]:
-    """A worker that drains does not wait for the store to hear of what it has done, nor tells its supervisor."""
+    """A draining worker neither waits for the store to receive its outcomes nor sends them to its supervisor."""
     with patched(Exchange, is_delivered=property(lambda self: True)), patched(OutcomeBackup, send=lambda self, outcomes: None):
         yield
 
 
 def settle_before_stop() -> Any:
-    """The job is given back when its code is told to stop, not when it has stopped."""
+    """A job is released when its code is asked to stop, not when it has stopped."""
     stop = Executor.stop
 
     def stop_early(self: Executor, job: UUID, why: Stop, **given: Any) -> None:
@@ -155,7 +155,7 @@ def settle_before_stop() -> Any:
 
 
 def threads_left_behind() -> Any:
-    """Who tells a handler in a thread to stop does not wait for its end."""
+    """A worker that asks a handler in a thread to stop does not wait for its end."""
 
     async def run(self: ThreadRunner, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
         ended = self._begin(call_of(task, context, arguments))
@@ -172,7 +172,7 @@ def threads_left_behind() -> Any:
 
 
 def runners_left_behind() -> Any:
-    """Who tells a handler in a runner to stop waits neither for its end nor for the runner's."""
+    """A worker that asks a handler in a runner to stop waits neither for its end nor for the end of the runner."""
     run = RunnerPool.run
 
     async def hasty(self: RunnerPool, running: Running) -> Outcome | None:
@@ -184,7 +184,7 @@ def runners_left_behind() -> Any:
 
 
 def drain_costs() -> Any:
-    """What a worker gives back when it is asked to end has spent an attempt."""
+    """A job that a draining worker releases has spent an attempt."""
     release = lifecycle.release
 
     def charge(hold: ActiveJob, *, code_ran: bool) -> Transition:
@@ -194,8 +194,8 @@ def drain_costs() -> Any:
     return patched(lifecycle, release=charge)
 
 
-def cut_short_runs_again() -> Any:
-    """Code that was cut short runs again, whatever its task says."""
+def interrupted_runs_again() -> Any:
+    """Interrupted code runs again, also if its task does not allow that."""
     release = lifecycle.release
     return patched(lifecycle, release=lambda hold, *, code_ran: release(hold, code_ran=False))
 
@@ -205,8 +205,8 @@ def counting_what_never_ran() -> Any:
     return patched(Transition, never_ran=property(lambda self: False))
 
 
-def mark_ignored() -> Any:
-    """A job marked for cancellation goes wherever its transition says."""
+def cancellation_ignored() -> Any:
+    """A transition ignores that the cancellation of its job was requested."""
     return patched(Transition, with_cancellation=lambda self, *, cancel_requested: self)
 
 
@@ -221,7 +221,7 @@ def failures_free() -> Any:
 
 
 def failures_without_end() -> Any:
-    """A job is tried again however often it has failed."""
+    """A failed job is retried without a limit."""
     failed = lifecycle._failed_attempt
 
     def again(hold: ActiveJob, *arguments: Any, **given: Any) -> Transition:
@@ -232,7 +232,7 @@ def failures_without_end() -> Any:
 
 
 def crashes_without_end() -> Any:
-    """A job is tried again however often its workers have crashed."""
+    """A crashed job is retried without a limit."""
     crashed = lifecycle._crashed
 
     def again(hold: ActiveJob, **given: Any) -> Transition:
@@ -243,7 +243,7 @@ def crashes_without_end() -> Any:
 
 
 def no_backing_off() -> Any:
-    """Whoever is refused asks again at once."""
+    """A service calls again at once after a failure."""
     return patched(Service, _pause=lambda self, failures: 0.005)
 
 
@@ -262,12 +262,12 @@ def fails_once() -> Any:
 
 
 def no_hook() -> Any:
-    """The next attempt starts, and what its job owes is forgotten."""
+    """The next attempt starts without the due hook of its job."""
     return patched(RescueHooks, is_owed=lambda self, claim: False)
 
 
-def no_hook_alone() -> Any:
-    """Nobody looks for hooks of jobs that have ended."""
+def no_hook_of_ended_jobs() -> Any:
+    """No worker looks for hooks of jobs that have ended."""
 
     async def step(self: RescueHooks) -> float:
         return NEVER
@@ -275,13 +275,13 @@ def no_hook_alone() -> Any:
     return patched(RescueHooks, step=step)
 
 
-def prune_the_owed() -> Any:
-    """Retention is retention, whatever is owed."""
+def prune_owed_hooks() -> Any:
+    """A job is pruned after its retention, also with a hook that is due."""
     return patched(book_operations, retention_of=lambda row: row.policy.retention)
 
 
 def call_per_copy() -> Any:
-    """Each copy of an enqueue is a call of its own."""
+    """Each copy of an enqueue is a separate call."""
 
     async def write(self: GroupCommit, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         store, chance = self._environment.store, self._environment.chance
@@ -291,7 +291,7 @@ def call_per_copy() -> Any:
 
 
 def starts_in_turn() -> Any:
-    """A worker claims for all its slots and has the code of one job run after the other."""
+    """A worker claims for all its slots, and runs one job after the other."""
     turns: WeakKeyDictionary[Executor, asyncio.Lock] = WeakKeyDictionary()
     execute = Executor._execute
 

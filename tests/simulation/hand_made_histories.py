@@ -1,4 +1,4 @@
-"""Histories made by hand, in few words: what test histories of the checker are told with."""
+"""Histories made by hand, in few words, for tests of the checker and of stories."""
 
 from uuid import UUID
 
@@ -14,11 +14,11 @@ from proof.checker.verdicts import Report, Rules
 JOB, LEASE, OTHER_LEASE, CHILD, CALL = (UUID(int=number) for number in range(1, 6))
 FIRST, SECOND = Token(UUID(int=11), 1), Token(UUID(int=12), 2)
 WORKER, OTHER = "m-1-1", "m-2-2"
-NOBODY = Token(None, 0)
+NO_CLAIM = Token(None, 0)
 
 
 class Tale:
-    """Events in order, with few words; each line moves the time on by 0.1 s unless told otherwise."""
+    """Events in order, in few words; each one moves the time on by 0.1 s."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -28,18 +28,16 @@ class Tale:
         self.leases: dict[UUID, LeaseRow] = {}
 
     def later(self, seconds: float) -> "Tale":
-        """Time passes."""
         self.time += seconds
         return self
 
     def say(self, what: str, phase: Phase, process: str = WORKER, **more: object) -> "Tale":
-        """One event."""
         self.time += 0.1
         self.events.append(Event(time=self.time, process=process, what=what, phase=phase, **more))  # type: ignore[arg-type]
         return self
 
     def lease(self, lease: UUID = LEASE, process: str = WORKER, **more: object) -> "Tale":
-        """It is opened or beaten."""
+        """Open or renew a lease."""
         row = LeaseRow(process, "w", 30.0, 5.0, -30.0, slots=10)
         return self._lease(lease, structs.replace(row, **more), By("beat"), process)
 
@@ -53,7 +51,6 @@ class Tale:
         is_free: bool = False,
         culprits: dict[UUID, RescueReason] | None = None,
     ) -> "Tale":
-        """It ends."""
         ended = structs.replace(self.leases[lease], overdue=overdue, is_ended=True, is_free=is_free, culprits=culprits or {})
         return self._lease(lease, ended, By("end_lease", is_judged=is_judged), by)
 
@@ -62,20 +59,19 @@ class Tale:
         return self.say("lease", Phase.TRUTH, process, lease=lease, before=before, after=row, by=by)
 
     def job(self, by: By | None = None, process: str = WORKER, **changes: object) -> "Tale":
-        """Its row changes."""
         before = self.row
-        self.row = JobRow(State.AVAILABLE, NOBODY) if before is None else structs.replace(before, **changes)
+        self.row = JobRow(State.AVAILABLE, NO_CLAIM) if before is None else structs.replace(before, **changes)
         return self.say("job", Phase.TRUTH, process, job=JOB, before=before, after=self.row, by=by)
 
     def claim(self, token: Token = FIRST, lease: UUID = LEASE, process: str = WORKER) -> "Tale":
-        """It is taken, the worker is told, and its code starts."""
+        """Claim the job, answer the worker, and start the code."""
         assert self.row is not None
         self.job(By("claim"), process, state=State.RUNNING, token=token, lease=lease, attempt=self.row.attempt + 1)
         self.say("claim", Phase.OK, process, job=JOB, token=token)
         return self.life("handler.start", token, process)
 
     def life(self, what: str, token: Token, process: str = WORKER) -> "Tale":
-        """What a handler does."""
+        """Add an event of a handler."""
         return self.say(what, Phase.LIFE, process, job=JOB, token=token)
 
     def settle(
@@ -86,24 +82,22 @@ class Tale:
         record: AttemptOutcome | None = None,
         **changes: object,
     ) -> "Tale":
-        """It moves."""
         new = {"state": State.COMPLETED, **changes}
         return self.job(By("exchange", under, judge, str(new["state"]), record=record), process, **new)
 
     def other(self, job: UUID, by: By, **row: object) -> "Tale":
-        """Another job is enqueued."""
         return self.say(
-            "job", Phase.TRUTH, job=job, before=None, after=JobRow(**{"state": State.AVAILABLE, "token": NOBODY, **row}), by=by
+            "job", Phase.TRUTH, job=job, before=None, after=JobRow(**{"state": State.AVAILABLE, "token": NO_CLAIM, **row}), by=by
         )
 
     def gone(self, verb: str) -> "Tale":
-        """Its row is removed."""
+        """Remove the row of the job."""
         before, self.row = self.row, None
         return self.say("job", Phase.TRUTH, job=JOB, before=before, after=None, by=By(verb))
 
     def beside(self, lease: UUID) -> "Tale":
-        """Another last try is taken for that lease as well."""
-        waiting = JobRow(State.AVAILABLE, NOBODY, policy=Policy(max_crashes=2), crashes=1, attempt=1)
+        """Claim a second isolated attempt under that lease."""
+        waiting = JobRow(State.AVAILABLE, NO_CLAIM, policy=Policy(max_crashes=2), crashes=1, attempt=1)
         taken = structs.replace(waiting, state=State.RUNNING, token=Token(UUID(int=13), 3), lease=lease, attempt=2)
         self.say("job", Phase.TRUTH, job=CHILD, before=None, after=waiting, by=By("enqueue"))
         return self.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
@@ -111,41 +105,39 @@ class Tale:
     def parcel(
         self, verb: str, status: str, mark: str = "", *, under: str | None = None, held: float = 0.0, **more: int
     ) -> "Tale":
-        """A row of a watched table becomes that by a verb, which carries the mark ``under``."""
+        """Change a row of a watched table by a verb, which carries the fence ``under``."""
         before = None if self.parcels is None else structs.replace(self.parcels, held=held)
         self.parcels = structs.replace(before or TableRow(1, status), status=status, mark=mark, held=0.0, **more)
         by = By(verb, outcome=mark if under is None else under)
         return self.say("row", Phase.TRUTH, before=before, after=self.parcels, by=by)
 
     def calm(self) -> "Tale":
-        """All faults have stopped."""
+        """Record that all faults have stopped."""
         return self.say("calm", Phase.LIFE)
 
     def queue(self, note: str) -> "Tale":
-        """It is paused, or goes on."""
+        """Pause or resume a queue."""
         return self.say("queue", Phase.TRUTH, by=By("pause"), note=note)
 
     def confirmed(self) -> "Tale":
-        """Whoever asked to cancel it is told that it was done."""
+        """Confirm the cancellation to the operator."""
         return self.say("request_cancel", Phase.OK, "operator", job=JOB)
 
     def answer(self, phase: Phase, outcome: str, token: Token = FIRST, note: str = "") -> "Tale":
-        """What the one who settled was told."""
         by = By("exchange", token, Precondition.TOKEN, outcome)
         return self.say("settle", phase, job=JOB, token=token, by=by, note=note)
 
     def rescue(self, under: Token = FIRST, process: str = OTHER, *, crashes: int = 1, **changes: object) -> "Tale":
-        """Somebody else takes it from an ended lease."""
+        """Rescue the job from an ended lease, by another process."""
         given = {"state": State.AVAILABLE, "token": Token(None, under.number), "lease": None, "crashes": crashes, **changes}
         return self.settle(under, Precondition.LEASE_ENDED, process, AttemptOutcome.CRASHED, **given)
 
     def check(self, rules: Rules | None = None) -> Report:
-        """The verdict."""
         return check(History(self.events), rules)
 
 
 def begun() -> Tale:
-    """Enqueued, acknowledged, claimed, running."""
+    """A job that is enqueued, acknowledged, claimed and running."""
     return Tale().job(By("enqueue")).say("enqueue", Phase.OK, job=JOB).lease().claim()
 
 
@@ -154,24 +146,24 @@ def stopped() -> Tale:
 
 
 def asked(tale: Tale) -> Tale:
-    """Somebody asks to cancel it."""
+    """An operator asks to cancel the job."""
     return tale.say("request_cancel", Phase.INVOKE, "operator", job=JOB)
 
 
 def marked(tale: Tale) -> Tale:
-    """Its row says that it is to be cancelled."""
+    """The row of the job shows the requested cancellation."""
     return tale.job(By("request_cancel"), is_cancel_requested=True)
 
 
 def dead() -> Tale:
-    """Its worker has died and its lease was ended by the supervisor."""
+    """The worker has died, and a supervisor has ended its lease."""
     return begun().say("process.end", Phase.LIFE, WORKER).end_lease(by=OTHER)
 
 
 def new(**row: object) -> Tale:
-    """Enqueued with these in its row; a worker waits for it."""
+    """A job with these values is enqueued; a worker waits for it."""
     tale = Tale().lease()
-    tale.row = JobRow(**{"state": State.AVAILABLE, "token": NOBODY, **row})  # type: ignore[arg-type]
+    tale.row = JobRow(**{"state": State.AVAILABLE, "token": NO_CLAIM, **row})  # type: ignore[arg-type]
     return tale.say("job", Phase.TRUTH, job=JOB, before=None, after=tale.row, by=By("enqueue"))
 
 
@@ -192,7 +184,7 @@ def batch(*written: UUID) -> Tale:
 
 
 def keyed(before: float = 0.0) -> Tale:
-    """Somebody with the key asks, and is refused for the sake of the job, which was finished before or is not."""
+    """A second job with the key is refused because of the first one, which has finished before or has not."""
     tale = new(key="task/key").claim().life("handler.end", FIRST)
     tale = tale.settle().later(before) if before else tale
     by = By("enqueue", call=CALL)
@@ -206,33 +198,33 @@ FRAGILE = Policy(max_crashes=2)
 
 
 def rested(seconds: float, *, moved: bool = True, **more: object) -> Tale:
-    """Its code has not said anything for so long."""
+    """The code has reported no progress for that many seconds."""
     tale = new(policy=RESTING, **more).claim()
     tale = tale.later(8).life("handler.move", FIRST) if moved else tale
     return tale.later(seconds)
 
 
 def stalled(tale: Tale, judge: Precondition = Precondition.TOKEN) -> Tale:
-    """It is charged for that."""
+    """The job is charged as stalled."""
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
     tale = tale.life("handler.end", FIRST) if judge is Precondition.TOKEN else tale
     return tale.settle(FIRST, judge, WORKER, AttemptOutcome.STALLED, **given)
 
 
 def last_try(**lease: object) -> Tale:
-    """Its worker died; another one takes it."""
+    """The worker of the job died; another one claims it for an isolated attempt."""
     tale = new(policy=FRAGILE).claim().say("process.end", Phase.LIFE, WORKER).end_lease(by=OTHER).rescue()
     return tale.lease(OTHER_LEASE, OTHER, **lease).claim(SECOND, OTHER_LEASE, OTHER)
 
 
 def overran(tale: Tale) -> Tale:
-    """It is charged for running too long."""
+    """The job is charged as timed out."""
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
     return tale.life("handler.end", FIRST).settle(FIRST, Precondition.TOKEN, WORKER, AttemptOutcome.TIMED_OUT, **given)
 
 
 def charged_to_death(tale: Tale) -> Tale:
-    """Its worker dies, and it ends."""
+    """The worker dies, and this crash ends the job."""
     assert tale.row is not None
     lease = tale.row.lease or LEASE
     process = tale.leases[lease].process
@@ -241,12 +233,11 @@ def charged_to_death(tale: Tale) -> Tale:
 
 
 def ready(slots: int = 1) -> Tale:
-    """A worker waits."""
     return Tale().lease(slots=slots).say("worker.ready", Phase.LIFE)
 
 
 def frozen() -> Tale:
-    """Its worker sleeps while its lease ends, and wakes long afterwards."""
+    """The worker is frozen while its lease ends, and thaws long afterwards."""
     tale = begun().calm().say("process.freeze", Phase.LIFE).later(40).end_lease(by=OTHER)
     return tale.later(40).say("process.thaw", Phase.LIFE)
 
@@ -257,7 +248,7 @@ def released(tale: Tale, **changes: object) -> Tale:
 
 
 def core(slots: int = 1) -> Tale:
-    """A worker of the healthy core runs it to its end."""
+    """A worker of the healthy core runs the job to its end."""
     tale = ready(slots)
     tale.events[-1] = structs.replace(tale.events[-1], note=IN_CARE)
     return tale.job().claim().life("handler.end", FIRST)
@@ -269,7 +260,7 @@ def full(tale: Tale) -> Tale:
 
 
 def taken_late(tale: Tale, seconds: float) -> Tale:
-    """It is claimed at once, and its code starts only after a while."""
+    """The job is claimed at once, and its code starts only after a while."""
     assert tale.row is not None
     tale.job(By("claim"), state=State.RUNNING, token=SECOND, lease=LEASE, attempt=tale.row.attempt + 1)
     return tale.later(seconds).life("handler.start", SECOND)

@@ -1,6 +1,6 @@
 """``python -m tests.simulation.keep "settle by worker name" --seed 26``: find, shrink and keep a world that shows a mutant.
 
-What is kept is a script, not a seed: it stays the same world while the engine changes, as far as that is possible.
+It keeps a script, not a seed: the world stays the same while the engine changes, as far as that is possible.
 """
 
 import argparse
@@ -21,7 +21,7 @@ KEPT = Path(__file__).parent / "kept"
 
 
 def keep(mutant: Mutant, first: int, budget: int) -> Case | None:
-    """The smallest world, of the first seed that shows it; it must be clean without the mutant."""
+    """The smallest world of the first seed that shows the mutant; it must be clean without the mutant."""
     for seed in fitting(mutant, first):
         with mutant.patch():
             found = play(mutant, seed, mutant.kind)
@@ -51,10 +51,9 @@ def _first(outcome: Outcome, name: str) -> str:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.keep", description=__doc__)
-    parser.add_argument("mutants", nargs="*", help="their names; without any: those that are kept already, anew")
-    parser.add_argument("--seed", type=int, default=0, help="the first to look at (0)")
+    parser.add_argument("mutants", nargs="*", help="their names; without any: those that are kept already, again")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed to try (0)")
     parser.add_argument("--budget", type=int, default=400)
     given = parser.parse_args()
     for mutant in MUTANTS:

@@ -1,4 +1,4 @@
-"""Protocols with one guard taken out. The simulation must notice each of them: tests of the tests."""
+"""Protocols with one missing guard. The simulation must notice each of them: tests of the tests."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -29,7 +29,7 @@ def anywhere(plan: Plan) -> bool:
 
 
 def only(*modes: Mode) -> Where:
-    """Worlds that are for this show it soonest."""
+    """Worlds of these modes show it soonest."""
     return lambda plan: plan.mode in modes
 
 
@@ -44,7 +44,7 @@ def queued(plan: Plan) -> bool:
 
 
 def piled(plan: Plan) -> bool:
-    """Worlds with a backlog of some length, in which each claim sees all of the line."""
+    """Worlds with a backlog of some length, in which each claim sees all due jobs."""
     return 20 <= plan.backlog <= 500 and plan.rules.keeps_order
 
 
@@ -64,12 +64,12 @@ def threaded(plan: Plan) -> bool:
 
 
 def in_runners(plan: Plan) -> bool:
-    """Worlds with handlers in processes of their own, whose jobs an operator cancels."""
+    """Worlds with handlers in runner processes, whose jobs an operator cancels."""
     return "cancel" in plan.operations and not {*PROCESSES}.isdisjoint(plan.tasks)
 
 
 def restarting(plan: Plan) -> bool:
-    """Worlds in which a healthy core has to start what came back."""
+    """Worlds in which a healthy core has to start returned jobs."""
     return plan.rules.restart is not None and plan.concurrency > 1
 
 
@@ -89,7 +89,7 @@ def raising(plan: Plan) -> bool:
 
 
 def frozen_beside_rows(plan: Plan) -> Plan:
-    """A world of frozen sessions that wake when others have their rows."""
+    """A world of frozen sessions that thaw when other workers have their rows."""
     assert plan.rows is not None
     rows = structs.replace(plan.rows, rows=40, concurrency=3, stale_after=plan.settings.timing.ttl / 2)
     return structs.replace(plan, rows=rows, strikes=("freeze_together", "cut_together"), tasks=HASTE)
@@ -101,18 +101,18 @@ def straight(plan: Plan) -> Plan:
 
 
 def under(focus: str, *faults: Fault, **changes: Any) -> Aim:
-    """Worlds in which these faults meet that verb again and again."""
-    rates = dict.fromkeys(faults, 0.06 / len(faults))  # five times as often where it hurts
+    """Worlds in which these faults often meet that verb."""
+    rates = dict.fromkeys(faults, 0.06 / len(faults))  # five times as often for calls of the verb in focus
     return lambda plan: structs.replace(plan, mix=structs.replace(plan.mix, rates=rates, focus=focus), **changes)
 
 
 def bent(**changes: Any) -> Aim:
-    """Worlds in which this is so, whatever was drawn."""
+    """Worlds with these values instead of the drawn ones."""
     return lambda plan: structs.replace(plan, **changes)
 
 
 def brief(plan: Plan) -> Plan:
-    """A world that does not wait for long to be done: what is stuck is."""
+    """A world that ends early if a job is stuck."""
     return structs.replace(plan, patience=6 * plan.longest_ttl)
 
 
@@ -136,10 +136,10 @@ def unlike(plan: Plan) -> Plan:
 
 
 class Mutant(Struct, frozen=True):
-    """``caught_by``: the property that breaks; ``within``: in so many worlds at most, counted from seed 0 on.
+    """One missing guard. ``caught_by``: the property that breaks. ``within``: in how many worlds at most, counted from seed 0 on.
 
-    ``where``: which worlds are looked at, because elsewhere its guard cannot be missed. ``aim``: what is bent in them, so that
-    what is rare happens often; without it ``simulate --seed`` plays the same world.
+    ``where``: the worlds that are tried, because elsewhere the guard makes no difference. ``aim``: the changes to these worlds,
+    which make rare events frequent; without any, ``simulate --seed`` plays the same world.
     """
 
     name: str
@@ -152,9 +152,9 @@ class Mutant(Struct, frozen=True):
 
     @property
     def breaks(self) -> str:
-        """What it does, in one sentence."""
-        said = self.kind.__doc__ if self.patch is nullcontext else self.patch.__doc__
-        return (said or "").splitlines()[0]
+        """The effect of the missing guard, in one sentence."""
+        text = self.kind.__doc__ if self.patch is nullcontext else self.patch.__doc__
+        return (text or "").splitlines()[0]
 
 
 CUTS = ("cut_together",)
@@ -166,17 +166,17 @@ OPENINGS = under("open_lease", Fault.LATE, Fault.TWICE, strikes=("kill_worker",)
 
 
 def machines(plan: Plan) -> bool:
-    """Worlds of several machines and a store with a clock of its own."""
+    """Worlds of several machines and a store with its own clock."""
     return plan.mode is Mode.SAFETY and plan.lease_clock == "server" and plan.supervisors > 1
 
 
 def operated(plan: Plan) -> bool:
-    """Worlds with an operator who does anything."""
+    """Worlds with an operator and all its actions."""
     return plan.operations == OPERATIONS
 
 
 def patient(plan: Plan) -> Plan:
-    """A world of long work in which no blocked event loop is ever taken for dead."""
+    """A world of long work in which no worker is killed for a blocked event loop."""
     return structs.replace(
         plan,
         settings=structs.replace(plan.settings, max_block=1e9),
@@ -194,21 +194,26 @@ MUTANTS = (
     Mutant("settle by id only", "S4", 50, stores.SettleById),
     Mutant("settle by state only", "S3", 50, stores.SettleByState, where=only(Mode.BRINK), aim=bent(strikes=CUTS)),
     Mutant("settle by worker name", "S3", 100, stores.SettleByWorker, where=only(Mode.BRINK, Mode.FORGETFUL)),
-    Mutant("back to the end of the line", "L10", 50, stores.SettleToTheEnd),
-    Mutant("the newest in line first", "L10", 50, stores.LastInLineFirst, where=piled),
+    Mutant("released to the end of the queue", "L10", 50, stores.SettleToTheEnd),
+    Mutant("the newest job first", "L10", 50, stores.NewestFirst, where=piled),
     Mutant("claimed in time and started late", "L10", 50, patch=workers.starts_in_turn, where=restarting, aim=busy),
     Mutant("a claim that never started counts", "S9", 50, patch=workers.counting_what_never_ran),
     Mutant("token without the claim id", "S3", 100, stores.SettleByNumber, where=only(Mode.FORGETFUL)),
     Mutant("settle not idempotent", "S10", 50, stores.SettleOnlyOnce),
     Mutant(
-        "settle sent again with another outcome", "S10", 50, stores.SettleAsTold, where=only(Mode.BRINK), aim=bent(strikes=CUTS)
+        "settle sent again with another outcome",
+        "S10",
+        50,
+        stores.SettleConfirmed,
+        where=only(Mode.BRINK),
+        aim=bent(strikes=CUTS),
     ),
     Mutant("settle before the code has stopped", "S8", 50, patch=workers.settle_before_stop),
     Mutant("settle before a thread has ended", "S8", 50, patch=workers.threads_left_behind, where=threaded),
     Mutant("settle before a runner has ended", "S8", 50, patch=workers.runners_left_behind, where=in_runners),
     Mutant("result written apart from the state", "S13", 20, stores.ResultApart),
-    Mutant("result that was not answered is dropped", "L8", 50, patch=workers.dropped_results, where=only(Mode.OUTAGES)),
-    Mutant("result that came meanwhile is dropped", "L8", 50, patch=workers.ended_meanwhile_dropped, where=only(Mode.OUTAGES)),
+    Mutant("unanswered result is dropped", "L8", 50, patch=workers.dropped_results, where=only(Mode.OUTAGES)),
+    Mutant("result during an exchange is dropped", "L8", 50, patch=workers.ended_in_exchange_dropped, where=only(Mode.OUTAGES)),
     Mutant(
         "result of a dead worker is not delivered",
         "L8",
@@ -257,15 +262,15 @@ MUTANTS = (
         aim=bent(strikes=(), tasks=("silent",), concurrency=10, jobs=60),
     ),
     Mutant("a lost beat stops a worker", "L3", 50, patch=supervisors.fragile, where=only(Mode.LULLS)),
-    Mutant("lease of the dead beaten on", "L2", 20, patch=supervisors.beats_for_the_dead, aim=brief),
+    Mutant("lease of a dead worker renewed", "L2", 20, patch=supervisors.beats_for_dead_workers, aim=brief),
     Mutant(
-        "lease of the stopped beaten on", "L2", 50, patch=supervisors.frozen_left_alone, where=only(Mode.LIVENESS), aim=patient
+        "lease of a stopped worker renewed", "L2", 50, patch=supervisors.frozen_not_seen, where=only(Mode.LIVENESS), aim=patient
     ),
     Mutant(
-        "lease of the cut off beaten on", "L2", 100, patch=supervisors.cut_off_left_alone, where=only(Mode.LIVENESS), aim=patient
+        "lease of a cut-off worker renewed", "L2", 100, patch=supervisors.cut_off_not_seen, where=only(Mode.LIVENESS), aim=patient
     ),
-    Mutant("a zombie is not told", "L5", 50, patch=supervisors.no_word_of_the_end, where=only(Mode.SAFETY), aim=ZOMBIES),
-    Mutant("a zombie is told that all is well", "L5", 50, stores.BeatOfTheEnded, where=only(Mode.SAFETY), aim=ZOMBIES),
+    Mutant("a zombie gets no notice", "L5", 50, patch=supervisors.no_notice_of_the_end, where=only(Mode.SAFETY), aim=ZOMBIES),
+    Mutant("a late beat is confirmed", "L5", 50, stores.BeatOfTheEnded, where=only(Mode.SAFETY), aim=ZOMBIES),
     # rescues
     Mutant("rescue without re-judging", "S5", 50, stores.EndWithoutJudging, where=only(Mode.BRINK)),
     Mutant(
@@ -277,9 +282,9 @@ MUTANTS = (
         aim=under("exchange", Fault.LATE, Fault.TWICE, tasks=("crashing", "poison")),
     ),
     Mutant("rescue by start age", "S5", 20, patch=supervisors.rescue_by_age),
-    Mutant("rescue of whoever is not seen here", "S5", 20, patch=supervisors.unseen_is_dead),
+    Mutant("rescue of a process that is not seen here", "S5", 20, patch=supervisors.unseen_is_dead),
     Mutant(
-        "rescue for one's own reason",
+        "rescue with the rescuer's reason",
         "S9",
         50,
         patch=supervisors.own_reason,
@@ -287,12 +292,12 @@ MUTANTS = (
         aim=bent(strikes=("freeze_together",), tasks=("blocking", "deaf", "long"), jobs=40),
     ),
     Mutant("lease not ended before its claims move", "S5", 20, stores.MoveBeforeEnd),
-    Mutant("nobody looks for expired leases", "L2", 20, patch=supervisors.no_recovery, aim=brief),
+    Mutant("no recovery of expired leases", "L2", 20, patch=supervisors.no_recovery, aim=brief),
     Mutant(
         "a dead worker's jobs wait for its ttl",
         "L1",
         50,
-        patch=supervisors.no_burial,
+        patch=supervisors.no_recovery_after_exit,
         where=only(Mode.LIVENESS),
         aim=bent(tasks=("crashing", "poison")),
     ),
@@ -310,7 +315,7 @@ MUTANTS = (
         "a locked row counts as a lost contact",
         "L1",
         50,
-        patch=supervisors.locks_are_silence,
+        patch=supervisors.locks_are_lost_contact,
         where=lockable,
         aim=bent(locks=60, supervisors=6, processes=2, strikes=CUTS, tasks=("silent", "long"), jobs=60),
     ),
@@ -323,10 +328,8 @@ MUTANTS = (
         where=only(Mode.LIVENESS),
         aim=bent(tasks=("blocking",), operations=()),
     ),
-    Mutant(
-        "what is expired waits for ever", "L2", 50, patch=supervisors.nobody_expires, where=lambda plan: plan.expires, aim=brief
-    ),
-    # who pays
+    Mutant("expired jobs wait indefinitely", "L2", 50, patch=supervisors.no_expiry, where=lambda plan: plan.expires, aim=brief),
+    # charges
     Mutant("crash not counted", "S9", 20, stores.CrashNotCounted),
     Mutant("start not counted", "S9", 20, stores.StartNotCounted),
     Mutant("failure not counted", "S9", 20, patch=workers.failures_free),
@@ -334,12 +337,12 @@ MUTANTS = (
     Mutant(
         "crashes without end", "S9", 50, patch=workers.crashes_without_end, where=only(Mode.CROWD), aim=bent(tasks=("crashing",))
     ),
-    Mutant("siblings charged for a culprit", "S9", 20, patch=supervisors.siblings_pay),
+    Mutant("siblings charged for a culprit", "S9", 20, patch=supervisors.siblings_charged),
     Mutant(
         "death at the deadline charged",
         "L8",
         50,
-        patch=supervisors.late_death_costs,
+        patch=supervisors.late_death_charged,
         where=only(Mode.DRAINS),
         aim=bent(strikes=("outage",), tasks=("deaf", "long")),
     ),
@@ -352,32 +355,32 @@ MUTANTS = (
         where=only(Mode.SAFETY),
         aim=bent(strikes=("drain", "drain", "kill_together"), tasks=("deaf", "silent", "long")),
     ),
-    Mutant("what was cut short runs again", "S9", 50, patch=workers.cut_short_runs_again),
-    Mutant("last try beside others", "S9", 50, stores.LastTryBesideOthers),
+    Mutant("interrupted code runs again", "S9", 50, patch=workers.interrupted_runs_again),
+    Mutant("isolated attempt beside others", "S9", 50, stores.IsolatedBesideOthers),
     Mutant(
-        "last try beside another one",
+        "two isolated attempts in one worker",
         "S9",
         50,
-        stores.AloneWithTwo,
+        stores.IsolatedWithTwo,
         where=only(Mode.SAFETY),
         aim=under("exchange", Fault.TWICE, tasks=("poison", "crashing"), jobs=40),
     ),
-    Mutant("no worker for last tries", "L2", 20, patch=supervisors.no_last_try, aim=brief),
-    Mutant("others judging progress as early as the owner", "S9", 50, stores.LimitJudgedEarly),
+    Mutant("no worker for isolated attempts", "L2", 20, patch=supervisors.no_isolation, aim=brief),
+    Mutant("other supervisors judge as early as the owner", "S9", 50, stores.LimitJudgedEarly),
     Mutant("limit judged early by the owner", "S9", 50, patch=supervisors.hasty_owner),
     Mutant(
         "stalled while the store is silent",
         "L8",
         50,
-        patch=supervisors.no_standing,
+        patch=supervisors.progress_clock_not_paused,
         where=only(Mode.OUTAGES),
         aim=bent(tasks=("steady",)),
     ),
     Mutant(
-        "the owner's clock stood, and nobody was told",
+        "a paused progress clock is not reported",
         "S8",
         50,
-        patch=supervisors.no_word_for_others,
+        patch=supervisors.paused_clocks_not_reported,
         where=only(Mode.SAFETY),
         aim=bent(tasks=("stuck", "creeping", "steady", "numb"), concurrency=10),
     ),
@@ -416,9 +419,9 @@ MUTANTS = (
         where=only(Mode.SAFETY),
         aim=under("exchange", Fault.ANSWER_LOST, strikes=("cut_worker",), tasks=HASTE),
     ),
-    Mutant("audit sees what others hold", "S8", 20, stores.HeldByAnybody),
+    Mutant("audit returns jobs of others", "S8", 20, stores.HeldWithoutLease),
     Mutant(
-        "claim of what nobody there knows",
+        "claim of an unknown task",
         "S16",
         50,
         stores.StrangersTaken,
@@ -435,17 +438,17 @@ MUTANTS = (
         aim=bent(tasks=("long", "silent"), concurrency=1, jobs=40),
     ),
     Mutant("paused queue claimed", "S1", 50, stores.PauseIgnored, where=operated),
-    Mutant("claim by ids takes them whatever their state", "S1", 50, stores.IdsTakenUnseen, where=queued),
+    Mutant("claim by ids ignores their state", "S1", 50, stores.IdsTakenUnseen, where=queued),
     Mutant(
-        "only the first in line are looked at",
+        "a claim reads only the first jobs",
         "L4",
         50,
-        stores.FirstInLineOnly,
+        stores.FirstJobsOnly,
         where=only(Mode.CROWD),
         aim=bent(has_strangers=True, tasks=("quick", "long"), jobs=16, chaos=20.0),
     ),
     Mutant("hint as the only wake-up", "L6", 50, patch=workers.no_polling, where=only(Mode.CROWD)),
-    Mutant("whoever is delivered jobs looks for no others", "L2", 50, patch=workers.only_deliveries, where=queued, aim=brief),
+    Mutant("a worker with deliveries looks for no other jobs", "L2", 50, patch=workers.only_deliveries, where=queued, aim=brief),
     Mutant("no backing off", "L9", 20, patch=workers.no_backing_off),
     # enqueuing, keys, operators, retention
     Mutant("enqueue without a receipt", "S2", 50, keeping.EnqueueWithoutReceipt),
@@ -496,29 +499,29 @@ MUTANTS = (
     Mutant("claim number reset by an operator's retry", "S2", 50, keeping.ReopenResetsNumber, where=operated),
     Mutant("retry takes a running job", "S8", 50, keeping.ReopenOwned, where=operated),
     Mutant(
-        "retry forgets what the last attempt was told",
+        "retry forgets the last answer",
         "S10",
         50,
         keeping.ReopenForgets,
         where=only(Mode.SAFETY),
         aim=under("exchange", Fault.ANSWER_LOST, operations=("retry",), tasks=HASTE),
     ),
-    Mutant("reschedule wakes what has finished", "S4", 50, keeping.RescheduleFinished, where=operated),
+    Mutant("reschedule wakes a finished job", "S4", 50, keeping.RescheduleFinished, where=operated),
     Mutant("cancel that misses a moving job", "S10", 50, keeping.CancelMissesMoving, where=operated),
-    Mutant("cancel changes what has finished", "S4", 50, keeping.CancelFinished, where=operated),
+    Mutant("cancel changes a finished job", "S4", 50, keeping.CancelFinished, where=operated),
     Mutant("cancel does not wait for the code", "S8", 50, keeping.CancelAtOnce, where=operated),
-    Mutant("cancel forgotten by who moves the job", "S10", 50, patch=workers.mark_ignored, where=operated),
+    Mutant("cancel forgotten by the move", "S10", 50, patch=workers.cancellation_ignored, where=operated),
     Mutant("delete of a running job", "S6", 50, keeping.DeleteOwned, where=operated),
     Mutant("failed as expired too early", "S6", 50, keeping.ExpireEarly, where=lambda plan: plan.expires),
     Mutant("pruned before the floor", "S6", 20, keeping.PruneEarly),
     # hooks
-    Mutant("rescue owes no hook", "S7", 20, keeping.RescueOwesNothing, where=hooked),
-    Mutant("hook's mark goes before its rows", "S7", 20, keeping.MarkGoesFirst, where=hooked),
+    Mutant("rescue without its hook", "S7", 20, keeping.RescueWithoutHook, where=hooked),
+    Mutant("hook ended before its rows", "S7", 20, keeping.HookEndsFirst, where=hooked),
     Mutant(
-        "hook commits whoever has its job",
+        "hook commits without a fence",
         "S3",
         50,
-        keeping.HealUnfenced,
+        keeping.HookUnfenced,
         where=hooked,
         aim=under("transaction", Fault.LATE, tasks=("crashing", "silent"), jobs=40),
     ),
@@ -526,12 +529,12 @@ MUTANTS = (
         "hook forgotten with its job",
         "S7",
         50,
-        patch=workers.prune_the_owed,
+        patch=workers.prune_owed_hooks,
         where=hooked,
         aim=bent(tasks=("silent", "raising"), strikes=("kill_worker",), operations=("prune", "cancel")),
     ),
     Mutant("no hook before the next attempt", "S7", 20, patch=workers.no_hook, where=hooked),
-    Mutant("no hook for what has ended", "L2", 50, patch=workers.no_hook_alone, where=hooked, aim=brief),
+    Mutant("no hook for ended jobs", "L2", 50, patch=workers.no_hook_of_ended_jobs, where=hooked, aim=brief),
     # watched tables
     Mutant("a move without the fence", "S3", 50, patch=rows.moves_without_the_fence, where=watched, aim=frozen_beside_rows),
     Mutant("errors do not shrink batches", "L4", 50, patch=rows.errors_do_not_shrink_batches, where=raising, aim=brief),

@@ -1,4 +1,4 @@
-"""Attributes that are others for a while."""
+"""Attributes that are replaced for a while."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import pytest
 
 @contextmanager
 def patched(owner: object, **names: Any) -> Iterator[None]:
-    """As long as it lasts, ``owner`` has these attributes."""
+    """Replace these attributes of ``owner`` until the context ends."""
     with pytest.MonkeyPatch.context() as patch:
         for name, made in names.items():
             patch.setattr(owner, name, made)

@@ -1,7 +1,7 @@
-"""``python -m tests.simulation.run_mutants``: for each mutant a world that shows it, first of the seed that is known to, then from 0 on.
+"""``python -m tests.simulation.run_mutants``: find a world that shows each mutant, first by its known seed, then from seed 0 on.
 
-Prints what each mutant breaks, which property caught it, at which seed, and how many worlds were looked at; the exit code is
-1 when one is not caught. ``--renew`` writes the seeds down, ``--scratch`` forgets them.
+The command prints what each mutant breaks, which property caught it, at which seed, and how many worlds ran. The exit code is 1
+when one is not caught. ``--renew`` writes the seeds again, ``--scratch`` ignores them.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from proof.simulator.simulation import Outcome, perform
 from tests.simulation.mutants import MUTANTS, Mutant
 
 SEEDS = Path(__file__).with_name("seeds.json")
-FARTHEST = 100_000  # seeds among which worlds that fit are looked for
-CHOICES = 3  # worlds that show it, of which the smallest is written down
+FARTHEST = 100_000  # seeds of which the fitting worlds are tried
+CHOICES = 3  # worlds that show the mutant; the seed of the smallest is written
 CAUGHT, MISSED = 0, 1
 
 
 class Found(Struct, frozen=True):
-    """What became of one hunt. ``seed``: ``None`` if no world showed it; ``looked``: at so many; ``seconds``: of CPU."""
+    """The result for one mutant. ``seed``: ``None`` if no world showed it. ``looked``: how many worlds ran. ``seconds``: of CPU."""
 
     mutant: str
     seed: int | None
@@ -37,12 +37,12 @@ class Found(Struct, frozen=True):
 
 
 def known_seeds() -> dict[str, int]:
-    """By the mutant's name."""
+    """The known seed of each mutant, by its name."""
     return msgspec.json.decode(SEEDS.read_bytes(), type=dict[str, int])
 
 
-def hunt(mutant: Mutant, known: int | None = None, *, choices: int = 1) -> Found:
-    """Look at the world of the seed that is known, then at those that fit, until so many show it; of these the smallest counts."""
+def find_seed(mutant: Mutant, known: int | None = None, *, choices: int = 1) -> Found:
+    """Run the world of the known seed, then those that fit, until ``choices`` worlds show the mutant; return the smallest of these."""
     started, looked, best, shown = _cpu(), 0, None, list[tuple[int, int]]()
     for seed in chain([] if known is None else [known], fitting(mutant)):
         looked += 1
@@ -61,17 +61,17 @@ def hunt(mutant: Mutant, known: int | None = None, *, choices: int = 1) -> Found
 
 
 def _smallest(mutant: Mutant, shown: list[tuple[int, int]]) -> int | None:
-    """Of those that break something only because of the mutant."""
+    """The seed of the smallest world that breaks the property only because of the mutant."""
     return next((seed for _, seed in sorted(shown) if play(mutant, seed).report.verdict(mutant.caught_by)), None)
 
 
 def play(mutant: Mutant, seed: int, kind: type[Book] = Book) -> Outcome:
-    """The world of this seed as the mutant wants it."""
+    """Run the world of this seed, with the changes that the mutant asks for."""
     return perform(mutant.aim(draw(random.Random(seed))), seed, kind)
 
 
 def fitting(mutant: Mutant, first: int = 0) -> Iterator[int]:
-    """Seeds of worlds that are worth looking at, as many as it takes."""
+    """The seeds of worlds that may show the mutant."""
     fit = (seed for seed in range(first, FARTHEST) if mutant.where(draw(random.Random(seed))))
     return islice(fit, mutant.within)
 
@@ -81,23 +81,22 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _hunt_of(name: str, known: int | None, choices: int) -> Found:
-    return hunt(next(mutant for mutant in MUTANTS if mutant.name == name), known, choices=choices)
+def _find_seed_of(name: str, known: int | None, choices: int) -> Found:
+    return find_seed(next(mutant for mutant in MUTANTS if mutant.name == name), known, choices=choices)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
     given = _parser().parse_args(arguments)
     mutants = [mutant for mutant in MUTANTS if given.only in mutant.name]
     known = {} if given.scratch or given.renew else known_seeds()
     names = [mutant.name for mutant in mutants]
     with ProcessPoolExecutor(given.jobs) as pool:
-        hunts = pool.map(_hunt_of, names, map(known.get, names), repeat(CHOICES if given.renew else 1))
-        found = [_tell(mutant, each) for mutant, each in zip(mutants, hunts, strict=True)]
+        results = pool.map(_find_seed_of, names, map(known.get, names), repeat(CHOICES if given.renew else 1))
+        found = [_print_result(mutant, each) for mutant, each in zip(mutants, results, strict=True)]
     missed = sum(each.seed is None for each in found)
     by_known = sum(each.seed is not None and each.seed == known.get(each.mutant) for each in found)
-    print(f"{len(found)} mutants: {len(found) - missed} caught, {by_known} of them by the seed that is known, {missed} missed")
-    print(f"{sum(each.looked for each in found)} worlds looked at in {sum(each.seconds for each in found):.1f} s of CPU")
+    print(f"{len(found)} mutants: {len(found) - missed} caught, {by_known} of them by the known seed, {missed} missed")
+    print(f"{sum(each.looked for each in found)} worlds in {sum(each.seconds for each in found):.1f} s of CPU")
     if given.renew:
         seeds = {each.mutant: each.seed for each in found if each.seed is not None}
         SEEDS.write_bytes(
@@ -109,13 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run_mutants", description=__doc__)
     parser.add_argument("only", nargs="?", default="", help="only mutants with these words in their names")
-    parser.add_argument("--renew", action="store_true", help="look from seed 0 on, and write down what was found")
-    parser.add_argument("--scratch", action="store_true", help="look from seed 0 on")
-    parser.add_argument("--jobs", type=int, default=2, help="processes to look in (2)")
+    parser.add_argument("--renew", action="store_true", help="try from seed 0 on, and write the seeds that were found")
+    parser.add_argument("--scratch", action="store_true", help="try from seed 0 on")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     return parser
 
 
-def _tell(mutant: Mutant, found: Found) -> Found:
+def _print_result(mutant: Mutant, found: Found) -> Found:
     caught = "NOT CAUGHT" if found.seed is None else f"{mutant.caught_by} at seed {found.seed}"
     looked = f"{found.looked} world{'s' * (found.looked > 1)}"
     print(f"{mutant.name:<52} {caught:<20} {looked:>11} {found.seconds:6.1f} s  {mutant.breaks}", flush=True)

@@ -17,7 +17,7 @@ class Stage:
 
 
 def on_stage(play: Callable[[Stage], Coroutine[Any, Any, None]], seed: int = 1) -> None:
-    """Run a play to its end in virtual time, and leave nothing behind."""
+    """Run a coroutine to its end in virtual time, and close all that still runs."""
     stage = Stage(seed)
     try:
         stage.loop.run_until_complete(play(stage))

@@ -1,4 +1,4 @@
-"""Workers in users' own processes: they die, freeze and lose the store as a whole, and nobody kills what they cannot stop."""
+"""Workers in users' own processes: they die, freeze and lose the store as a whole, and no supervisor kills code that they cannot stop."""
 
 import random
 from uuid import UUID
@@ -18,16 +18,16 @@ from proof.simulator.simulation import Outcome, perform, simulate
 from proof.simulator.supervisor_settings import APPS
 from tests.simulation.hand_made_histories import FIRST, FRAGILE, LEASE, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
 from tests.simulation.support import Stage, on_stage
-from tests.simulation.test_promises import ALONE, OPEN, ZOMBIES
+from tests.simulation.test_promises import ISOLATING, OPEN, ZOMBIES
 
 SOME = [seed for seed in range(200) if draw_for(seed, Brand.MEMORY).apps]
 FIRST_APP = f"{EMBEDDED} 0.1"
 
 
-# what is drawn
+# the draws
 
 
-def test_a_small_share_of_worlds_has_one_or_two_and_all_else_of_these_is_as_it_was() -> None:
+def test_a_few_worlds_have_one_or_two_apps_and_all_other_draws_stay_the_same() -> None:
     plans = [draw(random.Random(seed)) for seed in range(1000)]
     found = [plan for plan in plans if plan.apps]
     assert 0.5 * APPS < len(found) / len(plans) < 1.5 * APPS
@@ -36,17 +36,17 @@ def test_a_small_share_of_worlds_has_one_or_two_and_all_else_of_these_is_as_it_w
 
 
 @pytest.mark.parametrize("seed", SOME[:6])
-def test_a_world_with_some_played_from_its_decisions_is_the_same(seed: int) -> None:
+def test_a_world_with_apps_replayed_from_its_decisions_is_the_same(seed: int) -> None:
     drawn = simulate(seed)
     played = perform(structs.replace(drawn.plan, script=tuple(drawn.decisions)), seed)
     assert played.history.digest() == drawn.history.digest()
 
 
-# what happens to them
+# faults
 
 
 def world(*strikes: Strike, task: str = "long", seed: int = 0) -> Outcome:
-    """One supervisor and one process with a worker, each with more slots than there are jobs; nothing happens but this."""
+    """One supervisor and one process with a worker, with these faults only."""
     plan: Plan = structs.replace(
         next(plan for each in range(100) if (plan := draw_for(each, Brand.MEMORY)).mode is Mode.SAFETY and plan.rows is None),
         supervisors=1,
@@ -66,23 +66,23 @@ def world(*strikes: Strike, task: str = "long", seed: int = 0) -> Outcome:
 
 
 def of_app(outcome: Outcome, what: str, title: str = FIRST_APP) -> list[Event]:
-    """Events of that kind in the life of the process."""
+    """The events of that kind in the life of the process."""
     return [event for event in outcome.history if event.what == what and event.process == outcome.titles.get(title)]
 
 
 def leases_of(outcome: Outcome, title: str = FIRST_APP) -> list[UUID | None]:
-    """All that its workers had."""
+    """All leases of its workers."""
     return list(dict.fromkeys(event.lease for event in of_app(outcome, "lease", title)))
 
 
-def test_it_takes_its_share_of_the_jobs_under_one_lease() -> None:
+def test_an_app_runs_its_share_of_the_jobs_under_one_lease() -> None:
     outcome = world()
     assert outcome.is_clean, outcome.explain()
     assert len(of_app(outcome, "handler.start")) > 2
     assert len(leases_of(outcome)) == 1
 
 
-def test_a_killed_one_is_followed_by_another_and_others_have_its_jobs_at_its_ttl() -> None:
+def test_a_killed_app_is_replaced_and_its_jobs_are_rescued_at_its_ttl() -> None:
     outcome = world(Strike(4.0, "kill_app"), task="silent")
     assert outcome.is_clean, outcome.explain()
     (end,) = of_app(outcome, "process.end")
@@ -93,7 +93,7 @@ def test_a_killed_one_is_followed_by_another_and_others_have_its_jobs_at_its_ttl
     assert of_app(outcome, "handler.start", f"{EMBEDDED} 0.2")
 
 
-def test_one_that_was_stopped_for_long_finds_its_lease_ended_and_goes_on_with_another() -> None:
+def test_an_app_stopped_for_long_finds_its_lease_ended_and_opens_another() -> None:
     outcome = world(Strike(4.0, "freeze_app", seconds=60.0), task="silent")
     assert outcome.is_clean, outcome.explain()
     assert outcome.report.rescues > 0
@@ -101,7 +101,7 @@ def test_one_that_was_stopped_for_long_finds_its_lease_ended_and_goes_on_with_an
     assert not of_app(outcome, "process.end")
 
 
-def test_one_that_is_cut_off_stops_its_code_before_others_have_its_jobs() -> None:
+def test_an_app_that_is_cut_off_stops_its_code_before_its_jobs_are_rescued() -> None:
     outcome = world(Strike(4.0, "cut_app", seconds=60.0), task="silent")
     assert outcome.is_clean, outcome.explain()
     assert outcome.report.rescues > 0
@@ -109,7 +109,7 @@ def test_one_that_is_cut_off_stops_its_code_before_others_have_its_jobs() -> Non
     assert len(leases_of(outcome)) == 2
 
 
-def test_one_that_is_left_drains_and_nobody_pays() -> None:
+def test_an_app_whose_worker_exits_drains_and_no_job_is_charged() -> None:
     outcome = world(Strike(4.0, "drain_app"), task="quick")
     assert outcome.is_clean, outcome.explain()
     assert outcome.report.rescues == 0
@@ -118,7 +118,7 @@ def test_one_that_is_left_drains_and_nobody_pays() -> None:
     assert len(leases_of(outcome)) + len(leases_of(outcome, f"{EMBEDDED} 0.2")) >= 2
 
 
-def test_code_that_nobody_can_cancel_runs_on_beside_another_attempt() -> None:
+def test_code_that_cannot_be_cancelled_runs_on_beside_another_attempt() -> None:
     outcome = world(Strike(4.0, "cut_app", seconds=60.0), task="deaf")
     assert outcome.is_clean, outcome.explain()
     assert not of_app(outcome, "process.end")
@@ -126,21 +126,21 @@ def test_code_that_nobody_can_cancel_runs_on_beside_another_attempt() -> None:
 
 
 def ended(event: Event) -> bool:
-    """Whether it shows the end of a lease."""
+    """Whether the event shows the end of a lease."""
     return isinstance(event.after, LeaseRow) and event.after.is_ended
 
 
-# what is judged
+# verdicts
 
 
 def app(task: str) -> Tale:
-    """A job of that task runs in a worker of a user's own process."""
+    """A job of that task runs in a worker of a user's process."""
     tale = Tale().say("process.start", Phase.LIFE, WORKER, note=EMBEDDED).lease().job().job(task=task)
     return tale.claim()
 
 
 def taken(tale: Tale) -> Tale:
-    """Its lease has run out, and another worker has the job while its code runs on."""
+    """The lease has run out, and another worker has the job while the first one's code runs on."""
     tale.later(40).end_lease(by=OTHER, is_judged=True)
     return tale.rescue().lease(OTHER_LEASE, OTHER).claim(SECOND, OTHER_LEASE, OTHER)
 
@@ -160,31 +160,31 @@ def test_a_blocked_event_loop_cancels_nothing() -> None:
     assert taken(tale).check(OPEN).verdict("S8") is True
 
 
-def test_it_starts_nothing_past_its_deadline_whatever_code_that_is() -> None:
+def test_an_app_starts_no_code_past_its_deadline() -> None:
     tale = Tale().say("process.start", Phase.LIFE, WORKER, note=EMBEDDED).lease().job().job(task="deaf")
     tale.job(state=State.RUNNING, token=FIRST, lease=LEASE, attempt=1)
     assert not tale.later(29).life("handler.start", FIRST).check(OPEN).verdict("S8")
 
 
-def test_what_starts_there_is_no_excuse_for_code_of_another() -> None:
+def test_code_that_starts_in_an_app_does_not_excuse_code_of_another_worker() -> None:
     tale = Tale().say("process.start", Phase.LIFE, OTHER, note=EMBEDDED).lease().job().job(task="deaf").claim()
     assert not taken(tale).check(OPEN).verdict("S8")
 
 
-def test_last_tries_run_there_beside_all_others() -> None:
+def test_isolated_attempts_run_in_an_app_beside_other_jobs() -> None:
     def tale(note: str) -> Tale:
-        told = Tale().say("process.start", Phase.LIFE, WORKER, note=note).lease()
-        return told.job().job(policy=FRAGILE, crashes=1).claim()
+        history = Tale().say("process.start", Phase.LIFE, WORKER, note=note).lease()
+        return history.job().job(policy=FRAGILE, crashes=1).claim()
 
-    assert tale(EMBEDDED).check(ALONE).verdict("S9")
-    assert not tale("worker").check(ALONE).verdict("S9")
+    assert tale(EMBEDDED).check(ISOLATING).verdict("S9")
+    assert not tale("worker").check(ISOLATING).verdict("S9")
 
 
-def test_it_goes_on_with_another_lease_soon() -> None:
+def test_an_app_soon_opens_another_lease() -> None:
     def tale(seconds: float) -> Tale:
-        told = Tale().say("process.start", Phase.LIFE, WORKER, note=EMBEDDED).say("calm", Phase.LIFE, "the world").lease()
-        told.later(40).end_lease(by=OTHER, is_judged=True)
-        return told.later(seconds).lease(OTHER_LEASE)
+        history = Tale().say("process.start", Phase.LIFE, WORKER, note=EMBEDDED).say("calm", Phase.LIFE, "the world").lease()
+        history.later(40).end_lease(by=OTHER, is_judged=True)
+        return history.later(seconds).lease(OTHER_LEASE)
 
     assert tale(3.0).check(ZOMBIES).verdict("L5")
     assert not tale(30.0).check(ZOMBIES).verdict("L5")
@@ -200,22 +200,22 @@ def test_l5_an_application_may_end_late_only_if_its_event_loop_was_blocked(task:
 # threads of a process
 
 
-def test_what_a_thread_brings_to_a_busy_event_loop_waits_and_what_comes_back_does_not() -> None:
+def test_calls_of_a_thread_wait_for_a_busy_event_loop_and_answers_to_it_do_not() -> None:
     async def play(stage: Stage) -> None:
         process = stage.machine.process(EMBEDDED)
-        heard: list[tuple[str, float, Process | None]] = []
-        ours, theirs = LoopChannel.pair(stage.loop, stage.loop)
+        received: list[tuple[str, float, Process | None]] = []
+        near, far = LoopChannel.pair(stage.loop, stage.loop)
         process.freeze("busy")
         stage.loop.call_soon_threadsafe(
-            lambda: heard.append(("home", stage.loop.time(), PROCESS.get())), context=stage.loop.context_of(process)
+            lambda: received.append(("loop", stage.loop.time(), PROCESS.get())), context=stage.loop.context_of(process)
         )
-        theirs.send(b"word")
-        assert await ours.receive() == b"word"
-        assert not heard
+        far.send(b"word")
+        assert await near.receive() == b"word"
+        assert not received
         await stage.clock.sleep(5.0)
         process.thaw("busy")
         await stage.clock.sleep(0.1)
-        assert [(what, whose) for what, _, whose in heard] == [("home", process)]
+        assert [(what, whose) for what, _, whose in received] == [("loop", process)]
         process.end(Exit(code=0))
 
     on_stage(play)

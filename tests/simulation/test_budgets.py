@@ -1,4 +1,4 @@
-"""The verdicts on what attempts cost, on writes of former owners to what waits, and on two attempts in one process."""
+"""The verdicts on the cost of attempts, on writes of former owners to waiting jobs, and on two attempts in one process."""
 
 import pytest
 from msgspec import structs
@@ -14,15 +14,15 @@ BACK = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}
 OPEN = Rules(is_complete=False)
 
 
-def feared(tale: Tale, policy: CrashPolicy) -> Tale:
-    """Its task says what becomes of code that was cut short."""
+def with_policy(tale: Tale, policy: CrashPolicy) -> Tale:
+    """The task of the job has this policy for interrupted code."""
     assert tale.row is not None
     tale.row = structs.replace(tale.row, policy=Policy(on_crash=policy))
     return tale
 
 
-def cut_short(tale: Tale, **changes: object) -> Tale:
-    """Its worker gives it back, and its code had begun."""
+def interrupted(tale: Tale, **changes: object) -> Tale:
+    """The worker releases the job, whose code had begun."""
     return tale.settle(FIRST, record=AttemptOutcome.RELEASED, **changes)
 
 
@@ -44,27 +44,27 @@ def test_nothing_else_is_counted_as_a_failure() -> None:
 
 
 @pytest.mark.parametrize("policy", [CrashPolicy.HOLD, CrashPolicy.FAIL])
-def test_what_was_cut_short_runs_again_only_if_its_task_says_so(policy: CrashPolicy) -> None:
-    assert not cut_short(feared(stopped(), policy), **BACK).check(OPEN).verdict("S9")
-    assert not feared(dead(), policy).rescue().check(OPEN).verdict("S9")
-    assert cut_short(feared(stopped(), policy), **{**BACK, "state": State.HELD}).check(OPEN).verdict("S9")
-    assert cut_short(stopped(), **BACK).check(OPEN).verdict("S9")
-    failed = feared(stopped(), policy).settle(FIRST, record=AttemptOutcome.FAILED, failures=1, **BACK)
+def test_interrupted_code_runs_again_only_if_its_task_allows_it(policy: CrashPolicy) -> None:
+    assert not interrupted(with_policy(stopped(), policy), **BACK).check(OPEN).verdict("S9")
+    assert not with_policy(dead(), policy).rescue().check(OPEN).verdict("S9")
+    assert interrupted(with_policy(stopped(), policy), **{**BACK, "state": State.HELD}).check(OPEN).verdict("S9")
+    assert interrupted(stopped(), **BACK).check(OPEN).verdict("S9")
+    failed = with_policy(stopped(), policy).settle(FIRST, record=AttemptOutcome.FAILED, failures=1, **BACK)
     assert failed.check(OPEN).verdict("S9")
 
 
-def test_code_that_never_began_was_not_cut_short() -> None:
-    tale = feared(Tale().job(By("enqueue")).lease(), CrashPolicy.HOLD)
+def test_code_that_never_began_was_not_interrupted() -> None:
+    tale = with_policy(Tale().job(By("enqueue")).lease(), CrashPolicy.HOLD)
     tale = tale.job(By("claim"), state=State.RUNNING, token=FIRST, lease=LEASE, attempt=1).settle(FIRST, **{**BACK, "attempt": 0})
     assert tale.check(OPEN).verdict("S9")
 
 
-def test_a_former_owner_changes_nothing_that_waits() -> None:
+def test_a_former_owner_changes_no_waiting_job() -> None:
     assert not dead().rescue().settle(FIRST, state=State.FAILED).check(OPEN).verdict("S3")
     assert dead().rescue().job(By("request_cancel"), state=State.CANCELLED).check(OPEN).verdict("S3")
 
 
-def test_no_process_runs_two_attempts_of_a_job_whatever_the_clocks_and_the_store_did() -> None:
+def test_no_process_runs_two_attempts_of_a_job_after_any_fault_of_clocks_and_store() -> None:
     rules = Rules(is_timed=False, is_complete=False)
     again = begun().job(By(FAIL_OVER), **BACK).job(By("claim"), state=State.RUNNING, token=SECOND, lease=LEASE, attempt=2)
     assert not copy_of(again).life("handler.start", SECOND).check(rules).verdict("S8")

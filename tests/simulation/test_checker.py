@@ -1,4 +1,4 @@
-"""Every verdict of the checker on ownership, on histories made by hand: some good, and one for each way of being bad."""
+"""Every verdict of the checker on ownership, on histories made by hand: some good ones, and a bad one for each rule."""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.simulation.hand_made_histories import (
     FIRST,
     JOB,
     LEASE,
-    NOBODY,
+    NO_CLAIM,
     OTHER,
     OTHER_LEASE,
     SECOND,
@@ -34,26 +34,26 @@ from tests.simulation.test_promises import PAIRS
 
 
 def hooked(tale: Tale) -> Tale:
-    """Its task has an ``on_rescue``."""
+    """The task of the job has an ``on_rescue``."""
     assert tale.row is not None
     tale.row = structs.replace(tale.row, policy=Policy(has_rescue_hook=True))
     return tale
 
 
-def healed(tale: Tale) -> Tale:
-    """Its hook commits, whoever has the job."""
+def hook_committed(tale: Tale) -> Tale:
+    """The hook of the job commits under the present token."""
     assert tale.row is not None
     return tale.job(By("hook", tale.row.token), is_owed=False, hooks_committed=tale.row.hooks_committed + 1)
 
 
 GOOD = {
-    "its hook commits before the next attempt": healed(hooked(dead()).rescue(is_owed=True))
+    "its hook commits before the next attempt": hook_committed(hooked(dead()).rescue(is_owed=True))
     .lease(OTHER_LEASE, OTHER)
     .claim(SECOND, OTHER_LEASE, OTHER)
     .life("handler.end", SECOND, OTHER)
     .settle(SECOND, process=OTHER),
-    "its hook commits alone": healed(hooked(dead()).rescue(is_owed=True, state=State.FAILED)),
-    "it completes although its hook was owed": hooked(dead())
+    "its hook commits without another attempt": hook_committed(hooked(dead()).rescue(is_owed=True, state=State.FAILED)),
+    "it completes although its hook was due": hooked(dead())
     .rescue(is_owed=True)
     .lease(OTHER_LEASE, OTHER)
     .job(By("claim"), OTHER, state=State.RUNNING, token=SECOND, lease=OTHER_LEASE, attempt=2, policy=Policy())
@@ -63,7 +63,7 @@ GOOD = {
     .settle()
     .answer(Phase.OK, "completed")
     .answer(Phase.OK, "completed"),
-    "it is rescued from the dead, charged, and completed by another": dead()
+    "it is rescued from a dead worker, charged, and completed by another": dead()
     .rescue()
     .lease(OTHER_LEASE, OTHER)
     .claim(SECOND, OTHER_LEASE, OTHER)
@@ -101,22 +101,22 @@ GOOD = {
 BAD = {
     "owner changes without a move": ("S1", begun().job(token=SECOND)),
     "claimed while held": ("S1", Tale().job().job(state=State.HELD).lease().claim()),
-    "one token told to two workers": ("S1", begun().say("claim", Phase.OK, OTHER, job=JOB, token=FIRST)),
-    "told a token that was never made": ("S1", begun().say("claim", Phase.OK, job=JOB, token=SECOND)),
+    "one token sent to two workers": ("S1", begun().say("claim", Phase.OK, OTHER, job=JOB, token=FIRST)),
+    "answered with a token that was never made": ("S1", begun().say("claim", Phase.OK, job=JOB, token=SECOND)),
     "code starts with a token that was never made": ("S1", begun().life("handler.start", SECOND, OTHER)),
     "the same token again": ("S2", dead().rescue().lease(OTHER_LEASE, OTHER).claim(FIRST, OTHER_LEASE, OTHER)),
-    "claim number goes down": ("S2", dead().rescue().job(token=NOBODY)),
-    "progress of somebody else": ("S3", begun().job(By("report", SECOND), witness=str(FIRST))),
-    "progress that says another token": ("S3", begun().job(witness=str(SECOND))),
-    "settled by somebody else": ("S3", stopped().settle(SECOND)),
+    "claim number goes down": ("S2", dead().rescue().job(token=NO_CLAIM)),
+    "progress of another claim": ("S3", begun().job(By("report", SECOND), witness=str(FIRST))),
+    "progress with another token": ("S3", begun().job(witness=str(SECOND))),
+    "settled by another claim": ("S3", stopped().settle(SECOND)),
     "completed with another one's result": ("S13", stopped().job(state=State.COMPLETED, result=str(SECOND))),
-    "an ended lease lives again": ("S3", stopped().end_lease().lease()),
-    "finished comes back": ("S4", stopped().settle().job(state=State.AVAILABLE)),
-    "finished changes": ("S4", stopped().settle().job(state=State.FAILED)),
-    "rescued from the living": ("S5", stopped().rescue()),
+    "an ended lease is active again": ("S3", stopped().end_lease().lease()),
+    "a finished job returns": ("S4", stopped().settle().job(state=State.AVAILABLE)),
+    "a finished job changes": ("S4", stopped().settle().job(state=State.FAILED)),
+    "rescued from a living worker": ("S5", stopped().rescue()),
     "lease judged before it expired": ("S5", begun().end_lease(by=OTHER, overdue=-0.5, is_judged=True)),
     "lease of a living process ended": ("S5", begun().end_lease(by=OTHER)),
-    "acknowledged and not there": ("S6", Tale().say("enqueue", Phase.OK, job=JOB)),
+    "acknowledged and missing": ("S6", Tale().say("enqueue", Phase.OK, job=JOB)),
     "removed": ("S6", begun().say("job", Phase.TRUTH, job=JOB, before=None, after=None)),
     "claimed for an ended lease": ("S8", Tale().job().lease().end_lease().claim()),
     "claimed for a lease that ran out": ("S8", Tale().job().lease().later(31).claim()),
@@ -128,40 +128,40 @@ BAD = {
     ),
     "crash not counted": ("S9", dead().rescue(crashes=0)),
     "charged for a free end": ("S9", stopped().end_lease(is_free=True).rescue(crashes=1)),
-    "goes on beyond its crashes": ("S9", dead().rescue(crashes=3)),
-    "goes on beyond its failures": (
+    "runs beyond its crash budget": ("S9", dead().rescue(crashes=3)),
+    "runs beyond its attempts": (
         "S9",
         stopped().settle(state=State.AVAILABLE, token=Token(None, 1), lease=None, failures=3),
     ),
     "attempt not counted": ("S9", Tale().job().lease().job(By("claim"), state=State.RUNNING, token=FIRST, lease=LEASE)),
-    "inserted twice": ("S10", begun().say("job", Phase.TRUTH, job=JOB, before=None, after=JobRow(State.AVAILABLE, NOBODY))),
+    "inserted twice": ("S10", begun().say("job", Phase.TRUTH, job=JOB, before=None, after=JobRow(State.AVAILABLE, NO_CLAIM))),
     "done and denied": ("S10", stopped().settle().answer(Phase.FAIL, "completed")),
     "confirmed and not done": ("S10", stopped().answer(Phase.OK, "completed")),
-    "confirmed though another outcome was done": ("S10", stopped().settle().answer(Phase.OK, "failed")),
-    "there and reported missing": ("S10", stopped().answer(Phase.FAIL, "completed", note="missing")),
+    "confirmed although another outcome was done": ("S10", stopped().settle().answer(Phase.OK, "failed")),
+    "present and reported missing": ("S10", stopped().answer(Phase.FAIL, "completed", note="missing")),
     "code starts twice": ("S10", begun().life("handler.start", FIRST)),
     "left running": ("L2", begun()),
-    "rescued without owing its hook": ("S7", hooked(dead()).rescue()),
+    "rescued without a due hook": ("S7", hooked(dead()).rescue()),
     "its hook forgotten by the next claim": (
         "S7",
         hooked(dead()).rescue(is_owed=True).lease(OTHER_LEASE, OTHER).job(By("claim"), is_owed=False),
     ),
-    "code starts before its hook has healed": (
+    "code starts before its hook has committed": (
         "S7",
         hooked(dead()).rescue(is_owed=True).lease(OTHER_LEASE, OTHER).claim(SECOND, OTHER_LEASE, OTHER),
     ),
-    "healed twice": ("S7", healed(healed(hooked(dead()).rescue(is_owed=True)))),
-    "healed by a former owner": (
+    "the hook commits twice": ("S7", hook_committed(hook_committed(hooked(dead()).rescue(is_owed=True)))),
+    "the hook of a former owner commits": (
         "S3",
         hooked(dead()).rescue(is_owed=True).job(By("hook", FIRST), is_owed=False, hooks_committed=1),
     ),
-    "pruned while its hook is owed": (
+    "pruned while its hook is due": (
         "S7",
         hooked(dead())
         .rescue(is_owed=True, state=State.FAILED, token=FIRST)
         .say("job", Phase.TRUTH, job=JOB, before=JobRow(State.FAILED, FIRST, is_owed=True), after=None, by=By("prune")),
     ),
-    "its hook owed to the end": ("L2", hooked(dead()).rescue(is_owed=True, state=State.HELD)),
+    "its hook is due until the end": ("L2", hooked(dead()).rescue(is_owed=True, state=State.HELD)),
 }
 
 
@@ -203,11 +203,11 @@ def test_the_recovery_bound_of_a_locked_row_counts_from_its_unlock() -> None:
     assert not other.end_lease(by=OTHER).rescue().check(Rules(bound=10.0)).verdict("L1")
 
 
-def test_who_is_told_that_a_row_was_locked_is_denied_nothing() -> None:
+def test_a_busy_answer_about_a_locked_row_denies_nothing() -> None:
     assert stopped().settle().answer(Phase.FAIL, "completed", note="busy").check().verdict("S10")
 
 
-def test_a_worker_in_care_is_buried_at_once_and_never_killed_without_a_reason() -> None:
+def test_a_worker_of_a_healthy_core_is_recovered_at_once_and_never_killed_without_a_reason() -> None:
     killed = begun().say("process.end", Phase.LIFE, WORKER, note=f"SIGKILL, {IN_CARE}").later(2).end_lease(by=OTHER).rescue()
     report = killed.check(Rules(bound=60.0, local_bound=1.0, has_kills=False))
     assert not report.verdict("L1")
@@ -229,7 +229,7 @@ def test_overlap_is_counted_apart_when_clocks_are_beyond_their_assumptions() -> 
     assert not outside.violations
 
 
-def test_unknown_outcomes_are_counted_apart_and_as_judged_once_the_row_has_shown_them() -> None:
+def test_unknown_outcomes_are_counted_apart_until_the_row_shows_them() -> None:
     tale = stopped().answer(Phase.UNKNOWN, "completed").answer(Phase.UNKNOWN, "completed")
     assert tale.check().unknown == {"settle": 2}
     assert tale.check().checked["S15"] == 0
@@ -243,12 +243,12 @@ def test_percentiles_are_values_that_occurred(share: float, expected: float) -> 
 
 
 def crowd(many: int) -> History:
-    """So many workers, each with a job, each of which dies and is buried."""
+    """That many workers, each with a job, each of which dies."""
     history = History()
     for number in range(many):
         job, lease, process = UUID(int=1000 + number), UUID(int=100_000 + number), f"m-{number}-0"
         token = Token(UUID(int=10 + number), number + 1)
-        waiting, row = JobRow(State.AVAILABLE, NOBODY), LeaseRow(process, "w", 30.0, 5.0, -30.0, slots=1)
+        waiting, row = JobRow(State.AVAILABLE, NO_CLAIM), LeaseRow(process, "w", 30.0, 5.0, -30.0, slots=1)
         running = structs.replace(waiting, state=State.RUNNING, token=token, lease=lease, attempt=1)
         event = partial(Event, time=0.1, process=process, phase=Phase.TRUTH, job=job, token=token, lease=lease)
         history.add(event(what="lease", job=None, after=row))
@@ -266,7 +266,7 @@ def test_a_long_history_costs_no_more_for_each_event_than_a_short_one() -> None:
 
 
 def lines_run(work: Callable[[], object]) -> int:
-    """How many lines of code it takes, so that no clock is asked."""
+    """The number of lines of code that the call runs: unlike a time, it is the same in each run."""
     count, before = 0, sys.gettrace()
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
@@ -287,7 +287,7 @@ def test_each_property_has_a_bad_history() -> None:
     assert shown | {"L1", "L6", "L9"} == set(PROPERTIES)
 
 
-def test_the_raw_events_of_a_job_can_be_listed_for_those_who_know_the_code() -> None:
+def test_the_raw_events_of_a_job_can_be_listed() -> None:
     story = History(begun().settle().events).story(JOB)
     assert "handler.start token=1:" in story
     assert "running[1:" in story
@@ -296,6 +296,6 @@ def test_the_raw_events_of_a_job_can_be_listed_for_those_who_know_the_code() -> 
     assert History(begun().events).story(JOB, longest=2).startswith("… 3 earlier events")
 
 
-def test_a_digest_tells_two_histories_apart() -> None:
+def test_two_different_histories_have_different_digests() -> None:
     assert History(begun().events).digest() == History(begun().events).digest()
     assert History(begun().events).digest() != History(stopped().events).digest()

@@ -1,4 +1,4 @@
-"""A process that may have few connections: calls wait for each other, a beat for nobody."""
+"""A process that may have few connections: calls wait for each other, and a beat does not wait."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ def test_calls_take_turns_in_their_order_and_a_beat_waits_for_none() -> None:
     with_few(play, most=1, timeout=100.0)
 
 
-def test_whoever_waits_too_long_is_told_so_and_takes_nobodys_turn() -> None:
+def test_a_call_that_waits_too_long_fails_and_takes_no_turn() -> None:
     async def play(stage: Stage, store: Store) -> None:
         first = asyncio.ensure_future(store.enqueue(CALL, [new()]))
         await stage.clock.sleep(0)
@@ -60,11 +60,11 @@ def test_whoever_waits_too_long_is_told_so_and_takes_nobodys_turn() -> None:
     with_few(play, most=1, timeout=0.01)
 
 
-def test_a_turn_that_is_given_up_goes_to_the_next_one() -> None:
+def test_a_turn_that_a_call_gives_up_goes_to_the_next_call() -> None:
     async def play(stage: Stage, store: Store) -> None:
         async def ask_and_cancel() -> None:
             await store.get(JOB)
-            second.cancel()  # in the moment in which it is its turn
+            second.cancel()  # at the moment of its turn
 
         first = asyncio.ensure_future(ask_and_cancel())
         await stage.clock.sleep(0)

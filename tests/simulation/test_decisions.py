@@ -1,4 +1,4 @@
-"""What happens in a world is data: played again from it a world is the same, and what is left out moves nothing else."""
+"""The events of a world are data: a world replayed from them is the same, and leaving one out changes no other."""
 
 import random
 from uuid import UUID
@@ -16,7 +16,7 @@ SEEDS = range(40)
 
 
 def _again(outcome: Outcome, *kept: type) -> Outcome:
-    """The same world with nothing but the decisions of these kinds."""
+    """The same world with only the decisions of these kinds."""
     script = tuple(each for each in outcome.decisions if isinstance(each, kept))
     return perform(structs.replace(outcome.plan, script=script), outcome.seed)
 
@@ -36,7 +36,7 @@ def test_all_kinds_of_decisions_are_drawn() -> None:
     assert all(each.whom for each in made if isinstance(each, Strike) and not each.is_for_ever)
 
 
-def test_nothing_goes_wrong_unless_it_was_decided() -> None:
+def test_only_decided_faults_happen() -> None:
     stormy = next(outcome for outcome in map(simulate, SEEDS) if outcome.report.unknown.total() > 20)
     quiet = _again(stormy, Birth)
     assert quiet.is_clean
@@ -45,7 +45,7 @@ def test_nothing_goes_wrong_unless_it_was_decided() -> None:
     assert not any(event.what == "process.freeze" or "SIGKILL" in event.note for event in quiet.history)
 
 
-def test_jobs_that_are_left_out_leave_the_others_what_they_are() -> None:
+def test_leaving_jobs_out_does_not_change_the_others() -> None:
     def born(outcome: Outcome) -> dict[tuple[int, int], str]:
         return {(each.client, each.job): each.task for each in outcome.decisions if isinstance(each, Birth)}
 
@@ -63,7 +63,7 @@ def test_jobs_that_are_left_out_leave_the_others_what_they_are() -> None:
     assert ids(half) < ids(whole)
 
 
-def test_a_fault_moves_nothing_that_comes_after_it() -> None:
+def test_a_fault_does_not_change_later_draws() -> None:
     def lucks(rates: dict[Fault, float]) -> list[Luck]:
         faults = Faults(random.Random(1), Mix(rates=rates))
         return [faults.draw("beat").luck for _ in range(50)]
@@ -71,7 +71,7 @@ def test_a_fault_moves_nothing_that_comes_after_it() -> None:
     assert lucks({}) == lucks({Fault.LATE: 0.5}) == lucks({Fault.BEFORE: 1.0})
 
 
-def test_a_script_speaks_of_the_calls_of_a_verb_or_of_any_or_from_a_time_on() -> None:
+def test_a_script_counts_calls_of_one_verb_or_of_all_verbs_or_from_a_time_on() -> None:
     now = 0.0
     script = [
         Mishap("worker", "beat", 2, Fault.SLOW, Luck(0.1, 0.2, 0.3, 0.4)),
@@ -89,7 +89,7 @@ def test_a_script_speaks_of_the_calls_of_a_verb_or_of_any_or_from_a_time_on() ->
     assert [faults.draw(verb).fault for verb in ("beat", "held", "held")] == [Fault.NONE, Fault.TWICE, Fault.NONE]
 
 
-def test_nothing_more_happens_once_all_is_well() -> None:
+def test_no_fault_happens_after_the_calm() -> None:
     faults = Faults(random.Random(1), Mix(), script=Lookup([Mishap("", "beat", 1, Fault.LATE)], "", lambda: 0.0))
     faults.stop()
     assert faults.draw("beat").fault is Fault.NONE

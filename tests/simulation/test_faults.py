@@ -1,4 +1,4 @@
-"""Every verb is wrapped, and each fault does what its name says, around a simulated store and around a real one."""
+"""Every verb is wrapped, and each fault has the effect that it names, around a simulated store and a real one."""
 
 import asyncio
 import inspect
@@ -49,7 +49,7 @@ def test_every_verb_of_the_port_is_wrapped() -> None:
     assert wrapper.capabilities is not None
 
 
-def test_what_runs_in_the_callers_own_transaction_is_passed_on(tmp_path: Path) -> None:
+def test_calls_in_the_callers_own_transaction_are_passed_on(tmp_path: Path) -> None:
     clock = SystemClock()
     store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemRandomness(), process=ProcessIdentity("host", 1))
     wrapped = faulty(store, process="client", faults=_always(Fault.BEFORE), clock=clock, history=History())
@@ -60,7 +60,7 @@ def test_what_runs_in_the_callers_own_transaction_is_passed_on(tmp_path: Path) -
         wrapped.enqueue_within(object(), CALL, [NEW])
 
 
-def test_before_nothing_is_applied() -> None:
+def test_a_call_that_fails_before_the_store_applies_nothing() -> None:
     async def play(stage: Stage) -> None:
         store, wrapped = _wrapped(stage, Fault.BEFORE)
         with pytest.raises(StoreUnavailable):
@@ -84,7 +84,7 @@ def test_an_error_may_hide_a_write(fault: Fault) -> None:
     on_stage(play)
 
 
-def test_twice_is_applied_again_later() -> None:
+def test_a_doubled_call_is_applied_again_later() -> None:
     async def play(stage: Stage) -> None:
         store, wrapped = _wrapped(stage, Fault.TWICE)
         await store.enqueue(CALL, [NEW])
@@ -100,7 +100,7 @@ def test_twice_is_applied_again_later() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.SLOW, Fault.IN_FLIGHT])
-def test_the_rest_is_applied_and_answered(fault: Fault) -> None:
+def test_other_faults_apply_the_call_and_answer(fault: Fault) -> None:
     async def play(stage: Stage) -> None:
         store, wrapped = _wrapped(stage, fault)
         await wrapped.enqueue(CALL, [NEW])
@@ -111,7 +111,7 @@ def test_the_rest_is_applied_and_answered(fault: Fault) -> None:
 
 @pytest.mark.parametrize(("fault", "is_applied"), [(Fault.CRASH_BEFORE, False), (Fault.CRASH_AFTER, True)])
 def test_a_sender_may_die_on_either_side_of_the_write(fault: Fault, is_applied: bool) -> None:
-    said: list[str] = []
+    steps: list[str] = []
 
     async def play(stage: Stage) -> None:
         store, process = MemoryStore(stage.clock), stage.machine.process("client")
@@ -128,18 +128,18 @@ def test_a_sender_may_die_on_either_side_of_the_write(fault: Fault, is_applied: 
             try:
                 await wrapped.enqueue(CALL, [NEW])
             finally:
-                said.append("went on")
+                steps.append("went on")
 
         stage.loop.start(process, live())
         await stage.clock.sleep(10)
         assert process.is_dead
         assert (await store.get(JOB) is not None) is is_applied
-        assert said == []
+        assert steps == []
 
     on_stage(play)
 
 
-def test_during_an_outage_nothing_arrives_and_afterwards_everything() -> None:
+def test_no_call_arrives_during_an_outage_and_every_call_does_afterwards() -> None:
     async def play(stage: Stage) -> None:
         faults = Faults(random.Random(1), Mix(rates={Fault.LATE: 1.0}))
         wrapped = faulty(MemoryStore(stage.clock), process="", faults=faults, clock=stage.clock, history=History())
@@ -153,7 +153,7 @@ def test_during_an_outage_nothing_arrives_and_afterwards_everything() -> None:
     on_stage(play)
 
 
-def test_what_is_sent_and_answered_is_written_down() -> None:
+def test_calls_and_answers_are_recorded() -> None:
     async def play(stage: Stage) -> None:
         history = History()
         _, lost = _wrapped(stage, Fault.ANSWER_LOST, history)
@@ -175,7 +175,7 @@ def test_focus_makes_one_verb_fail_more_often() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.LATE, Fault.TWICE, Fault.SLOW, Fault.IN_FLIGHT])
-async def test_it_runs_around_a_real_store_too(fault: Fault, tmp_path: Path) -> None:
+async def test_the_wrapper_runs_around_a_real_store_too(fault: Fault, tmp_path: Path) -> None:
     clock = SystemClock()
     store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemRandomness(), process=ProcessIdentity("host", 1))
     faults = Faults(random.Random(1), Mix(rates={fault: 1.0}, latency=0.0, timeout=0.01, slowest=0.01, latest=0.01))

@@ -81,7 +81,7 @@ def test_the_guard_kills_code_at_its_deadline() -> None:
     on_stage(play)
 
 
-def test_the_guard_lets_an_idle_worker_be_until_it_runs_code() -> None:
+def test_the_guard_spares_an_idle_worker_until_it_runs_code() -> None:
     async def play(stage: Stage) -> None:
         cells: list[Any] = []
         host = _host(stage, cells)
@@ -97,7 +97,7 @@ def test_the_guard_lets_an_idle_worker_be_until_it_runs_code() -> None:
     on_stage(play)
 
 
-def test_a_frozen_guard_looks_when_it_is_thawed() -> None:
+def test_a_frozen_guard_checks_its_deadline_when_it_is_thawed() -> None:
     async def play(stage: Stage) -> None:
         cells: list[Any] = []
         host = _host(stage, cells)
@@ -131,7 +131,7 @@ def test_a_supervisors_death_ends_the_pipe_and_a_worker_without_a_lease() -> Non
     on_stage(play)
 
 
-def test_a_pid_comes_back_with_another_start_time_and_proves_the_first_one_dead() -> None:
+def test_a_reused_pid_has_another_start_time_and_proves_the_first_process_dead() -> None:
     async def play(stage: Stage) -> None:
         host = _host(stage, [])
         first = stage.machine.process("worker")

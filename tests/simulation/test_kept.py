@@ -1,4 +1,4 @@
-"""Worlds that once broke something: each is clean now, and each still shows the mutant that it belongs to."""
+"""Worlds that once broke a property: each is clean now, and each still shows its mutant."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NAMED = {mutant.name: mutant for mutant in MUTANTS}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_it_is_clean_now_and_caught_under_its_mutant(path: Path) -> None:
+def test_a_kept_world_is_clean_now_and_caught_under_its_mutant(path: Path) -> None:
     case = read(path)
     now = case.play()
     assert now.is_clean, now.explain()
@@ -21,9 +21,9 @@ def test_it_is_clean_now_and_caught_under_its_mutant(path: Path) -> None:
         mutant = NAMED[case.mutant]
         with mutant.patch():
             assert not case.play(mutant.kind).report.verdict(case.breaks), (
-                f"it has gone blunt: python -m tests.simulation.keep {case.mutant!r}"
+                f"the world shows the mutant no more, keep another one: python -m tests.simulation.keep {case.mutant!r}"
             )
 
 
-def test_there_are_some() -> None:
+def test_there_are_kept_worlds() -> None:
     assert len(CASES) >= 10

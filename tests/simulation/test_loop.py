@@ -32,14 +32,14 @@ def test_a_machines_clock_runs_at_its_own_rate() -> None:
 
 
 def test_a_dead_process_runs_not_even_its_finally() -> None:
-    said: list[str] = []
+    steps: list[str] = []
 
     async def live(stage: Stage) -> None:
         try:
             await stage.clock.sleep(10)
-            said.append("woke up")
+            steps.append("woke up")
         finally:
-            said.append("cleaned up")
+            steps.append("cleaned up")
 
     async def play(stage: Stage) -> None:
         process = stage.machine.process("worker")
@@ -47,35 +47,35 @@ def test_a_dead_process_runs_not_even_its_finally() -> None:
         await stage.clock.sleep(5)
         process.end(Exit(signal="SIGKILL"))
         await stage.clock.sleep(10)
-        assert said == []
+        assert steps == []
         assert process.exit == Exit(signal="SIGKILL")
 
     on_stage(play)
 
 
-def test_a_frozen_process_goes_on_where_it_was() -> None:
-    async def live(stage: Stage, said: list[float]) -> None:
+def test_a_thawed_process_continues_where_it_was() -> None:
+    async def live(stage: Stage, steps: list[float]) -> None:
         while True:
             await stage.clock.sleep(1)
-            said.append(stage.clock.monotonic())
+            steps.append(stage.clock.monotonic())
 
     async def play(stage: Stage) -> None:
-        said: list[float] = []
+        steps: list[float] = []
         process = stage.machine.process("worker")
-        stage.loop.start(process, live(stage, said))
+        stage.loop.start(process, live(stage, steps))
         await stage.clock.sleep(2.5)
         process.freeze()
         await stage.clock.sleep(10)
-        assert len(said) == 2
+        assert len(steps) == 2
         process.thaw()
         await stage.clock.sleep(0)
-        assert len(said) == 3
-        assert said[2] - said[1] == pytest.approx(10.5)
+        assert len(steps) == 3
+        assert steps[2] - steps[1] == pytest.approx(10.5)
 
     on_stage(play)
 
 
-def test_it_stays_frozen_while_one_reason_is_left() -> None:
+def test_a_process_stays_frozen_while_one_reason_is_left() -> None:
     async def play(stage: Stage) -> None:
         process = stage.machine.process("worker")
         process.freeze("stopped")
@@ -109,7 +109,7 @@ def test_everything_a_process_starts_belongs_to_it() -> None:
     on_stage(play)
 
 
-def test_a_process_that_raises_ends_with_code_1_and_is_heard_of() -> None:
+def test_a_process_that_raises_ends_with_code_1_and_is_reported() -> None:
     async def live() -> None:
         raise ValueError("oh")
 
@@ -159,7 +159,7 @@ def test_threads_are_refused() -> None:
         _run(think())
 
 
-def test_what_is_left_over_is_closed_in_silence() -> None:
+def test_remaining_tasks_are_closed_without_a_report() -> None:
     async def stubborn() -> None:
         while True:
             try:
@@ -178,12 +178,12 @@ def test_what_is_left_over_is_closed_in_silence() -> None:
 
 def test_processes_take_turns_by_the_seed_and_each_keeps_its_order() -> None:
     def order(seed: int) -> list[tuple[str, int]]:
-        said: list[tuple[str, int]] = []
+        steps: list[tuple[str, int]] = []
 
         async def live(stage: Stage, name: str) -> None:
             for step in range(5):
                 await stage.clock.sleep(1)
-                said.append((name, step))
+                steps.append((name, step))
 
         async def play(stage: Stage) -> None:
             for name in "abc":
@@ -191,7 +191,7 @@ def test_processes_take_turns_by_the_seed_and_each_keeps_its_order() -> None:
             await stage.clock.sleep(10)
 
         on_stage(play, seed)
-        return said
+        return steps
 
     assert order(1) == order(1)
     assert len({tuple(order(seed)) for seed in range(5)}) > 1

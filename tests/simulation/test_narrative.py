@@ -24,11 +24,23 @@ from proof.checker.checker import check
 from proof.checker.verdicts import Rules
 from proof.report.aliases import Aliases
 from proof.report.sentences import LONGEST
-from tests.simulation.hand_made_histories import CALL, CHILD, FIRST, JOB, LEASE, NOBODY, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
+from tests.simulation.hand_made_histories import (
+    CALL,
+    CHILD,
+    FIRST,
+    JOB,
+    LEASE,
+    NO_CLAIM,
+    OTHER,
+    OTHER_LEASE,
+    SECOND,
+    WORKER,
+    Tale,
+)
 
 CLIENT, BOSS = "c-1-1", "s-1-1"
 TWIN = Token(UUID(int=13), 1)
-"""A claim with the number of the first."""
+"""A claim with the number of the first one."""
 OPEN = Rules(is_complete=False)
 TOKEN_CHECK = re.compile(r"\w+\.claim_id = settle\.claim_id AND \w+\.claim_number = settle\.claim_number AND")
 STORIES = Path(__file__).parent / "stories"
@@ -36,20 +48,20 @@ CLIENTS, OURS, THEIRS = (ProcessIdentity("host", number, 1, "boot", "pid", "cloc
 
 
 def claimed() -> Tale:
-    """Enqueued by a client, claimed and started by a worker."""
+    """A client has enqueued the job, and a worker has claimed and started it."""
     tale = Tale().job(By("enqueue"), CLIENT).say("enqueue", Phase.OK, CLIENT, job=JOB)
     return tale.lease().claim()
 
 
 def overslept() -> Tale:
-    """Its worker sleeps until its lease is over; another one takes the job; then the first one wakes."""
+    """The worker is frozen until its lease has ended; another one claims the job; then the first one thaws."""
     tale = claimed().say("process.freeze", Phase.LIFE).later(31).end_lease(by=BOSS, overdue=1.1, is_judged=True)
     tale = tale.rescue(process=BOSS).lease(OTHER_LEASE, OTHER).claim(SECOND, OTHER_LEASE, OTHER)
     return tale.later(9).say("process.thaw", Phase.LIFE)
 
 
 def nameless(tale: Tale) -> Tale:
-    """As a database tells it: nobody knows who wrote, or with what right; calls are not recorded."""
+    """The history as a database records it: without writers, rights and calls."""
     kept = [event for event in tale.events if event.phase in (Phase.TRUTH, Phase.LIFE)]
     rows = {"job": {"process": "", "by": None}, "lease": {"process": ""}}
     begun = Event(time=0.0, process=WORKER, what="process.start", phase=Phase.LIFE)
@@ -58,7 +70,7 @@ def nameless(tale: Tale) -> Tale:
 
 
 def unlucky(failures: int) -> Tale:
-    """It fails so often; then an outcome of its first attempt comes once more."""
+    """The job fails that often; then an outcome of its first attempt arrives again."""
     tale = claimed()
     for number in range(1, failures + 1):
         assert tale.row is not None
@@ -71,7 +83,7 @@ def unlucky(failures: int) -> Tale:
 
 def fails_over(tale: Tale) -> Tale:
     """The store forgets the claim."""
-    return tale.job(By(FAIL_OVER), "store", state=State.AVAILABLE, token=NOBODY, lease=None, attempt=0)
+    return tale.job(By(FAIL_OVER), "store", state=State.AVAILABLE, token=NO_CLAIM, lease=None, attempt=0)
 
 
 TALES = {
@@ -130,13 +142,13 @@ TALES = {
 
 
 @pytest.mark.parametrize("name", TALES)
-def test_it_is_told_that(name: str) -> None:
+def test_a_story_describes_that(name: str) -> None:
     rules, tale = TALES[name]
     assert tale.check(rules).explain(History(tale.events)) == expected(name)
 
 
 def expected(name: str) -> str:
-    """The story as somebody has read and approved it."""
+    """The story, as a person has read and approved it."""
     return (STORIES / f"{name.replace(' ', '_').replace(',', '')}.txt").read_text().rstrip("\n")
 
 
@@ -149,7 +161,7 @@ def test_the_story_in_the_documents_is_one_of_these() -> None:
     assert f"```text\n{expected('a zombie is obeyed')}\n```" in page.read_text()
 
 
-def test_where_nothing_is_wrong_nothing_is_told() -> None:
+def test_a_correct_history_has_no_story() -> None:
     assert claimed().check(OPEN).explain(History()) == ""
 
 
@@ -162,28 +174,28 @@ def test_names_are_given_in_the_order_in_which_they_are_read() -> None:
 
 
 async def late_copy(path: Path) -> None:
-    """A worker gives its job back and ends; another one has it when a late copy of the first one's result arrives."""
+    """A worker releases its job and ends; another one has it when a late copy of the first one's result arrives."""
     store = SqliteStore(path, clock=SystemClock(), chance=SystemRandomness(), process=CLIENTS)
     await store.migrate()
     history_sqlite.watch(path)
     await store.enqueue(CALL, [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
     history_sqlite.tell(path, "enqueue", JOB, None, CLIENTS)
-    holds = []
+    owned = []
     for lease, claim, process in ((LEASE, FIRST.claim, OURS), (OTHER_LEASE, SECOND.claim, THEIRS)):
         assert claim is not None
         await store.open_lease(NewLease(lease, "worker", process, LeaseTiming.of("30s")))
         answer = await store.exchange([], ClaimRequest(lease=lease, claim=claim, tasks={"task": Policy()}, limit=1))
-        holds += [each.job for each in answer.claims]
-        history_sqlite.tell(path, "handler.start", JOB, holds[-1].token, process)
+        owned += [each.job for each in answer.claims]
+        history_sqlite.tell(path, "handler.start", JOB, owned[-1].token, process)
         if lease == LEASE:
-            history_sqlite.tell(path, "handler.end", JOB, holds[0].token, process)
-            await store.exchange([release(holds[0], code_ran=True)])
+            history_sqlite.tell(path, "handler.end", JOB, owned[0].token, process)
+            await store.exchange([release(owned[0], code_ran=True)])
             await store.end_lease(lease, LeaseEnd(RescueReason.CLOSED, is_free=True))
-    await store.exchange([finish(holds[0], Done(f'"{holds[0].token}"'.encode()), jitter=0.0)])
+    await store.exchange([finish(owned[0], Done(f'"{owned[0].token}"'.encode()), jitter=0.0)])
     await store.close()
 
 
-def test_a_guard_taken_out_of_the_sql_is_told_so_that_nobody_needs_to_know_the_sql(
+def test_the_story_of_a_guard_missing_in_the_sql_needs_no_knowledge_of_the_sql(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asyncio.run(late_copy(tmp_path / "whole.db"))

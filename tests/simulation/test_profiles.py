@@ -1,4 +1,4 @@
-"""Stores that are not only memory: each does what its kind of store does, and worlds on it feel it."""
+"""Stores that are more than memory: each behaves as its kind of store does, and worlds on it show that."""
 
 import asyncio
 import random
@@ -42,8 +42,8 @@ def new(job: UUID = JOB) -> NewJob:
     return NewJob(id=job, task="task", payload=b"{}", policy=Policy())
 
 
-class Place:
-    """A store of some kind, and processes that come to it."""
+class ProfiledStore:
+    """A store of one kind, and processes that use it."""
 
     def __init__(self, stage: Stage, profile: Profile, clock: LeaseClock = "kernel") -> None:
         self.stage, self.history = stage, History()
@@ -57,7 +57,7 @@ class Place:
         self.store.caller = name
 
     def gateway(self, process: Process) -> Store:
-        """The store as this process comes to it."""
+        """The store as this process reaches it."""
 
         def carry(call: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
             return self.stage.loop.create_task(call, context=self.stage.loop.context_of(process.thread))
@@ -65,27 +65,27 @@ class Place:
         return self.entrance.gateway(process, lambda: self.introduce("m"), carry)
 
     def come(self, name: str, act: Callable[[Store], Awaitable[object]]) -> tuple[Process, "asyncio.Future[object]"]:
-        """A process that does one thing, and what came of it."""
-        process, said = self.stage.machine.process(name), self.stage.loop.create_future()
+        """A process that makes one call, and the answer to it."""
+        process, answer = self.stage.machine.process(name), self.stage.loop.create_future()
 
         async def live() -> None:
             try:
-                said.set_result(await act(self.gateway(process)))
+                answer.set_result(await act(self.gateway(process)))
             except StoreUnavailable as error:
-                said.set_exception(error)
+                answer.set_exception(error)
 
         self.stage.loop.start(process, live())
-        return process, said
+        return process, answer
 
 
-def at(profile: Profile, play: Callable[[Place], Awaitable[None]], clock: LeaseClock = "kernel") -> None:
+def at(profile: Profile, play: Callable[[ProfiledStore], Awaitable[None]], clock: LeaseClock = "kernel") -> None:
     async def run(stage: Stage) -> None:
-        await play(Place(stage, profile, clock))
+        await play(ProfiledStore(stage, profile, clock))
 
     on_stage(run)
 
 
-def test_every_verb_goes_through_the_door() -> None:
+def test_every_verb_goes_through_the_gateway() -> None:
     assert set(VERBS) > READING
     assert all(name in vars(Gateway) for name in VERBS)
 
@@ -93,16 +93,16 @@ def test_every_verb_goes_through_the_door() -> None:
 # one writer at a time
 
 
-def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
-    async def play(place: Place) -> None:
-        write_lock = place.entrance.write_lock
+def test_writers_wait_for_each_other_and_readers_do_not_wait() -> None:
+    async def play(profiled: ProfiledStore) -> None:
+        write_lock = profiled.entrance.write_lock
         assert write_lock is not None
-        first, one = place.come("first", lambda store: store.enqueue(CALL, [new()]))
+        first, one = profiled.come("first", lambda store: store.enqueue(CALL, [new()]))
         while write_lock.holder is not first:
-            await place.stage.clock.sleep(0.001)
+            await profiled.stage.clock.sleep(0.001)
         first.freeze()
-        _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
-        _, three = place.come("third", lambda store: store.get(JOB))
+        _, two = profiled.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        _, three = profiled.come("third", lambda store: store.get(JOB))
         assert await three is None
         with pytest.raises(StoreUnavailable, match="enqueue: the database is locked"):
             await two
@@ -110,22 +110,22 @@ def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
         first.thaw()
         await one
         assert write_lock.holder is None
-        _, four = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        _, four = profiled.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
         await four
-        assert [row.id for row in await place.store.list(JobFilter())] == [OTHER, JOB]
+        assert [row.id for row in await profiled.store.list(JobFilter())] == [OTHER, JOB]
 
     at(Profile.SQLITE, play)
 
 
-def test_a_busy_event_loop_keeps_nobody_from_writing() -> None:
-    async def play(place: Place) -> None:
-        write_lock = place.entrance.write_lock
+def test_a_busy_event_loop_does_not_delay_writes() -> None:
+    async def play(profiled: ProfiledStore) -> None:
+        write_lock = profiled.entrance.write_lock
         assert write_lock is not None
-        first, one = place.come("first", lambda store: store.enqueue(CALL, [new()]))
+        first, one = profiled.come("first", lambda store: store.enqueue(CALL, [new()]))
         while write_lock.holder is not first:
-            await place.stage.clock.sleep(0.001)
+            await profiled.stage.clock.sleep(0.001)
         first.freeze("busy")
-        _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        _, two = profiled.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
         await two
         assert not one.done()
         first.thaw("busy")
@@ -134,18 +134,18 @@ def test_a_busy_event_loop_keeps_nobody_from_writing() -> None:
     at(Profile.SQLITE, play)
 
 
-def test_whoever_dies_in_the_midst_of_a_write_lets_go_and_nothing_was_written() -> None:
-    async def play(place: Place) -> None:
-        write_lock = place.entrance.write_lock
+def test_a_death_during_a_write_releases_the_lock_and_undoes_the_write() -> None:
+    async def play(profiled: ProfiledStore) -> None:
+        write_lock = profiled.entrance.write_lock
         assert write_lock is not None
-        first, _ = place.come("first", lambda store: store.enqueue(CALL, [new()]))
+        first, _ = profiled.come("first", lambda store: store.enqueue(CALL, [new()]))
         while write_lock.holder is not first:
-            await place.stage.clock.sleep(0.001)
-        _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+            await profiled.stage.clock.sleep(0.001)
+        _, two = profiled.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
         first.end(Exit(signal="SIGKILL"))
         await two
-        await place.stage.clock.sleep(10)
-        assert await place.store.get(JOB) is None
+        await profiled.stage.clock.sleep(10)
+        assert await profiled.store.get(JOB) is None
 
     at(Profile.SQLITE, play)
 
@@ -154,27 +154,27 @@ def test_whoever_dies_in_the_midst_of_a_write_lets_go_and_nothing_was_written() 
 
 
 @pytest.mark.parametrize("is_rolled_back", [True, False])
-def test_nothing_is_confirmed_without_a_majority_and_what_was_not_may_never_have_been(is_rolled_back: bool) -> None:
-    async def play(place: Place) -> None:
-        quorum = place.entrance.quorum
+def test_no_write_is_confirmed_without_a_majority_and_unconfirmed_writes_may_be_undone(is_rolled_back: bool) -> None:
+    async def play(profiled: ProfiledStore) -> None:
+        quorum = profiled.entrance.quorum
         assert quorum is not None
-        _, before = place.come("client", lambda store: store.enqueue(CALL, [new()]))
+        _, before = profiled.come("client", lambda store: store.enqueue(CALL, [new()]))
         await before
         quorum.lose()
-        waiting = [place.come("client", lambda store: store.request_cancel([JOB]))[1] for _ in range(20)]
-        await place.stage.clock.sleep(0.01)
-        _, read = place.come("reader", lambda store: store.get(JOB))
+        waiting = [profiled.come("client", lambda store: store.request_cancel([JOB]))[1] for _ in range(20)]
+        await profiled.stage.clock.sleep(0.01)
+        _, read = profiled.come("reader", lambda store: store.get(JOB))
         row = await read
         assert getattr(row, "state", None) is State.CANCELLED, "reads do not wait, and see what may never have been"
         assert not any(each.done() and each.exception() is None for each in waiting)
         quorum.find(is_rolled_back=is_rolled_back)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert any(isinstance(each, dict) for each in answers) is not is_rolled_back
-        found = await place.store.get(JOB)
+        found = await profiled.store.get(JOB)
         assert found is not None
         assert found.state is (State.AVAILABLE if is_rolled_back else State.CANCELLED)
-        told = [event.by.verb for event in place.history if event.phase is Phase.TRUTH and event.by is not None]
-        assert told == (["enqueue"] if is_rolled_back else ["enqueue", "request_cancel"])
+        recorded = [event.by.verb for event in profiled.history if event.phase is Phase.TRUTH and event.by is not None]
+        assert recorded == (["enqueue"] if is_rolled_back else ["enqueue", "request_cancel"])
 
     at(Profile.MONGODB, play, "server")
 
@@ -182,25 +182,25 @@ def test_nothing_is_confirmed_without_a_majority_and_what_was_not_may_never_have
 # no clock, and conditions
 
 
-def test_without_a_clock_each_reader_times_a_lease_by_himself() -> None:
-    async def play(place: Place) -> None:
-        store, clock = place.store, place.stage.clock
-        place.clocks |= {"late": clock, "fast": SimClock(place.stage.loop, rate=2.0)}
-        place.introduce("m")
+def test_without_a_clock_each_reader_times_a_lease_itself() -> None:
+    async def play(profiled: ProfiledStore) -> None:
+        store, clock = profiled.store, profiled.stage.clock
+        profiled.clocks |= {"late": clock, "fast": SimClock(profiled.stage.loop, rate=2.0)}
+        profiled.introduce("m")
         await store.open_lease(LEASE)
         await clock.sleep(2 * TTL)
         (view,) = await store.workers()
         assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) is None, "it was seen for the first time just now"
         await clock.sleep(TTL / 2)
         for name in ("late", "fast"):
-            place.introduce(name)
+            profiled.introduce(name)
             assert await store.expired(10) == ()
         await clock.sleep(TTL / 2 + 1)
-        place.introduce("late")
+        profiled.introduce("late")
         assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) is None
-        place.introduce("fast")
+        profiled.introduce("fast")
         assert [each.id for each in await store.expired(10)] == [LEASE.id]
-        place.introduce("m")
+        profiled.introduce("m")
         assert (await store.beat([LEASE.id])).elapsed is None
         assert await store.expired(10) == (), "a beat is a change"
         await clock.sleep(TTL + 1)
@@ -210,31 +210,31 @@ def test_without_a_clock_each_reader_times_a_lease_by_himself() -> None:
     at(Profile.OBJECTS, play, "none")
 
 
-def test_a_write_that_somebody_was_in_the_way_of_is_composed_again() -> None:
-    async def play(place: Place) -> None:
+def test_a_write_that_meets_another_version_is_composed_again() -> None:
+    async def play(profiled: ProfiledStore) -> None:
         jobs = [new(UUID(int=10 + number)) for number in range(3)]
-        said = [place.come("client", lambda store, job=job: store.enqueue(job.id, [job]))[1] for job in jobs]  # type: ignore[misc]
-        await asyncio.gather(*said)
-        assert len(await place.store.counts("task")) == 1
-        assert sum((await place.store.counts()).values()) == 3
+        answer = [profiled.come("client", lambda store, job=job: store.enqueue(job.id, [job]))[1] for job in jobs]  # type: ignore[misc]
+        await asyncio.gather(*answer)
+        assert len(await profiled.store.counts("task")) == 1
+        assert sum((await profiled.store.counts()).values()) == 3
 
     at(Profile.OBJECTS, play, "none")
 
 
-def test_a_late_write_lands_only_on_what_it_was_composed_on() -> None:
-    async def play(place: Place) -> None:
-        gateway = place.gateway(place.stage.machine.process("client"))
+def test_a_late_write_changes_only_the_version_it_was_composed_on() -> None:
+    async def play(profiled: ProfiledStore) -> None:
+        gateway = profiled.gateway(profiled.stage.machine.process("client"))
         assert isinstance(gateway, Gateway)
-        place.introduce("m")
-        await place.store.open_lease(LEASE)
+        profiled.introduce("m")
+        await profiled.store.open_lease(LEASE)
         late = [gateway.late_copy("beat", ([LEASE.id],), {}, gateway.check) for _ in range(2)]
-        await place.stage.clock.sleep(1.0)
+        await profiled.stage.clock.sleep(1.0)
         await late[0]()
-        before = place.store.versions.total()
-        await place.stage.clock.sleep(1.0)
+        before = profiled.store.versions.total()
+        await profiled.stage.clock.sleep(1.0)
         await late[1]()
-        assert place.store.versions.total() == before
-        assert len([event for event in place.history if event.what == "lease"]) == 2
+        assert profiled.store.versions.total() == before
+        assert len([event for event in profiled.history if event.what == "lease"]) == 2
 
     at(Profile.OBJECTS, play, "none")
 
@@ -243,7 +243,7 @@ def test_a_late_write_lands_only_on_what_it_was_composed_on() -> None:
 
 
 def play(strikes: list[Strike], tasks: tuple[str, ...] = ("long",), **changes: object) -> Outcome:
-    """Two supervisors, some jobs, and nothing goes wrong but this."""
+    """Two supervisors, some jobs, and these faults only."""
     plan = next(plan for plan in map(draw, map(random.Random, range(1000))) if plan.mode is Mode.SAFETY)
     script = (*(Birth(client, job, task) for client in range(2) for job, task in enumerate(tasks)), *strikes)
     calm: dict[str, object] = {
@@ -254,7 +254,7 @@ def play(strikes: list[Strike], tasks: tuple[str, ...] = ("long",), **changes: o
     return perform(structs.replace(plan, **{**calm, **changes}), 1)
 
 
-def test_a_worker_that_is_stopped_in_the_midst_of_a_write_is_killed_by_its_supervisor_before_a_lease_runs_out() -> None:
+def test_a_worker_stopped_during_a_write_is_killed_before_a_lease_runs_out() -> None:
     strike = Strike(5.0, "freeze_writer", slot=1, pick=1.0, seconds=1000.0)
     outcome = play([strike], ("steady",) * 4, profile=Profile.SQLITE, lease_clock="kernel")
     assert outcome.is_clean, outcome.explain()
@@ -266,7 +266,7 @@ def test_a_worker_that_is_stopped_in_the_midst_of_a_write_is_killed_by_its_super
     assert outcome.report.unknown.total() > 0, "it kept others from writing"
 
 
-def test_old_workers_leave_new_tasks_alone_and_work_on_what_they_know() -> None:
+def test_old_workers_run_known_tasks_and_leave_new_ones() -> None:
     outcome = play([], ("quick", *NEW, "long"), has_releases=True)
     assert outcome.is_clean, outcome.explain()
     assert outcome.report.checked["S16"] > 0
@@ -278,7 +278,7 @@ def test_old_workers_leave_new_tasks_alone_and_work_on_what_they_know() -> None:
     assert not by_old & set(NEW)
 
 
-def test_every_kind_is_drawn_and_so_are_releases() -> None:
+def test_every_profile_and_both_releases_are_drawn() -> None:
     plans = [draw(random.Random(seed)) for seed in range(300)]
     assert {plan.profile for plan in plans} == set(Profile)
     assert {plan.lease_clock for plan in plans} == {"kernel", "server", "none"}

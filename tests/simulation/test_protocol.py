@@ -1,4 +1,4 @@
-"""Writes that the engine does not make yet, played by hand against the memory store and its mutants."""
+"""Writes that the engine does not make yet, sent by hand to the memory store and its mutants."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -25,7 +25,7 @@ JOB, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 class StartUnfenced(Book):
-    """Whoever starts a claimed job starts it, under whatever token it is claimed by now."""
+    """A start is written under the present token of the job, not under its own."""
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         return super().start(now, [(job, self._all.jobs[job].token) for job, _ in tokens])
@@ -52,14 +52,14 @@ async def _take(store: Witness, lease: UUID) -> Token:
 
 
 async def _late_start(store: Witness) -> None:
-    """A job is claimed, rescued, claimed by another lease – and then the first start arrives."""
+    """A job is claimed, rescued and claimed by another lease; then the first start arrives."""
     await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
     old = await _take(store, FIRST)
     why = LeaseEnd(RescueReason.CLOSED)
     store.caller = "m-2-0"
     await store.end_lease(FIRST, why)
     await store.start([(JOB, old)])
-    await store.exchange([rescue(hold, why, jitter=0.0) for hold in await store.held(FIRST)])
+    await store.exchange([rescue(job, why, jitter=0.0) for job in await store.held(FIRST)])
     store.caller = "m-3-0"
     await _take(store, SECOND)
     await store.start([(JOB, old)])

@@ -1,4 +1,4 @@
-"""Around real stores too, whatever becomes of a call: sent again until it is answered, a story ends as it does without faults."""
+"""Sequences of calls to real stores under faults: each call is repeated until it is answered, and the end is that without faults."""
 
 import asyncio
 import random
@@ -35,14 +35,14 @@ PATIENT = Policy(backoff=Backoff.fixed("1h"))
 
 
 class Sender:
-    """Sends each call again until it is answered. An operator's calls carry no token, so that a late copy of one would undo
-    what came after it: the next one waits for it."""
+    """A sender that repeats each call until it is answered. An operator's calls carry no token, so a late copy of one would undo
+    later calls: the next one waits for it."""
 
     def __init__(self, store: Store, under_way: list["asyncio.Task[Any]"]) -> None:
         self._store, self._under_way = store, under_way
 
     async def rest(self) -> None:
-        """Until whatever is on its way has arrived."""
+        """Wait until all copies of calls have arrived."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -72,19 +72,18 @@ class Crew:
         self._leases: dict[UUID, set[Token]] = {}
 
     async def enqueue(self, *jobs: NewJob, under: ActiveJob | None = None) -> None:
-        """One call, whatever becomes of it."""
+        """Enqueue in one call, also if it is sent several times."""
         call = self.at.chance.uuid4()
         await self.store.enqueue(call, jobs, under=None if under is None else (under.id, under.token))
 
     async def lease(self) -> UUID:
-        """An open lease."""
         lease: NewLease = self.at.new_lease()
         assert await self.store.open_lease(lease)
         self._leases[lease.id] = set()
         return lease.id
 
     async def claim(self, lease: UUID, *jobs: NewJob, policy: Policy = PATIENT, prefetch: int = 0) -> list[ActiveJob]:
-        """All of them, in order. What a claim was not answered is looked up, and claimed again if it never came."""
+        """Claim all jobs, in order. Without an answer, look the claim up, and repeat it if it never arrived."""
         taken: dict[UUID, ActiveJob] = {}
         while len(taken) < len(jobs):
             limit = len(jobs) - prefetch
@@ -94,45 +93,45 @@ class Crew:
                 found = [claim.job for claim in claims]
             except (StoreUnavailable, *ODD_ERRORS):
                 found = []
-            if len(found) < len(jobs):  # a copy of it that came at the same time may have taken the rest
+            if len(found) < len(jobs):  # a copy of the claim may have taken the rest at the same time
                 await self.store.rest()
-                found = [hold for hold in await self.store.held(lease) if hold.token.claim == request.claim]
-            taken |= {hold.id: hold for hold in found}
-        self._leases[lease] |= {hold.token for hold in taken.values()}
+                found = [job for job in await self.store.held(lease) if job.token.claim == request.claim]
+            taken |= {job.id: job for job in found}
+        self._leases[lease] |= {job.token for job in taken.values()}
         return [taken[job.id] for job in jobs]
 
     async def settle(self, *moves: Transition) -> None:
-        """Until it is answered."""
+        """Settle, until the store answers."""
         await self.store.exchange(moves)
 
     async def wait(self, seconds: float) -> None:
-        """Nothing is on its way for that long."""
+        """Let that much time pass, with no call under way."""
         await self.store.rest()
         self.at.advance(seconds)
 
     async def audit(self) -> None:
-        """Late copies of claims may have taken what nobody knows of: it goes back."""
+        """Release the jobs that late copies of claims have taken unnoticed."""
         await self.store.rest()
         for lease, known in self._leases.items():
-            await self.settle(*(released(hold) for hold in await self.store.held(lease) if hold.token not in known))
+            await self.settle(*(released(job) for job in await self.store.held(lease) if job.token not in known))
 
 
 async def work(crew: Crew) -> None:
-    """Jobs that end in every way that their owner may choose, children, and what is said too late."""
+    """Jobs that end in every way that their owner may choose, their children, and late reports."""
     at, jobs = crew.at, [crew.at.new(queue=name) for name in ("done", "raised", "snoozed", "cancelled", "failed", "released")]
     await crew.enqueue(*jobs)
     lease = await crew.lease()
-    holds = await crew.claim(lease, *jobs, prefetch=1)
-    await crew.store.start([(hold.id, hold.token) for hold in holds])
+    owned = await crew.claim(lease, *jobs, prefetch=1)
+    await crew.store.start([(job.id, job.token) for job in owned])
     for step in range(3):
         await crew.store.report(
-            [ProgressUpdate(job=hold.id, token=hold.token, stage="work", checkpoint=b"%d" % step) for hold in holds]
+            [ProgressUpdate(job=job.id, token=job.token, stage="work", checkpoint=b"%d" % step) for job in owned]
         )
-        await crew.store.rest()  # under one token the last to arrive wins, also a late copy of an older one
+        await crew.store.rest()  # under one token the last update wins, also a late copy of an older one
     child, keyed = at.new(queue="child"), at.new(queue="child", key="child")
-    await crew.enqueue(child, keyed, under=holds[0])
+    await crew.enqueue(child, keyed, under=owned[0])
     assert lease in (await crew.store.beat([lease])).alive
-    done, failed, snoozed, cancelled, final, freed = holds
+    done, failed, snoozed, cancelled, final, freed = owned
     await crew.settle(answered(done, Done(b"42")), raised(failed))
     await crew.settle(answered(snoozed, Snooze(3600.0)), answered(cancelled, Cancel("enough")), answered(final, Fail("never")))
     await crew.settle(released(freed))
@@ -142,7 +141,7 @@ async def work(crew: Crew) -> None:
 
 
 async def rescue(crew: Crew) -> None:
-    """A worker that dies, one that runs out of time, and whose jobs go by every policy."""
+    """A worker that dies, and one whose lease runs out, with jobs of every policy."""
     at = crew.at
     for number, (why, policy) in enumerate(
         [
@@ -156,7 +155,7 @@ async def rescue(crew: Crew) -> None:
         jobs = [at.new(queue=f"rescue {number}", key=f"{number} {job}") for job in range(3)]
         await crew.enqueue(*jobs)
         lease = await crew.lease()
-        holds = await crew.claim(lease, *jobs, policy=policy)
+        owned = await crew.claim(lease, *jobs, policy=policy)
         seen = None
         if why.reason is RescueReason.EXPIRED:
             await crew.wait(TTL + 1.0)
@@ -165,16 +164,16 @@ async def rescue(crew: Crew) -> None:
             why.reason,
             why.signal,
             is_free=why.is_free,
-            charged_jobs={holds[0].id: RescueReason.UNRESPONSIVE} if why.is_free else {},
+            charged_jobs={owned[0].id: RescueReason.UNRESPONSIVE} if why.is_free else {},
         )
         assert await crew.store.end_lease(lease, culprit, seen=seen) == culprit
         while left := await crew.store.held(lease):
-            await crew.settle(*(rescued(hold, culprit) for hold in left))
-        await crew.settle(*(answered(hold, Done(b"late")) for hold in holds))
+            await crew.settle(*(rescued(job, culprit) for job in left))
+        await crew.settle(*(answered(job, Done(b"late")) for job in owned))
 
 
 async def operate(crew: Crew) -> None:
-    """An operator who does everything to waiting, running and finished jobs."""
+    """An operator with all actions on waiting, running and finished jobs."""
     at = crew.at
     jobs = [at.new(queue="office", key=str(number)) for number in range(6)]
     await crew.enqueue(*jobs)
@@ -197,24 +196,24 @@ async def operate(crew: Crew) -> None:
     await crew.store.prune(100)
 
 
-def _told(row: JobRecord) -> tuple[object, ...]:
-    """What of a job must be the same, however often anything was sent."""
+def _lasting_part(row: JobRecord) -> tuple[object, ...]:
+    """The part of a job that must be the same, also if calls were sent several times."""
     ended = {(each.outcome, each.late_result) for each in row.attempts if each.outcome is not AttemptOutcome.RELEASED}
     rest = row.result, row.stage, row.checkpoint, row.cancel_requested, row.unique_key, row.is_stub
     return row.queue, row.state, row.reason, row.failures, row.crashes, sorted(ended, key=repr), *rest
 
 
 async def _end_of(story: Callable[[Crew], Coroutine[Any, Any, None]], crew: Crew, scene: Scene) -> list[object]:
-    """The state that a story leaves, asked of a store without faults."""
+    """The final state of a sequence, read from the store without faults."""
     await story(crew)
     await crew.audit()
     rows = [await scene.row(row.id) for row in await scene.store.list(JobFilter(limit=1000))]
     queues = [(view.name, view.paused_at is not None, view.counts) for view in await scene.store.queues()]
-    return [sorted(map(_told, rows), key=repr), queues, len(await scene.store.workers())]
+    return [sorted(map(_lasting_part, rows), key=repr), queues, len(await scene.store.workers())]
 
 
-class Place:
-    """Where a story is played."""
+class StoreStage:
+    """A store on which sequences of calls run."""
 
     def __init__(
         self, make: Callable[[FakeClock], Store], run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
@@ -222,15 +221,13 @@ class Place:
         self.make_store, self.run = make, run
 
     def advance(self, clock: FakeClock, seconds: float) -> None:
-        """Let time pass."""
         clock.advance(seconds)
 
     def step_wall(self, clock: FakeClock, seconds: float) -> None:
-        """Nobody does."""
         raise AssertionError(seconds)
 
     def play(self, story: Callable[[Crew], Coroutine[Any, Any, None]], fault: Fault) -> list[object]:
-        """The state at its end, with half of the calls meeting the fault."""
+        """The final state, if half of the calls meet the fault."""
         ends: list[list[object]] = []
 
         async def run() -> None:
@@ -251,34 +248,34 @@ class Place:
         return ends[0]
 
 
-def _in_memory() -> Place:
+def _in_memory() -> StoreStage:
     made: list[MemoryStore] = []
 
     def make(clock: FakeClock) -> Store:
         made.append(made[0] if made else MemoryStore(clock))
         return made[-1]
 
-    return Place(make)
+    return StoreStage(make)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Each store in turn."""
+def store_stage(request: pytest.FixtureRequest) -> Iterator[StoreStage]:
+    """Yield each of the three stores."""
     match request.param:
         case "sqlite":
             path: Path = request.getfixturevalue("tmp_path") / "jobs.db"
-            yield Place(lambda clock: SqliteStore(path, clock=clock, chance=FakeChance(), process=PROCESS))
+            yield StoreStage(lambda clock: SqliteStore(path, clock=clock, chance=FakeChance(), process=PROCESS))
         case "postgres":
             homes: Homes = request.getfixturevalue("homes")
             home = homes.empty()
-            yield Place(home.store, home.run)
+            yield StoreStage(home.store, home.run)
         case _:
             yield _in_memory()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("story", [work, rescue, operate])
-def test_s15_a_story_ends_the_same_whatever_becomes_of_its_calls(
-    story: Callable[[Crew], Coroutine[Any, Any, None]], fault: Fault, place: Place
+def test_s15_a_sequence_of_calls_ends_the_same_with_any_fault(
+    story: Callable[[Crew], Coroutine[Any, Any, None]], fault: Fault, store_stage: StoreStage
 ) -> None:
-    assert place.play(story, fault) == _in_memory().play(story, Fault.NONE)
+    assert store_stage.play(story, fault) == _in_memory().play(story, Fault.NONE)

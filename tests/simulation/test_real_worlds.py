@@ -1,4 +1,4 @@
-"""The same worlds on real statements: nothing breaks, the same seed gives the same history, and a broken statement is noticed."""
+"""The same worlds on real statements: no property breaks, a seed gives one history, and a broken statement is noticed."""
 
 from collections.abc import Iterator
 
@@ -31,14 +31,14 @@ def test_a_seed_decides_everything_on_real_statements(brand: Brand) -> None:
 
 
 @pytest.mark.parametrize(("brand", "seed", "strike"), [(Brand.SQLITE, 31, "lock_file"), (Brand.POSTGRES, 17, "lock_row")])
-def test_a_stranger_locks_rows_of_a_server_and_the_whole_of_a_file(brand: Brand, seed: int, strike: str) -> None:
+def test_a_foreign_session_locks_rows_of_a_server_and_the_whole_of_a_file(brand: Brand, seed: int, strike: str) -> None:
     outcome = simulate(seed, brand=brand)
     assert any(isinstance(each, Strike) and each.name == strike and each.whom for each in outcome.decisions)
 
 
 @pytest.fixture
 def _lease_ended_unseen() -> Iterator[None]:
-    """The end of a lease no longer asks whether it was renewed or has run out."""
+    """Remove from the statement that ends a lease the check whether it was renewed or has run out."""
     query = QUERIES["end_lease"]
     intact = query.statement
     query.statement = intact.replace(":seen = renewals || ':' || expires_at", "1").replace(
@@ -50,13 +50,13 @@ def _lease_ended_unseen() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_lease_ended_unseen")
-def test_s5_a_statement_that_ends_a_living_lease_is_noticed_on_a_real_file_of_sqlite() -> None:
+def test_s5_a_statement_that_ends_a_living_lease_is_noticed_on_a_real_sqlite_file() -> None:
     assert any("S5" in broken_by(simulate(seed, brand=Brand.SQLITE)) for seed in (104, 135, *range(38, 78)))
 
 
 @pytest.fixture
 def _lease_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same of PostgreSQL's statement."""
+    """Remove the same check from PostgreSQL's statement."""
     sql = StoreDatabase._sql
 
     def broken(store: StoreDatabase, name: str) -> str:

@@ -22,17 +22,17 @@ def due() -> Tale:
 
 
 def claimed() -> Tale:
-    """It is in progress under the first mark."""
+    """The row is in progress under the first fence."""
     return due().parcel("claim", "busy", "first")
 
 
 def failed(resets: int) -> Tale:
-    """It is no poison and fails, taken back so many times."""
+    """The row is not poison, is reset that many times, and fails."""
     return claimed().later(20).parcel("reset", "failed", held=20.0, resets=resets)
 
 
 PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
-    # what must hold, its rules, a history in which it does and one in which it does not
+    # what must hold, the rules, a history in which it holds and one in which it does not
     "a row that is claimed is nobody's": (
         "S1",
         OPEN,
@@ -45,13 +45,13 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         Tale().parcel("insert", "busy").parcel("adopt", "busy", "stamp"),
         Tale().parcel("insert", "busy").parcel("renew", "busy", "stamp"),
     ),
-    "a row is moved under the fence that holds it": (
+    "a row is moved under its fence": (
         "S3",
         OPEN,
         claimed().parcel("move", "done", under="first"),
         claimed().parcel("move", "done", under="second"),
     ),
-    "a row is given back under the fence that holds it": (
+    "a row is released under its fence": (
         "S3",
         OPEN,
         claimed().parcel("move", "new", under="first"),

@@ -1,4 +1,4 @@
-"""A failing world is made small: what is left is enough, and nothing of it can be left out."""
+"""A failing world is made small: the rest still fails, and no part of it can be left out."""
 
 import random
 from functools import cache, partial
@@ -23,7 +23,7 @@ STORE = "tests.simulation.broken_keeping:EnqueueLosesLast"
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 19}, {4, 5, 6}, set(range(20)), set()])
-def test_as_few_as_will_do(needed: set[int]) -> None:
+def test_shrinking_keeps_the_fewest_items_that_suffice(needed: set[int]) -> None:
     tried = 0
 
     def attempt(given: list[int]) -> list[int] | None:
@@ -35,7 +35,7 @@ def test_as_few_as_will_do(needed: set[int]) -> None:
     assert tried < 100
 
 
-def test_what_did_not_matter_anyway_is_not_looked_at_again() -> None:
+def test_items_without_effect_are_not_tried_again() -> None:
     seen: list[list[int]] = []
 
     def attempt(given: list[int]) -> list[int] | None:
@@ -70,7 +70,7 @@ def test_a_failing_world_becomes_small_and_breaks_the_same() -> None:
     assert perform(small.plan, seed).is_clean
 
 
-def test_no_more_worlds_are_tried_than_it_may() -> None:
+def test_shrinking_tries_no_more_worlds_than_its_budget() -> None:
     seed, found = _failing()
     played: list[Plan] = []
 
@@ -81,11 +81,11 @@ def test_no_more_worlds_are_tried_than_it_may() -> None:
     shrinker = Shrinker(run, budget=5)
     small = shrinker.shrink(found)
     assert shrinker.tried == 5
-    assert len(played) == 6  # once more, without what nothing came of
+    assert len(played) == 6  # once more, without the decisions that had no effect
     assert broken_by(small)
 
 
-def test_what_cannot_be_played_from_its_decisions_is_told_as_it_was_found(tmp_path: Path) -> None:
+def test_a_world_that_cannot_be_replayed_is_reported_as_it_was_found(tmp_path: Path) -> None:
     seed, found = _failing()
     lines = list(explain(found, partial(perform, seed=seed), budget=9, folder=tmp_path, revision="r"))
     assert lines[0].startswith(f"{len(found.decisions)} of {len(found.decisions)} decisions")
@@ -106,9 +106,9 @@ def test_a_case_survives_its_file(tmp_path: Path) -> None:
     assert case.play(EnqueueLosesLast).history.digest() == found.history.digest()
 
 
-def test_every_decision_has_words() -> None:
+def test_every_decision_has_a_description() -> None:
     names = (*STRIKE_NAMES, *WORLDWIDE, "lull", "fail_over", *filter(None, BREAKS))
-    assert all("store" in told or "0.1" in told for told in (describe(Strike(1.0, name, whom="worker 0.1")) for name in names))
+    assert all("store" in text or "0.1" in text for text in (describe(Strike(1.0, name, whom="worker 0.1")) for name in names))
     assert len({describe(Mishap("worker 0.1", "beat", 3, fault)) for fault in Fault}) == len(Fault)
     assert describe(Birth(0, 1, "quick", 2.0)) == "    2.00 s  client 0 enqueues its job 1 (quick)"
     assert describe(Operation(2.0, "pause", 0.5, "slow", 1.0)) == "    2.00 s  an operator does: pause slow"
@@ -119,13 +119,13 @@ def test_every_decision_has_words() -> None:
 def test_the_command_explains_a_failure_and_replays_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--store", STORE, "--folder", str(tmp_path), "--budget", "12"]
     assert command.main(["--seeds", "4", "--jobs", "1", *words]) == 1
-    told = capsys.readouterr().out
-    assert f"python -m proof.simulate --seed 0 --store {STORE}" in told
-    assert "decisions break S6 alone" in told
-    assert "client 0 enqueues its job" in told
-    assert "client 0 is called client 1" in told
+    text = capsys.readouterr().out
+    assert f"python -m proof.simulate --seed 0 --store {STORE}" in text
+    assert "decisions break S6 alone" in text
+    assert "client 0 enqueues its job" in text
+    assert "client 0 is called client 1" in text
     left = next(tmp_path.glob("*.json"))
-    assert str(left) in told
+    assert str(left) in text
     assert command.main(["--script", str(left), "--store", STORE]) == 1
     assert "S6 promises" in capsys.readouterr().out
     assert command.main(["--script", str(left)]) == 0
@@ -134,7 +134,7 @@ def test_the_command_explains_a_failure_and_replays_it(tmp_path: Path, capsys: p
     assert "decisions break" in capsys.readouterr().out
 
 
-def test_hooks_and_queues_are_drawn_and_can_be_had_in_every_world() -> None:
+def test_hooks_and_queues_are_drawn_and_can_be_forced_in_every_world() -> None:
     plans = [draw(random.Random(seed)) for seed in range(1000)]
     assert 100 < sum(plan.has_hooks for plan in plans) < 200
     assert 200 < sum(plan.has_queue for plan in plans) < 300

@@ -1,4 +1,4 @@
-"""Small worlds, enumerated: nothing breaks in any of them, and a guard that is taken out is missed by a single deviation."""
+"""Small worlds, enumerated: no property breaks in any of them, and a single deviation shows that a guard is missing."""
 
 import os
 import subprocess
@@ -30,19 +30,19 @@ def _enumerate(*words: str) -> str:
 
 @pytest.mark.timeout(180)
 def test_no_single_deviation_breaks_anything() -> None:
-    """Any one, at every call and at every moment."""
-    told = _enumerate("--script", "one")
+    """Any one deviation, at every call and at every moment."""
+    output = _enumerate("--script", "one")
     moments = attempt(ONE, ()).moments
-    assert int(told.split("worlds ")[-1].split(" ")[0].replace(",", "")) > 20 * len(ALL) + sum(moments) - len(moments)
-    assert "0 violations" in told
+    assert int(output.split("worlds ")[-1].split(" ")[0].replace(",", "")) > 20 * len(ALL) + sum(moments) - len(moments)
+    assert "0 violations" in output
 
 
 @pytest.mark.timeout(180)
-def test_nor_does_a_sharp_one_in_any_script() -> None:
-    """At every call that changes something."""
-    told = _enumerate("--reach", "sharp")
-    assert all(script.name in told for script in SCRIPTS)
-    assert "0 violations" in told
+def test_no_sharp_deviation_breaks_any_script() -> None:
+    """Sharp deviations, at every call that changes something."""
+    output = _enumerate("--reach", "sharp")
+    assert all(script.name in output for script in SCRIPTS)
+    assert "0 violations" in output
 
 
 GUARDS: dict[str, tuple[str, type[Book], Callable[[], Any]]] = {
@@ -70,8 +70,8 @@ def test_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None:
     assert not attempt(ONE, found.deviations).problems
 
 
-def test_two_deviations_show_what_neither_shows_alone() -> None:
-    """An owner stands still for longer than its lease, and wakes between the look at that lease and its end."""
+def test_two_deviations_show_a_bug_that_neither_shows() -> None:
+    """An owner is frozen for longer than its lease, and thaws between the read of that lease and its end."""
     claim = next(number for number, call in enumerate(attempt(ONE, ()).calls, 1) if call.is_busy and call.verb == "exchange")
     frozen = Deviation(claim, What.CREW_FREEZE_AFTER, Until.TAKEN)
     calls = attempt(ONE, (frozen,)).calls
@@ -82,13 +82,13 @@ def test_two_deviations_show_what_neither_shows_alone() -> None:
     assert not attempt(ONE, (frozen, woken)).problems
 
 
-def test_what_breaks_is_told_with_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_world_is_reported_with_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     with workers.settle_before_stop():
         assert main(["--script", "one", "--depth", "1", "--reach", "sharp", "--jobs", "1"]) == 1
-        told = capsys.readouterr().out
-        world = told.split("--world '")[1].split("'")[0]
+        output = capsys.readouterr().out
+        world = output.split("--world '")[1].split("'")[0]
         assert main(["--script", "one", "--world", world]) == 1
-    assert "S8 (past its deadline a worker starts nothing" in told
+    assert "S8 (past its deadline a worker starts nothing" in output
     assert "The story of job" in capsys.readouterr().out
     assert main(["--script", "one", "--world", world]) == 0
     assert "nothing broke" in capsys.readouterr().out
@@ -104,19 +104,19 @@ def test_a_world_is_decided_by_its_script_and_its_deviations() -> None:
         "--world",
         "30:crew-freeze-after:taken 60:late:done",
     ]
-    told = {
+    output = {
         subprocess.run(words, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in "12"
     }
-    assert len(told) == 1
-    assert b"digest" in told.pop()
+    assert len(output) == 1
+    assert b"digest" in output.pop()
 
 
 @pytest.mark.parametrize("text", ["7:refused", "12:late:taken", "3:swap:2"])
-def test_a_deviation_is_what_it_says(text: str) -> None:
+def test_a_deviation_has_the_effect_that_it_names(text: str) -> None:
     assert str(Deviation.parse(text)) == text
 
 
-# what deviations do
+# effects of deviations
 
 
 def _settle() -> int:
@@ -134,20 +134,20 @@ def _places(events: list[Event], what: str, phase: Phase) -> list[int]:
     return [place for place, event in enumerate(events) if event.what == what and event.phase is phase]
 
 
-def test_a_call_whose_sender_died_arrives_when_somebody_else_owns_the_job() -> None:
+def test_a_call_of_a_dead_sender_arrives_when_another_worker_owns_the_job() -> None:
     events = _events(Deviation(_settle(), What.CRASH_SENT, Until.TAKEN))
-    told = [event.process for event in events if event.what == "claim" and event.phase is Phase.OK]
-    assert len(set(told)) == 2
+    output = [event.process for event in events if event.what == "claim" and event.phase is Phase.OK]
+    assert len(set(output)) == 2
 
 
-def test_a_crew_that_stood_still_wakes_when_all_is_done() -> None:
+def test_a_frozen_crew_thaws_when_all_is_done() -> None:
     events = _events(Deviation(_settle(), What.CREW_FREEZE_BEFORE, Until.DONE))
     assert len(_places(events, "process.freeze", Phase.LIFE)) == 3
     assert min(_places(events, "process.thaw", Phase.LIFE)) > max(_places(events, "done", Phase.LIFE))
     assert len([event for event in events if event.what == "settle" and event.phase is Phase.FAIL]) == 1
 
 
-def test_what_is_held_can_be_let_go_at_a_call() -> None:
+def test_held_calls_can_be_released_at_a_call() -> None:
     frozen = Deviation(_settle(), What.CREW_FREEZE_BEFORE, Until.DONE)
     later = _settle() + 3
     events = _events(frozen, Deviation(later, What.RELEASE_BEFORE))

@@ -1,4 +1,4 @@
-"""Handlers in threads and in runners of simulated workers: beside the event loop, asked and never interrupted, dead with their process."""
+"""Handlers in threads and in runners of simulated workers: they run beside the event loop, uninterrupted, and die with their process."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -27,17 +27,17 @@ from tests.simulation.test_promises import OPEN, begun
 
 
 class Reports:
-    """Notes when progress comes, on which clock."""
+    """A progress writer that records the times of reports."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self.heard: list[float] = []
+        self.times: list[float] = []
         self._now = now
 
     def progress(self, *_: object, **__: object) -> None:
-        self.heard.append(self._now())
+        self.times.append(self._now())
 
 
-class Place:
+class ThreadProcess:
     """A worker's process whose threads run one handler: ``code``, awaited."""
 
     def __init__(self, stage: Stage, code: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
@@ -53,19 +53,18 @@ class Place:
         self._task: TaskDefinition = define(handler, name="task")
 
     def run(self) -> "asyncio.Task[Any]":
-        """As the worker would."""
         context = self.loop.context_of(self.process)
         context.run(SCENE.set, cast(Scene, None))
         return self.loop.create_task(self.threads.run(self._task, self.job, {}), context=context)
 
 
 def busy(process: Process, stage: Stage, seconds: float) -> None:
-    """Its event loop runs nothing for so long."""
+    """Block the event loop of the process for that many seconds."""
     process.freeze("busy")
     stage.loop.call_later(seconds, process.thaw, "busy", context=stage.loop.outside)
 
 
-def test_a_thread_goes_on_while_the_event_loop_is_busy_and_its_words_wait_for_it() -> None:
+def test_a_thread_runs_while_the_event_loop_is_busy_and_its_reports_wait() -> None:
     async def play(stage: Stage) -> None:
         steps: list[float] = []
 
@@ -76,18 +75,18 @@ def test_a_thread_goes_on_while_the_event_loop_is_busy_and_its_words_wait_for_it
             steps.append(stage.loop.time() - began)
             return "done"
 
-        place, began = Place(stage, code), stage.loop.time()
-        running = place.run()
+        threaded, began = ThreadProcess(stage, code), stage.loop.time()
+        running = threaded.run()
         await stage.clock.sleep(0.1)
-        busy(place.process, stage, 4.9)
+        busy(threaded.process, stage, 4.9)
         assert await running == "done"
         assert steps == pytest.approx([1.0, 5.0])
-        assert place.reports.heard == pytest.approx([began + 5.0])
+        assert threaded.reports.times == pytest.approx([began + 5.0])
 
     on_stage(play)
 
 
-def test_who_is_told_to_stop_is_waited_for_until_his_own_end_and_may_say_nothing_more_once_the_job_is_lost() -> None:
+def test_a_thread_asked_to_stop_is_awaited_and_reports_nothing_once_the_job_is_lost() -> None:
     async def play(stage: Stage) -> None:
         refused: list[BaseException] = []
 
@@ -99,16 +98,16 @@ def test_who_is_told_to_stop_is_waited_for_until_his_own_end_and_may_say_nothing
             except JobLost as error:
                 refused.append(error)
 
-        place, began = Place(stage, code), stage.loop.time()
-        running = place.run()
+        threaded, began = ThreadProcess(stage, code), stage.loop.time()
+        running = threaded.run()
         await stage.clock.sleep(1.0)
-        place.job.mark_lost()
+        threaded.job.mark_lost()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         assert stage.loop.time() - began == pytest.approx(5.0)
         assert len(refused) == 1
-        assert not place.reports.heard
+        assert not threaded.reports.times
 
     on_stage(play)
 
@@ -123,16 +122,16 @@ def test_a_thread_dies_with_its_process_and_is_stopped_with_it() -> None:
                 await stage.clock.sleep(1.0)
                 steps.append(stage.loop.time())
 
-        place = Place(stage, code)
-        place.run()
+        threaded = ThreadProcess(stage, code)
+        threaded.run()
         await stage.clock.sleep(1.5)
-        place.process.freeze()
+        threaded.process.freeze()
         await stage.clock.sleep(5.0)
         assert len(steps) == 1
-        place.process.thaw()
+        threaded.process.thaw()
         await stage.clock.sleep(0.5)
         assert len(steps) == 2
-        place.process.end(Exit(signal="SIGKILL"))
+        threaded.process.end(Exit(signal="SIGKILL"))
         await stage.clock.sleep(5.0)
         assert len(steps) == 2
 
@@ -140,7 +139,7 @@ def test_a_thread_dies_with_its_process_and_is_stopped_with_it() -> None:
 
 
 @pytest.mark.parametrize("names", [THREADED, PROCESSES])
-def test_some_worlds_in_which_anything_may_happen_have_handlers_that_nobody_can_interrupt(names: tuple[str, ...]) -> None:
+def test_some_safety_worlds_have_handlers_that_cannot_be_interrupted(names: tuple[str, ...]) -> None:
     plans = [draw_for(seed, Brand.MEMORY) for seed in range(400)]
     found = [plan for plan in plans if not {*names}.isdisjoint(plan.tasks)]
     assert 30 < len(found) < 150
@@ -164,8 +163,8 @@ def test_a_handler_in_a_runner_that_crashes_costs_its_worker_no_other_job_and_is
 
 def test_a_crash_of_a_runner_is_charged_only_if_there_was_one() -> None:
     def tale(note: str) -> Tale:
-        told = begun().say("handler.end", Phase.LIFE, WORKER, job=JOB, token=FIRST, note=note)
-        return told.settle(
+        history = begun().say("handler.end", Phase.LIFE, WORKER, job=JOB, token=FIRST, note=note)
+        return history.settle(
             state=State.AVAILABLE, token=Token(None, FIRST.number), lease=None, crashes=1, record=AttemptOutcome.CRASHED
         )
 
