@@ -83,7 +83,7 @@ def impatient() -> Any:
 
 def siblings_charged() -> Any:
     """Every running job is charged for the end of its worker, also beside the culprit."""
-    return patched(LeaseEnd, charges_crash_of=lambda self, hold: hold.state is State.RUNNING)
+    return patched(LeaseEnd, charges_crash_of=lambda self, job: job.state is State.RUNNING)
 
 
 def progress_clock_not_paused() -> Any:

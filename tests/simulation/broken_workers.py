@@ -187,9 +187,9 @@ def drain_costs() -> Any:
     """A job that a draining worker releases has spent an attempt."""
     release = lifecycle.release
 
-    def charge(hold: ActiveJob, *, code_ran: bool) -> Transition:
-        moved = release(hold, code_ran=code_ran)
-        return structs.replace(moved, failures=hold.failures + 1) if code_ran else moved
+    def charge(job: ActiveJob, *, code_ran: bool) -> Transition:
+        moved = release(job, code_ran=code_ran)
+        return structs.replace(moved, failures=job.failures + 1) if code_ran else moved
 
     return patched(lifecycle, release=charge)
 
@@ -197,7 +197,7 @@ def drain_costs() -> Any:
 def interrupted_runs_again() -> Any:
     """Interrupted code runs again, also if its task does not allow that."""
     release = lifecycle.release
-    return patched(lifecycle, release=lambda hold, *, code_ran: release(hold, code_ran=False))
+    return patched(lifecycle, release=lambda job, *, code_ran: release(job, code_ran=False))
 
 
 def counting_what_never_ran() -> Any:
@@ -214,8 +214,8 @@ def failures_free() -> Any:
     """A failed attempt is not counted."""
     failed = lifecycle._failed_attempt
 
-    def forget(hold: ActiveJob, *arguments: Any, **given: Any) -> Transition:
-        return structs.replace(failed(hold, *arguments, **given), failures=hold.failures)
+    def forget(job: ActiveJob, *arguments: Any, **given: Any) -> Transition:
+        return structs.replace(failed(job, *arguments, **given), failures=job.failures)
 
     return patched(lifecycle, _failed_attempt=forget)
 
@@ -224,9 +224,9 @@ def failures_without_end() -> Any:
     """A failed job is retried without a limit."""
     failed = lifecycle._failed_attempt
 
-    def again(hold: ActiveJob, *arguments: Any, **given: Any) -> Transition:
-        patient = structs.replace(hold.policy, max_attempts=1000)
-        return failed(structs.replace(hold, policy=patient), *arguments, **given)
+    def again(job: ActiveJob, *arguments: Any, **given: Any) -> Transition:
+        patient = structs.replace(job.policy, max_attempts=1000)
+        return failed(structs.replace(job, policy=patient), *arguments, **given)
 
     return patched(lifecycle, _failed_attempt=again)
 
@@ -235,9 +235,9 @@ def crashes_without_end() -> Any:
     """A crashed job is retried without a limit."""
     crashed = lifecycle._crashed
 
-    def again(hold: ActiveJob, **given: Any) -> Transition:
-        patient = structs.replace(hold.policy, max_crashes=1000)
-        return crashed(structs.replace(hold, policy=patient), **given)
+    def again(job: ActiveJob, **given: Any) -> Transition:
+        patient = structs.replace(job.policy, max_crashes=1000)
+        return crashed(structs.replace(job, policy=patient), **given)
 
     return patched(lifecycle, _crashed=again)
 

@@ -78,139 +78,139 @@ class LeaseEnd(Struct, frozen=True):
         """Return the end, free of charge if the worker was asked to drain: that is the cause then, in any case."""
         return structs.replace(self, is_free=True) if is_draining else self
 
-    def charges_crash_of(self, hold: ActiveJob) -> bool:
+    def charges_crash_of(self, job: ActiveJob) -> bool:
         """Return whether this job's crash budget pays for the end."""
-        return hold.state is State.RUNNING and (hold.id in self.charged_jobs or not self.is_free)
+        return job.state is State.RUNNING and (job.id in self.charged_jobs or not self.is_free)
 
 
-def finish(hold: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
+def finish(job: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
     """Return the transition for a handler's outcome; ``jitter`` is a random number in [-1, 1]."""
     match outcome:
         case Done(result=result):
-            record = AttemptOutcome.COMPLETED if hold.attempt > 1 else None
-            return _settle(hold, State.COMPLETED, result=result, record=record)
+            record = AttemptOutcome.COMPLETED if job.attempt > 1 else None
+            return _settle(job, State.COMPLETED, result=result, record=record)
         case Retry(after=after, reason=reason):
             failure = Failure("Retry", reason)
-            return _failed_attempt(hold, failure, after=after, jitter=jitter)
+            return _failed_attempt(job, failure, after=after, jitter=jitter)
         case Raised(failure=failure, is_final=is_final):
             if is_final:
-                return _fail(hold, Reason.HANDLER_ERROR, failure, failures=hold.failures + 1)
-            return _failed_attempt(hold, failure, after=None, jitter=jitter)
+                return _fail(job, Reason.HANDLER_ERROR, failure, failures=job.failures + 1)
+            return _failed_attempt(job, failure, after=None, jitter=jitter)
         case Snooze(for_=wait):
-            return _settle(hold, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED)
+            return _settle(job, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED)
         case Cancel(reason=reason):
             error = Failure("Cancel", reason)
-            return _settle(hold, State.CANCELLED, reason=Reason.BY_HANDLER, error=error, record=AttemptOutcome.CANCELLED)
+            return _settle(job, State.CANCELLED, reason=Reason.BY_HANDLER, error=error, record=AttemptOutcome.CANCELLED)
         case Fail(reason=reason):
-            return _fail(hold, Reason.PERMANENT, Failure("Fail", reason), failures=hold.failures + 1)
+            return _fail(job, Reason.PERMANENT, Failure("Fail", reason), failures=job.failures + 1)
         case Invalid(reason=why, failure=failure):
-            return _fail(hold, why, failure, failures=hold.failures + 1)
+            return _fail(job, why, failure, failures=job.failures + 1)
         case _:
             assert_never(outcome)
 
 
-def release(hold: ActiveJob, *, code_ran: bool) -> Transition:
+def release(job: ActiveJob, *, code_ran: bool) -> Transition:
     """Return a job to its queue free of charge; under ``on_crash`` ``hold`` or ``fail``, interrupted code is not run again."""
     if not code_ran:
-        return _settle(hold, State.AVAILABLE)
-    if hold.policy.on_crash is CrashPolicy.RETRY:
-        moved = _settle(hold, State.AVAILABLE, record=AttemptOutcome.RELEASED)
+        return _settle(job, State.AVAILABLE)
+    if job.policy.on_crash is CrashPolicy.RETRY:
+        moved = _settle(job, State.AVAILABLE, record=AttemptOutcome.RELEASED)
     else:
-        moved = _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=None)
-    return _interrupted(hold, moved, RescueReason.RELEASED)
+        moved = _crashed(job, crashes=job.crashes, record=AttemptOutcome.RELEASED, delay=None)
+    return _interrupted(job, moved, RescueReason.RELEASED)
 
 
-def deadline_exceeded(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
+def deadline_exceeded(job: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
     """Return the transition of a job that stalled or timed out, once its code has stopped: a failed attempt."""
-    limits = {RescueReason.STALLED: hold.policy.progress_within, RescueReason.TIMED_OUT: hold.policy.timeout}
+    limits = {RescueReason.STALLED: job.policy.progress_within, RescueReason.TIMED_OUT: job.policy.timeout}
     reason = Reason.STALLED if charge is RescueReason.STALLED else Reason.TIMED_OUT
     passed = "no progress for" if charge is RescueReason.STALLED else "still running after"
     failure = Failure(reason.value, f"{passed} {limits.get(charge) or 0:g} s")
-    moved = _failed_attempt(hold, failure, after=None, jitter=jitter, reason=reason)
+    moved = _failed_attempt(job, failure, after=None, jitter=jitter, reason=reason)
     record = AttemptOutcome.STALLED if charge is RescueReason.STALLED else AttemptOutcome.TIMED_OUT
-    return _interrupted(hold, structs.replace(moved, record=record), charge)
+    return _interrupted(job, structs.replace(moved, record=record), charge)
 
 
-def deadline_exceeded_elsewhere(hold: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
+def deadline_exceeded_elsewhere(job: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
     """Return the same transition for another supervisor, long after the owner's should have acted; the write checks the limit again."""
-    return structs.replace(deadline_exceeded(hold, charge, jitter=jitter), precondition=Precondition.OVERDUE)
+    return structs.replace(deadline_exceeded(job, charge, jitter=jitter), precondition=Precondition.OVERDUE)
 
 
-def cancelled(hold: ActiveJob, *, was_killed: bool = False) -> Transition:
+def cancelled(job: ActiveJob, *, was_killed: bool = False) -> Transition:
     """Return the transition of a cancelled job whose code has stopped; ``was_killed``: it was unresponsive and was killed."""
-    moved = _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
-    return _interrupted(hold, moved, RescueReason.UNRESPONSIVE) if was_killed else moved
+    moved = _settle(job, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
+    return _interrupted(job, moved, RescueReason.UNRESPONSIVE) if was_killed else moved
 
 
-def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
+def rescue(job: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
     """Take a job from an owner whose lease has ended.
 
     After the first rescue the job has its old position in its queue. Later rescues wait ``backoff(n - 1)``, because a job that
     repeatedly kills its workers should not do it in a tight loop.
     """
-    charge = why.charged_jobs.get(hold.id)
-    if hold.state is State.CLAIMED:
-        moved = _settle(hold, State.AVAILABLE)
-    elif not why.charges_crash_of(hold):
-        moved = release(hold, code_ran=True)
+    charge = why.charged_jobs.get(job.id)
+    if job.state is State.CLAIMED:
+        moved = _settle(job, State.AVAILABLE)
+    elif not why.charges_crash_of(job):
+        moved = release(job, code_ran=True)
     elif charge in (RescueReason.STALLED, RescueReason.TIMED_OUT):
-        moved = deadline_exceeded(hold, charge, jitter=jitter)
+        moved = deadline_exceeded(job, charge, jitter=jitter)
     else:
-        moved = _charged(hold, jitter=jitter)
-    if hold.state is State.RUNNING:
-        moved = _interrupted(hold, moved, charge or why.reason)
-    stacks = why.stacks if why.charges_crash_of(hold) else None
+        moved = _charged(job, jitter=jitter)
+    if job.state is State.RUNNING:
+        moved = _interrupted(job, moved, charge or why.reason)
+    stacks = why.stacks if why.charges_crash_of(job) else None
     return structs.replace(moved, precondition=Precondition.LEASE_ENDED, signal=why.signal, stacks=stacks)
 
 
-def runner_crashed(hold: ActiveJob, signal: str, *, jitter: float) -> Transition:
+def runner_crashed(job: ActiveJob, signal: str, *, jitter: float) -> Transition:
     """Return the transition of a job whose runner process died; its worker lives on, still owns the job, and settles it."""
-    moved = _interrupted(hold, _charged(hold, jitter=jitter), RescueReason.CRASHED)
+    moved = _interrupted(job, _charged(job, jitter=jitter), RescueReason.CRASHED)
     return structs.replace(moved, signal=signal)
 
 
-def _interrupted(hold: ActiveJob, moved: Transition, why: RescueReason) -> Transition:
-    return structs.replace(moved, rescued=why, owes_hook=hold.policy.has_rescue_hook)
+def _interrupted(job: ActiveJob, moved: Transition, why: RescueReason) -> Transition:
+    return structs.replace(moved, rescued=why, owes_hook=job.policy.has_rescue_hook)
 
 
-def _charged(hold: ActiveJob, *, jitter: float) -> Transition:
-    crashes = hold.crashes + 1
-    delay = None if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
-    return _crashed(hold, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
+def _charged(job: ActiveJob, *, jitter: float) -> Transition:
+    crashes = job.crashes + 1
+    delay = None if crashes == 1 else job.policy.backoff.delay(crashes - 2, jitter=jitter)
+    return _crashed(job, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
 
 
-def _crashed(hold: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: float | None) -> Transition:
-    match hold.policy.on_crash:
+def _crashed(job: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: float | None) -> Transition:
+    match job.policy.on_crash:
         case CrashPolicy.HOLD:
             # A delay of 0: the job leaves its position in its queue, and the age of its rescue hook counts from now.
-            return _settle(hold, State.HELD, crashes=crashes, record=record, delay=0.0)
-        case CrashPolicy.RETRY if crashes < hold.policy.max_crashes:
-            return _settle(hold, State.AVAILABLE, crashes=crashes, record=record, delay=delay)
+            return _settle(job, State.HELD, crashes=crashes, record=record, delay=0.0)
+        case CrashPolicy.RETRY if crashes < job.policy.max_crashes:
+            return _settle(job, State.AVAILABLE, crashes=crashes, record=record, delay=delay)
         case CrashPolicy.RETRY | CrashPolicy.FAIL:
             error = Failure(
-                "WorkerCrashed", f"the worker ended while the job ran ({crashes} of {hold.policy.max_crashes} crashes)"
+                "WorkerCrashed", f"the worker ended while the job ran ({crashes} of {job.policy.max_crashes} crashes)"
             )
-            return _settle(hold, State.FAILED, reason=Reason.WORKER_CRASHED, crashes=crashes, record=record, error=error)
+            return _settle(job, State.FAILED, reason=Reason.WORKER_CRASHED, crashes=crashes, record=record, error=error)
         case _:
-            assert_never(hold.policy.on_crash)
+            assert_never(job.policy.on_crash)
 
 
 def _failed_attempt(
-    hold: ActiveJob, failure: Failure, *, after: float | None, jitter: float, reason: Reason = Reason.HANDLER_ERROR
+    job: ActiveJob, failure: Failure, *, after: float | None, jitter: float, reason: Reason = Reason.HANDLER_ERROR
 ) -> Transition:
-    failures = hold.failures + 1
-    if failures >= hold.policy.max_attempts:
-        return _fail(hold, reason, failure, failures=failures)
-    delay = hold.policy.backoff.delay(failures - 1, jitter=jitter) if after is None else after
-    return _settle(hold, State.AVAILABLE, failures=failures, error=failure, delay=delay, record=AttemptOutcome.FAILED)
+    failures = job.failures + 1
+    if failures >= job.policy.max_attempts:
+        return _fail(job, reason, failure, failures=failures)
+    delay = job.policy.backoff.delay(failures - 1, jitter=jitter) if after is None else after
+    return _settle(job, State.AVAILABLE, failures=failures, error=failure, delay=delay, record=AttemptOutcome.FAILED)
 
 
-def _fail(hold: ActiveJob, reason: Reason, failure: Failure, *, failures: int) -> Transition:
-    return _settle(hold, State.FAILED, reason=reason, error=failure, failures=failures, record=AttemptOutcome.FAILED)
+def _fail(job: ActiveJob, reason: Reason, failure: Failure, *, failures: int) -> Transition:
+    return _settle(job, State.FAILED, reason=reason, error=failure, failures=failures, record=AttemptOutcome.FAILED)
 
 
 def _settle(
-    hold: ActiveJob,
+    job: ActiveJob,
     to: State,
     *,
     failures: int | None = None,
@@ -222,12 +222,12 @@ def _settle(
     record: AttemptOutcome | None = None,
 ) -> Transition:
     return Transition(
-        job=hold.id,
-        token=hold.token,
+        job=job.id,
+        token=job.token,
         to=to,
-        failures=hold.failures if failures is None else failures,
-        crashes=hold.crashes if crashes is None else crashes,
-        retention=hold.policy.retention,
+        failures=job.failures if failures is None else failures,
+        crashes=job.crashes if crashes is None else crashes,
+        retention=job.policy.retention,
         delay=delay,
         reason=reason,
         error=error,

@@ -24,20 +24,20 @@ class AttemptReporter:
         """Inform the guard whether user code runs: the guard kills only running code at its deadline."""
         self._link.set_code_running(is_running)
 
-    def waiting(self, hold: ActiveJob) -> None:
+    def waiting(self, job: ActiveJob) -> None:
         """Report that the job waits for a runner: the worker may receive the runner's report of the start late."""
-        if hold.policy.progress_within is not None:
-            self._send(messages.AttemptWaiting(hold.id, hold.token, hold.policy.progress_within))
+        if job.policy.progress_within is not None:
+            self._send(messages.AttemptWaiting(job.id, job.token, job.policy.progress_within))
 
-    def begun(self, hold: ActiveJob) -> None:
+    def begun(self, job: ActiveJob) -> None:
         """Report that the first line of the job's handler is about to run."""
-        limits = hold.policy
-        if self.tells_all or _is_limited(hold):
-            self._send(messages.AttemptStarted(hold.id, hold.token, self._now(), limits.progress_within, limits.timeout))
+        limits = job.policy
+        if self.tells_all or _is_limited(job):
+            self._send(messages.AttemptStarted(job.id, job.token, self._now(), limits.progress_within, limits.timeout))
 
-    def moved(self, hold: ActiveJob) -> None:
+    def moved(self, job: ActiveJob) -> None:
         """Report progress at once, because the store may not answer; but at most every ``TOLD_EVERY`` of ``progress_within``."""
-        within, now, key = hold.policy.progress_within, self._now(), (hold.id, hold.token)
+        within, now, key = job.policy.progress_within, self._now(), (job.id, job.token)
         if within is None:
             return
         if now - self._reported.get(key, float("-inf")) < within * REPORTED_EVERY:
@@ -45,7 +45,7 @@ class AttemptReporter:
             return
         self._reported[key] = now
         self._unreported.pop(key, None)
-        self._send(messages.AttemptProgressed(hold.id, now))
+        self._send(messages.AttemptProgressed(job.id, now))
 
     def tell_latest(self) -> None:
         """Report progress that was not reported at once, or the job would be stopped too early; call it once a beat."""
@@ -53,16 +53,16 @@ class AttemptReporter:
             self._send(messages.AttemptProgressed(job, at))
         self._unreported.clear()
 
-    def stopped(self, hold: ActiveJob) -> None:
+    def stopped(self, job: ActiveJob) -> None:
         """Report that no code of the job runs any more."""
-        if self.tells_all or _is_limited(hold):
-            self._reported.pop((hold.id, hold.token), None)
-            self._unreported.pop((hold.id, hold.token), None)
-            self._send(messages.AttemptStopped(hold.id, hold.token))
+        if self.tells_all or _is_limited(job):
+            self._reported.pop((job.id, job.token), None)
+            self._unreported.pop((job.id, job.token), None)
+            self._send(messages.AttemptStopped(job.id, job.token))
 
     def _send(self, message: messages.Message) -> None:
         self._link.channel.send(messages.encode(message))
 
 
-def _is_limited(hold: ActiveJob) -> bool:
-    return hold.policy.progress_within is not None or hold.policy.timeout is not None
+def _is_limited(job: ActiveJob) -> bool:
+    return job.policy.progress_within is not None or job.policy.timeout is not None

@@ -22,33 +22,33 @@ class ChildJobs:
         self._lost = lost
         self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
 
-    async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
+    async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
         """Return once the child is durable; raise ``JobLost``, and enqueue nothing, if the parent job has another owner."""
         call = enqueue_call_id(child.id, self._chance.uuid4())
 
         def write() -> Awaitable[EnqueueAnswer]:
-            return self._store.enqueue(call, [child], under=(hold.id, hold.token))
+            return self._store.enqueue(call, [child], under=(job.id, job.token))
 
         writing = asyncio.ensure_future(self._retrier.call("enqueue", write))
-        self._writing.setdefault((hold.id, hold.token), set()).add(writing)
+        self._writing.setdefault((job.id, job.token), set()).add(writing)
         try:
             answer = await writing
         finally:
-            self._forget(hold, writing)
+            self._forget(job, writing)
         if answer.is_lost:
-            self._lost(hold.id, hold.token)
-            raise JobLost(f"job {hold.id} was taken from this attempt")
+            self._lost(job.id, job.token)
+            raise JobLost(f"job {job.id} was taken from this attempt")
         if not answer.duplicates:
             await announce(self._environment, [child])
         return answer
 
-    def interrupt(self, hold: ActiveJob) -> None:
+    def interrupt(self, job: ActiveJob) -> None:
         """Cancel the enqueues of a handler that must stop: they must not hold it up while the store does not answer."""
-        for writing in self._writing.get((hold.id, hold.token), ()) if self._writing else ():
+        for writing in self._writing.get((job.id, job.token), ()) if self._writing else ():
             writing.cancel()
 
-    def _forget(self, hold: ActiveJob, writing: "asyncio.Future[EnqueueAnswer]") -> None:
-        left = self._writing[hold.id, hold.token]
+    def _forget(self, job: ActiveJob, writing: "asyncio.Future[EnqueueAnswer]") -> None:
+        left = self._writing[job.id, job.token]
         left.discard(writing)
         if not left:
-            del self._writing[hold.id, hold.token]
+            del self._writing[job.id, job.token]

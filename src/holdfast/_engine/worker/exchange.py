@@ -216,15 +216,15 @@ class Exchange:
             raise
         self._lease.store_answered()
         self._collect()
-        theirs = {(hold.id, hold.token) for hold in held}
+        theirs = {(active.id, active.token) for active in held}
         ours = before | self._known()
-        for hold in held:
-            if (hold.id, hold.token) in ours:
-                if hold.cancel_requested:
-                    self._executor.stop(hold.id, Stop.CANCELLED, token=hold.token)
+        for active in held:
+            if (active.id, active.token) in ours:
+                if active.cancel_requested:
+                    self._executor.stop(active.id, Stop.CANCELLED, token=active.token)
             else:
-                code_ran = (hold.id, hold.token) in self._abandoned
-                self._ended.append(FinishedRun(Claim(job=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
+                code_ran = (active.id, active.token) in self._abandoned
+                self._ended.append(FinishedRun(Claim(job=active, payload=b"null"), lifecycle.release(active, code_ran=code_ran)))
         self._abandoned &= theirs
         for job, token in running_before & self._running():
             if (job, token) not in theirs:
@@ -321,12 +321,12 @@ class Exchange:
 
     def _keep_late_outcome(self, ended: FinishedRun) -> None:
         """Keep the outcome of a job that has another owner now, for the record of the attempt that produced it."""
-        hold = ended.claim.job
-        self._abandoned.add((hold.id, hold.token))
+        job = ended.claim.job
+        self._abandoned.add((job.id, job.token))
         if self._inbox is not None:
-            self._gone.append(hold.id)
-        self._late.add(hold, ended.transition)
-        self._events.emit(EventName.JOB_LOST, **self._fields(hold), reason="the store refused a write of a former owner")
+            self._gone.append(job.id)
+        self._late.add(job, ended.transition)
+        self._events.emit(EventName.JOB_LOST, **self._fields(job), reason="the store refused a write of a former owner")
 
     def _known(self) -> set[Key]:
         return self._running() | {(ended.claim.job.id, ended.claim.job.token) for ended in self._unanswered()}
@@ -337,15 +337,15 @@ class Exchange:
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}
 
-    def _announce(self, hold: ActiveJob, transition: Transition | None) -> None:
+    def _announce(self, job: ActiveJob, transition: Transition | None) -> None:
         if transition is None:
             return
         name = _EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
         error = transition.error.type if transition.error else None
-        self._events.emit(name, **self._fields(hold), reason=transition.reason, error=error, delay=transition.delay or None)
+        self._events.emit(name, **self._fields(job), reason=transition.reason, error=error, delay=transition.delay or None)
 
-    def _fields(self, hold: ActiveJob) -> dict[str, object]:
-        return {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": self._lease.worker}
+    def _fields(self, job: ActiveJob) -> dict[str, object]:
+        return {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
 
 
 def _origin_of(claim: Claim, via: ClaimSource) -> dict[str, str]:

@@ -151,9 +151,9 @@ class Executor:
     def log_coroutine_stacks(self) -> None:
         """Log where the coroutine of each running handler waits."""
         for running in self.running.values():
-            hold = running.claim.job
+            job = running.claim.job
             if running.work is not None:
-                logger.warning("stacks of job %s (%s):\n%s", hold.id, hold.task, coroutine_stack(running.work))
+                logger.warning("stacks of job %s (%s):\n%s", job.id, job.task, coroutine_stack(running.work))
 
     def unresponsive(self, seconds: float) -> tuple[UUID, ...]:
         """Return the jobs whose code runs more than ``patience`` seconds after it was asked to stop, or its hook rolled back.
@@ -176,23 +176,23 @@ class Executor:
             self.stop(job, why)
 
     async def _execute(self, running: Running) -> None:
-        hold = running.claim.job
+        job = running.claim.job
         if running.stop is None and not self._lease.may_act():
             running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
         running.has_begun = running.stop is None
         if running.has_begun:
-            CURRENT.set(hold)  # this task is the job's own
+            CURRENT.set(job)  # this task is the job's own
         outcome = await self._outcome(running) if running.has_begun else None
         # The code has stopped; only now may the job move.
         running.context.mark_lost()  # code that the handler left behind must not report for the next attempt
-        self._progress.forget(hold)
-        del self.running[hold.id]
+        self._progress.forget(job)
+        del self.running[job.id]
         if not self.running:
             self._reports.set_code_running(False)
         try:
             run = self._judge(running, outcome)
         except BaseException as error:  # its slot is free; without an outcome the job would stay this worker's until it exits
-            run = FinishedRun(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
+            run = FinishedRun(running.claim, lifecycle.finish(job, raised_by(error), jitter=0.0))
         self._finish(run)
 
     def _finish(self, run: FinishedRun) -> None:
@@ -200,23 +200,23 @@ class Executor:
         self.finished.add(run)
 
     def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
-        hold, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
+        job, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
         if outcome is not None:
             # Also for a lost job: the store refuses the outcome and keeps the result, or no supervisor has moved the job yet.
-            return FinishedRun(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
+            return FinishedRun(running.claim, lifecycle.finish(job, outcome, jitter=jitter))
         match running.stop:
             case Stop.LOST:
                 return FinishedRun(running.claim, None)
             case Stop.CANCELLED:
-                moved = lifecycle.cancelled(hold, was_killed=running.was_killed)
+                moved = lifecycle.cancelled(job, was_killed=running.was_killed)
             case _ if not running.has_begun:
-                return FinishedRun(running.claim, lifecycle.release(hold, code_ran=False), running.pause)
+                return FinishedRun(running.claim, lifecycle.release(job, code_ran=False), running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
-                moved = lifecycle.deadline_exceeded(hold, _CHARGES[why], jitter=jitter)
+                moved = lifecycle.deadline_exceeded(job, _CHARGES[why], jitter=jitter)
             case Stop.LATE | Stop.DRAINED:
-                moved = lifecycle.release(hold, code_ran=True)
+                moved = lifecycle.release(job, code_ran=True)
             case None if running.crash is not None:
-                moved = lifecycle.runner_crashed(hold, running.crash, jitter=jitter)
+                moved = lifecycle.runner_crashed(job, running.crash, jitter=jitter)
             case None:
                 return FinishedRun(running.claim, None)
             case _:
@@ -257,11 +257,11 @@ class Executor:
             running.is_running_hook = False
 
     async def _answer(self, running: Running) -> Outcome:
-        hold, task = running.claim.job, running.definition
+        job, task = running.claim.job, running.definition
         decoded = decode(task, running.claim.payload)
         if isinstance(decoded, Invalid):
             return decoded
         arguments, ignored = decoded
         if ignored:
-            self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=hold.id, task=hold.task, fields=",".join(ignored))
+            self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=job.id, task=job.task, fields=",".join(ignored))
         return outcome_of_value(await self._runners[task.kind].run(task, running.context, arguments))

@@ -43,11 +43,11 @@ class LateResults:
         """Whether the store has refused all notes that are left."""
         return all(each.refusals for each in self._waiting)
 
-    def add(self, hold: ActiveJob, outcome: Transition | None) -> None:
+    def add(self, job: ActiveJob, outcome: Transition | None) -> None:
         """Keep the result or error with which an attempt ended, if it has one."""
         if outcome is not None and (outcome.result is not None or outcome.error is not None):
             self._waiting.append(
-                LateResult(AttemptNote(job=hold.id, token=hold.token, late_result=outcome.result, error=outcome.error))
+                LateResult(AttemptNote(job=job.id, token=job.token, late_result=outcome.result, error=outcome.error))
             )
 
     async def deliver(self) -> None:

@@ -40,63 +40,63 @@ class ProgressWriter:
         self._reports = reports
         self.wake = Signal()
         """Set when there is something to write."""
-        self._last_words: dict[UUID, ProgressUpdate] = {}
+        self._final_updates: dict[UUID, ProgressUpdate] = {}
         self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
-        self._holds: dict[UUID, ActiveJob] = {}  # jobs of handlers that wait for a checkpoint
+        self._checkpointing: dict[UUID, ActiveJob] = {}  # jobs of handlers that wait for a checkpoint
         self._written = float("-inf")
         self._order = 0
         self._locked: frozenset[UUID] = frozenset()  # at the last write; a checkpoint of these jobs waits for the next interval
 
-    def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+    def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Keep the latest progress; ``step`` writes it within ``PROGRESS_INTERVAL`` seconds."""
-        self._reports.moved(hold)
+        self._reports.moved(job)
         is_first = not self._updates
-        self._add(ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message))
+        self._add(ProgressUpdate(job=job.id, token=job.token, stage=stage, fraction=fraction, message=message))
         if is_first:
             self.wake.set()
 
-    async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
+    async def checkpoint(self, job: ActiveJob, data: bytes) -> None:
         """Return once the checkpoint is durable; raise ``JobLost`` if the job has another owner."""
-        self._reports.moved(hold)
+        self._reports.moved(job)
         done = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(hold.id, []).append(done)
-        self._holds[hold.id] = hold
-        self._add(ProgressUpdate(job=hold.id, token=hold.token, checkpoint=data))
+        self._waiters.setdefault(job.id, []).append(done)
+        self._checkpointing[job.id] = job
+        self._add(ProgressUpdate(job=job.id, token=job.token, checkpoint=data))
         self.wake.set()
         await done
 
-    def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """Open a transaction for the user's rows and the check of the job's token; it is rolled back after ``idle`` seconds."""
-        return store_defaults.transaction(self._store, hold.id, hold.token, idle=self._idle)
+        return store_defaults.transaction(self._store, job.id, job.token, idle=self._idle)
 
-    def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
+    def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
         """Open the same transaction for code outside of an event loop."""
-        return store_defaults.blocking_transaction(self._store, hold.id, hold.token, idle=self._idle)
+        return store_defaults.blocking_transaction(self._store, job.id, job.token, idle=self._idle)
 
-    def forget(self, hold: ActiveJob) -> None:
+    def forget(self, job: ActiveJob) -> None:
         """Set aside the last update of a handler that has ended: it is written before the handler's outcome, or never."""
         if self._updates:  # most jobs report nothing, and each lookup costs the hash of a UUID
-            update = self._updates.get(hold.id)
-            if update is not None and update.token == hold.token:
-                self._last_words[hold.id] = self._updates.pop(hold.id)
-        self.interrupt(hold)
+            update = self._updates.get(job.id)
+            if update is not None and update.token == job.token:
+                self._final_updates[job.id] = self._updates.pop(job.id)
+        self.interrupt(job)
 
     async def write_final_updates(self) -> None:
         """Write the last updates of ended handlers, in one try: an outcome must not wait for the progress of its job."""
-        if self._last_words:
-            updates, self._last_words = tuple(self._last_words.values()), {}
+        if self._final_updates:
+            updates, self._final_updates = tuple(self._final_updates.values()), {}
             try:
                 await self._store.report(updates)
             except Exception:
                 return  # the outcome follows at once, meets the same error and reports it
 
-    def interrupt(self, hold: ActiveJob, *, is_lost: bool = False) -> None:
+    def interrupt(self, job: ActiveJob, *, is_lost: bool = False) -> None:
         """End the waits of a handler that must stop: a checkpoint must not hold it up while the store does not answer."""
-        self.children.interrupt(hold)
-        if waiting := self._waiters.pop(hold.id, None) if self._waiters else None:
-            del self._holds[hold.id]
-            _answer(waiting, _lost_error(hold.id) if is_lost else asyncio.CancelledError())
+        self.children.interrupt(job)
+        if waiting := self._waiters.pop(job.id, None) if self._waiters else None:
+            del self._checkpointing[job.id]
+            _answer(waiting, _lost_error(job.id) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> tuple[list[Key], float]:
         """Write all updates. Return the attempts whose jobs have another owner, and the seconds until the next step."""
@@ -116,11 +116,11 @@ class ProgressWriter:
         for job, waiting in waiters.items():
             if job in locked:
                 if job in self._waiters:
-                    self._reports.moved(self._holds[job])  # another session's lock delays it, not its own code
+                    self._reports.moved(self._checkpointing[job])  # another session's lock delays it, not its own code
                 continue
             _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
-        self._holds = {job: hold for job, hold in self._holds.items() if job in self._waiters}
+        self._checkpointing = {job: active for job, active in self._checkpointing.items() if job in self._waiters}
         attempts = [(update.job, update.token) for update in updates if update.job in lost]
         return attempts, PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 

@@ -40,13 +40,13 @@ class Transaction(UserTransaction):
             "claim_number": token.number,
             "hook_due_at": micros_of(hook_due_at),
         }
-        self._check, self._last_words = ("is_active", "is_active") if hook_due_at is None else ("is_hook_owed", "clear_hook")
+        self._check, self._last_statement = ("is_active", "is_active") if hook_due_at is None else ("is_hook_owed", "clear_hook")
 
     def before(self, connection: driver.Connection) -> None:
         self._require_token(connection, self._check)
 
     def at_the_end(self, connection: driver.Connection) -> None:
-        self._require_token(connection, self._last_words)
+        self._require_token(connection, self._last_statement)
 
     def _require_token(self, connection: driver.Connection, query: str) -> None:
         answered = connection.execute(QUERIES[query].statement, self._values)

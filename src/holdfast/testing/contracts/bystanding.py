@@ -31,16 +31,22 @@ class Crowd:
         for _ in range(2):
             for job in [await self._waiting(0.0), await self._waiting(1e6), (await self._again(prefetch=True)).id]:
                 self.jobs.append(job)
-            for end in (None, done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
-                hold = await self._again()
+            for end in (
+                None,
+                done,
+                raised,
+                lambda active: answered(active, Fail("no")),
+                lambda active: answered(active, Cancel("no")),
+            ):
+                active = await self._again()
                 if end is not None:
-                    await self._at.settle(end(hold))
-                self.jobs.append(hold.id)
+                    await self._at.settle(end(active))
+                self.jobs.append(active.id)
             for policy in (HOLD, FAIL, Policy(has_rescue_hook=True)):
-                hold = await self._again(policy=policy)
-                await self._at.store.end_lease(hold.lease, CRASH)
-                await self._at.settle(rescued(hold, CRASH))
-                self.jobs.append(hold.id)
+                active = await self._again(policy=policy)
+                await self._at.store.end_lease(active.lease, CRASH)
+                await self._at.settle(rescued(active, CRASH))
+                self.jobs.append(active.id)
         self._at.advance(1000.0)  # so that nothing becomes due during the test
 
     async def picture(self) -> list[object]:
@@ -78,25 +84,25 @@ async def settled(at: Scene) -> None:
         done,
         raised,
         released,
-        lambda hold: answered(hold, Fail("no")),
-        lambda hold: answered(hold, Snooze(for_="1s")),
+        lambda job: answered(job, Fail("no")),
+        lambda job: answered(job, Snooze(for_="1s")),
     ]
     for place, move in enumerate(moves):
         await at.settle(move(await at.running(key=f"own {place}")))
-        hold = await at.running(key=f"own too {place}")
+        job = await at.running(key=f"own too {place}")
         await at.enqueue(at.new(queue="next"))
-        await at.exchange(move(hold), at.request(hold.lease, queues=("next",)))
+        await at.exchange(move(job), at.request(job.lease, queues=("next",)))
 
 
 async def owned(at: Scene) -> None:
     """Start jobs, report on them, renew their lease, and take them from their owner."""
-    hold = await at.prefetched()
-    assert await at.store.start([(hold.id, hold.token)]) == frozenset()
-    await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="t", checkpoint=b"2")])
-    await at.store.beat([hold.lease], draining=True)
-    await at.store.end_lease(hold.lease, CRASH)
-    await at.settle(rescued(hold, CRASH))
-    await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, stacks="s", late_result=b"1")])
+    job = await at.prefetched()
+    assert await at.store.start([(job.id, job.token)]) == frozenset()
+    await at.store.report([ProgressUpdate(job=job.id, token=job.token, stage="t", checkpoint=b"2")])
+    await at.store.beat([job.lease], draining=True)
+    await at.store.end_lease(job.lease, CRASH)
+    await at.settle(rescued(job, CRASH))
+    await at.store.annotate([AttemptNote(job=job.id, token=job.token, stacks="s", late_result=b"1")])
 
 
 async def operated(at: Scene) -> None:

@@ -155,10 +155,10 @@ class ClaimContract(Part):
     @story
     async def test_the_policy_of_the_claim_is_written_on_the_row(self, at: Scene) -> None:
         policy = Policy(max_attempts=9)
-        hold = await at.running(policy=policy)
-        assert hold.policy == policy
-        assert (await at.row(hold.id)).policy == policy
-        assert (await at.store.held(hold.lease))[0].policy == policy
+        job = await at.running(policy=policy)
+        assert job.policy == policy
+        assert (await at.row(job.id)).policy == policy
+        assert (await at.store.held(job.lease))[0].policy == policy
 
     @story
     async def test_claim_numbers_grow_and_never_repeat(self, at: Scene) -> None:
@@ -192,40 +192,40 @@ class ClaimContract(Part):
 
     @story
     async def test_the_next_attempt_gets_checkpoint_and_budgets(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, checkpoint=b'{"next": 17}')])
-        await at.settle(raised(hold))
+        job = await at.running()
+        await at.store.report([ProgressUpdate(job=job.id, token=job.token, checkpoint=b'{"next": 17}')])
+        await at.settle(raised(job))
         at.advance(10.0)
-        (claim,) = await at.claim(hold.lease)
+        (claim,) = await at.claim(job.lease)
         assert (claim.checkpoint, claim.job.attempt, claim.job.failures) == (b'{"next": 17}', 2, 1)
-        assert claim.job.token.claim != hold.token.claim
-        assert claim.job.token.number > hold.token.number
+        assert claim.job.token.claim != job.token.claim
+        assert claim.job.token.number > job.token.number
 
     @story
     async def test_what_an_exchange_releases_it_can_claim(self, at: Scene) -> None:
-        hold = await at.prefetched()
-        answer = await at.exchange(released(hold), at.request(hold.lease))
-        assert [claim.job.id for claim in answer.claims] == [hold.id]
-        assert answer.claims[0].job.token != hold.token
+        job = await at.prefetched()
+        answer = await at.exchange(released(job), at.request(job.lease))
+        assert [claim.job.id for claim in answer.claims] == [job.id]
+        assert answer.claims[0].job.token != job.token
 
     @story
     async def test_an_exchange_settles_although_it_may_not_claim(self, at: Scene) -> None:
-        hold = await at.running()
+        job = await at.running()
         await at.enqueue(at.new())
-        await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.CLOSED))
-        answer = await at.exchange(done(hold), at.request(hold.lease))
+        await at.store.end_lease(job.lease, LeaseEnd(RescueReason.CLOSED))
+        answer = await at.exchange(done(job), at.request(job.lease))
         assert answer.claims == ()
-        assert await at.state(hold.id) is State.COMPLETED
+        assert await at.state(job.id) is State.COMPLETED
 
     @story
     async def test_nothing_is_settled_by_what_is_claimed_beside_a_settle_that_is_lost(self, at: Scene) -> None:
-        hold = await at.running()
-        lost = structs.replace(hold, token=stale(hold.token))
+        job = await at.running()
+        lost = structs.replace(job, token=stale(job.token))
         for is_named in (True, False):
             jobs = await at.enqueue(at.new())
-            answer = await at.exchange(raised(lost), at.request(hold.lease, ids=jobs if is_named else None))
+            answer = await at.exchange(raised(lost), at.request(job.lease, ids=jobs if is_named else None))
             assert (answer.answers, [claim.job.id for claim in answer.claims]) == ((Answer.LOST,), [*jobs])
-        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        assert await at.settle(done(job)) == (Answer.APPLIED,)
 
     @story
     async def test_walking_many_lines_finds_the_most_urgent_first(self, at: Scene) -> None:

@@ -96,11 +96,11 @@ class DeliverContract(Part):
 
     @story
     async def test_an_exchange_settles_and_claims_by_ids_in_one(self, at: Scene) -> None:
-        hold = await at.running()
+        active = await at.running()
         (job,) = await at.enqueue(at.new())
-        answer = await at.exchange(done(hold), at.request(hold.lease, 3, ids=[job, hold.id]))
+        answer = await at.exchange(done(active), at.request(active.lease, 3, ids=[job, active.id]))
         assert [claim.job.id for claim in answer.claims] == [job]
-        assert await at.state(hold.id) is State.COMPLETED
+        assert await at.state(active.id) is State.COMPLETED
 
     @story
     async def test_numbers_go_on_for_every_way_of_claiming(self, at: Scene) -> None:
@@ -118,7 +118,7 @@ class DeliverContract(Part):
         await at.enqueue(at.new(queue="mail"), at.new(queue="post", policy=Policy(timeout=1.0)))
         claims = await at.claim(lease, 2, policy=Policy(timeout=1.0))
         assert [claim.job.queue for claim in claims] == ["mail", "post"]
-        assert [hold.queue for hold in await at.store.held(lease)] == ["mail", "post"]
+        assert [job.queue for job in await at.store.held(lease)] == ["mail", "post"]
         for _ in range(10):
             at.advance(TTL - 1.0)
             await at.store.beat([lease])

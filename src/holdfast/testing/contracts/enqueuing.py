@@ -112,7 +112,7 @@ class EnqueueContract(Part):
         await at.settle(done(ended))
         before = await at.store.list(at.everything)
         call, news = at.chance.uuid4(), [at.new(), at.new(), at.new(key="k")]
-        for known in (waiting, *(structs.replace(at.new(), id=hold.id) for hold in (running, ended))):
+        for known in (waiting, *(structs.replace(at.new(), id=job.id) for job in (running, ended))):
             assert await says_it_exists(at, call, news[0], known, news[1])
             assert await says_it_exists(at, call, *news, known)
         assert await says_it_exists(at, call, news[0], news[0])
@@ -127,7 +127,7 @@ class EnqueueContract(Part):
         await at.settle(done(ended))
         itself = EnqueueAnswer({keyed.id: Duplicate(keyed.id, is_same=True)})
         assert await at.send(keyed) == itself
-        for known in (structs.replace(at.new(), id=hold.id) for hold in (running, ended)):
+        for known in (structs.replace(at.new(), id=job.id) for job in (running, ended)):
             assert (await at.send(at.new(), known, under=ended)).is_lost
             assert (await at.send(known, structs.replace(keyed, payload=b"0"))).is_refused
         (claim,) = await at.claim(await at.lease(), queues=(keyed.queue,))

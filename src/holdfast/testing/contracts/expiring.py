@@ -97,7 +97,7 @@ class ExpiryContract(Part):
         at.advance(20.0)
         assert await expired(at) == []
         claims = await at.claim(await at.lease(), 3)
-        assert {claim.job.id for claim in claims} == {hold.id for hold in (retried, released_, crashed)}
+        assert {claim.job.id for claim in claims} == {job.id for job in (retried, released_, crashed)}
 
     @story
     async def test_a_claim_that_was_never_started_goes_back_and_expires(self, at: Scene) -> None:

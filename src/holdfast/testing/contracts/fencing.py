@@ -53,34 +53,34 @@ class FenceContract(Part):
     @story
     async def test_swapped_tokens_move_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
-        for move in (done, raised, lambda hold: answered(hold, Snooze(for_="1s"))):
+        for move in (done, raised, lambda active: answered(active, Snooze(for_="1s"))):
             assert await at.settle(*map(move, swapped(one, two))) == (Answer.LOST, Answer.LOST)
             (job,) = await at.enqueue(at.new())
             answer = await at.store.exchange([*map(move, swapped(one, two))], at.request(one.lease))
             assert (answer.answers, [claim.job.id for claim in answer.claims]) == ((Answer.LOST, Answer.LOST), [job])
-        assert [await at.state(hold.id) for hold in (one, two)] == [State.RUNNING] * 2
+        assert [await at.state(active.id) for active in (one, two)] == [State.RUNNING] * 2
         assert await at.settle(done(one), done(two)) == (Answer.APPLIED, Answer.APPLIED)
 
     @story
     async def test_swapped_tokens_start_nothing(self, at: Scene) -> None:
         one, two = await pair(at, running=False)
-        asked = [(hold.id, hold.token) for hold in swapped(one, two)]
+        asked = [(job.id, job.token) for job in swapped(one, two)]
         assert await at.store.start(asked) == {one.id, two.id}
-        assert [await at.state(hold.id) for hold in (one, two)] == [State.CLAIMED] * 2
+        assert [await at.state(job.id) for job in (one, two)] == [State.CLAIMED] * 2
 
     @story
     async def test_swapped_tokens_report_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
-        updates = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in swapped(one, two)]
+        updates = [ProgressUpdate(job=job.id, token=job.token, stage="s") for job in swapped(one, two)]
         assert await at.store.report(updates) == {one.id, two.id}
-        assert [(await at.row(hold.id)).stage for hold in (one, two)] == [None, None]
+        assert [(await at.row(job.id)).stage for job in (one, two)] == [None, None]
 
     @story
     async def test_swapped_tokens_note_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
         await at.settle(raised(one), raised(two))
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, stacks="s") for hold in swapped(one, two)])
-        assert [(await at.row(hold.id)).attempts[0].stacks for hold in (one, two)] == [None, None]
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, stacks="s") for job in swapped(one, two)])
+        assert [(await at.row(job.id)).attempts[0].stacks for job in (one, two)] == [None, None]
 
     @story
     async def test_each_job_of_a_call_is_answered_for_itself(self, at: Scene) -> None:
@@ -107,9 +107,9 @@ class FenceContract(Part):
     @story
     async def test_a_job_that_never_was_is_missing_among_all_others(self, at: Scene) -> None:
         await in_every_place(at)
-        hold, over = await at.running(), await at.running()
-        await at.settle(raised(hold), done(over))
-        for settle in (raised(hold), done(over)):
+        job, over = await at.running(), await at.running()
+        await at.settle(raised(job), done(over))
+        for settle in (raised(job), done(over)):
             assert await at.settle(settle) == (Answer.APPLIED,)
             assert await at.settle(structs.replace(settle, job=at.chance.uuid7())) == (Answer.MISSING,)
 
@@ -123,6 +123,6 @@ class FenceContract(Part):
             await at.enqueue(at.new())
             answer = await at.exchange(done(structs.replace(two, token=token)), at.request(one.lease))
             assert (answer.answers, len(answer.claims)) == ((Answer.LOST,), 1)
-        updates = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in (one, two)]
+        updates = [ProgressUpdate(job=job.id, token=job.token, stage="s") for job in (one, two)]
         assert await at.store.report(updates) == {one.id}
         assert await at.settle(done(two)) == (Answer.APPLIED,)

@@ -17,10 +17,10 @@ CRASH = LeaseEnd(RescueReason.CRASHED)
 ONLY, ALSO, LEAVE = IsolatedJobs.ONLY, IsolatedJobs.INCLUDE, IsolatedJobs.EXCLUDE
 
 
-async def crash(at: Scene, hold: ActiveJob) -> None:
+async def crash(at: Scene, job: ActiveJob) -> None:
     """End its lease as if its worker died."""
-    await at.store.end_lease(hold.lease, CRASH)
-    await at.settle(rescued(hold, CRASH))
+    await at.store.end_lease(job.lease, CRASH)
+    await at.settle(rescued(job, CRASH))
 
 
 async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -> ActiveJob:
@@ -125,8 +125,8 @@ class LastTryContract(Part):
 
     @story
     async def test_a_first_crash_of_three_needs_no_isolation(self, at: Scene) -> None:
-        hold = await at.running(policy=Policy(max_crashes=3))
-        await crash(at, hold)
+        job = await at.running(policy=Policy(max_crashes=3))
+        await crash(at, job)
         lease = await at.lease()
         assert await at.claim(lease, isolated=ONLY) == ()
         assert len(await at.claim(lease)) == 1
@@ -191,9 +191,9 @@ class LastTryContract(Part):
             request = at.request(isolated.id, tasks=["last"], isolated=ONLY, ids=last if is_by_ids else None)
             for _ in range(2):
                 await at.store.exchange([], request)
-            (hold,) = await at.store.held(isolated.id)
-            assert hold.id == last[0]
-            await at.settle(done(hold))
+            (job,) = await at.store.held(isolated.id)
+            assert job.id == last[0]
+            await at.settle(done(job))
             request = structs.replace(request, claim=at.chance.uuid4())
             (claim,) = (await at.store.exchange([], request)).claims
             assert claim.job.id == last[1]

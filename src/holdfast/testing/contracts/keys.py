@@ -22,27 +22,27 @@ def copy_of(job: UUID, *, is_same: bool = True) -> Duplicate:
     return Duplicate(job, is_same)
 
 
-async def crash(at: Scene, hold: ActiveJob) -> None:
+async def crash(at: Scene, job: ActiveJob) -> None:
     """End its lease, and rescue it by its policy."""
-    await at.store.end_lease(hold.lease, CRASH)
-    await at.settle(rescued(hold, CRASH))
+    await at.store.end_lease(job.lease, CRASH)
+    await at.settle(rescued(job, CRASH))
 
 
 ENDINGS: tuple[Ending, ...] = (
-    lambda at, hold: at.settle(done(hold)),
-    lambda at, hold: at.settle(answered(hold, Fail("no"))),
-    lambda at, hold: at.settle(answered(hold, Cancel("no need"))),
-    lambda at, hold: at.settle(cancelled(hold)),
+    lambda at, job: at.settle(done(job)),
+    lambda at, job: at.settle(answered(job, Fail("no"))),
+    lambda at, job: at.settle(answered(job, Cancel("no need"))),
+    lambda at, job: at.settle(cancelled(job)),
 )
 STAYS: tuple[Ending, ...] = (
-    lambda at, hold: at.settle(raised(hold)),
-    lambda at, hold: at.settle(answered(hold, Retry(after="1h"))),
-    lambda at, hold: at.settle(answered(hold, Snooze(for_="1h"))),
-    lambda at, hold: at.settle(released(hold, code_ran=True)),
-    lambda at, hold: at.settle(deadline_exceeded(hold, RescueReason.STALLED, jitter=0.0)),
+    lambda at, job: at.settle(raised(job)),
+    lambda at, job: at.settle(answered(job, Retry(after="1h"))),
+    lambda at, job: at.settle(answered(job, Snooze(for_="1h"))),
+    lambda at, job: at.settle(released(job, code_ran=True)),
+    lambda at, job: at.settle(deadline_exceeded(job, RescueReason.STALLED, jitter=0.0)),
     crash,
-    lambda at, hold: at.store.request_cancel([hold.id]),
-    lambda at, hold: at.store.end_lease(hold.lease, CRASH),
+    lambda at, job: at.store.request_cancel([job.id]),
+    lambda at, job: at.store.end_lease(job.lease, CRASH),
 )
 
 
@@ -138,16 +138,16 @@ class KeyContract(Part):
     @story
     async def test_a_key_is_free_once_its_job_has_finished(self, at: Scene) -> None:
         for number, end in enumerate(ENDINGS):
-            hold = await at.running(key=str(number))
-            await end(at, hold)
-            assert await at.state(hold.id) in FINISHED
+            job = await at.running(key=str(number))
+            await end(at, job)
+            assert await at.state(job.id) in FINISHED
             await at.enqueue(at.new(key=str(number)))
 
     @story
     async def test_a_key_is_free_once_its_job_crashed_for_the_last_time(self, at: Scene) -> None:
-        hold = await at.running(key="k", policy=Policy(max_crashes=1))
-        await crash(at, hold)
-        assert await at.state(hold.id) is State.FAILED
+        job = await at.running(key="k", policy=Policy(max_crashes=1))
+        await crash(at, job)
+        assert await at.state(job.id) is State.FAILED
         await at.enqueue(at.new(key="k"))
 
     @story
@@ -167,29 +167,29 @@ class KeyContract(Part):
 
     @story
     async def test_a_marked_job_gives_its_key_back_when_it_ends_cancelled(self, at: Scene) -> None:
-        hold = await at.running(key="k")
-        await at.store.request_cancel([hold.id])
+        job = await at.running(key="k")
+        await at.store.request_cancel([job.id])
         assert (await at.send(at.new(key="k"))).duplicates
-        await at.settle(raised(hold))
-        assert await at.state(hold.id) is State.CANCELLED
+        await at.settle(raised(job))
+        assert await at.state(job.id) is State.CANCELLED
         await at.enqueue(at.new(key="k"))
 
     @story
     async def test_a_key_stays_with_its_job_until_it_finishes(self, at: Scene) -> None:
         for number, move in enumerate(STAYS):
-            hold = await at.running(key=str(number))
-            await move(at, hold)
+            job = await at.running(key=str(number))
+            await move(at, job)
             second = at.new(key=str(number))
-            assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.id)}), number
+            assert await at.send(second) == EnqueueAnswer({second.id: copy_of(job.id)}), number
 
     @story
     async def test_a_settle_sent_again_takes_no_key_from_another(self, at: Scene) -> None:
-        hold = await at.running(key="k")
-        await at.settle(done(hold))
+        job = await at.running(key="k")
+        await at.settle(done(job))
         (holder,) = await at.enqueue(at.new(key="k"))
-        await at.settle(done(hold), raised(hold))
-        await at.store.request_cancel([hold.id])
-        await at.store.delete([hold.id])
+        await at.settle(done(job), raised(job))
+        await at.store.request_cancel([job.id])
+        await at.store.delete([job.id])
         assert (await at.send(second := at.new(key="k"))).duplicates == {second.id: copy_of(holder)}
 
     @story
@@ -211,26 +211,26 @@ class KeyContract(Part):
 
     @story
     async def test_a_reopened_job_has_its_key_again(self, at: Scene) -> None:
-        hold = await at.running(key="k")
-        await at.settle(done(hold))
-        assert await at.store.reopen([hold.id]) == ReopenAnswer({hold.id: State.AVAILABLE})
+        job = await at.running(key="k")
+        await at.settle(done(job))
+        assert await at.store.reopen([job.id]) == ReopenAnswer({job.id: State.AVAILABLE})
         second = at.new(key="k")
-        assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.id)})
+        assert await at.send(second) == EnqueueAnswer({second.id: copy_of(job.id)})
 
     @story
     async def test_a_job_whose_key_was_given_away_stays_finished(self, at: Scene) -> None:
-        hold = await at.running(key="k")
-        await at.settle(done(hold))
-        before = await at.row(hold.id)
+        job = await at.running(key="k")
+        await at.settle(done(job))
+        before = await at.row(job.id)
         (holder,) = await at.enqueue(at.new(key="k"))
         free = await at.running()
         await at.settle(done(free))
         (scheduled,) = await at.enqueue(at.new(delay=60.0))
-        states = {hold.id: State.COMPLETED, free.id: State.AVAILABLE, scheduled: State.AVAILABLE}
-        assert await at.store.reopen([*states]) == ReopenAnswer(states, {hold.id: holder})
-        assert await at.row(hold.id) == before
+        states = {job.id: State.COMPLETED, free.id: State.AVAILABLE, scheduled: State.AVAILABLE}
+        assert await at.store.reopen([*states]) == ReopenAnswer(states, {job.id: holder})
+        assert await at.row(job.id) == before
         await at.store.delete([holder])
-        assert await at.store.reopen([hold.id]) == ReopenAnswer({hold.id: State.AVAILABLE})
+        assert await at.store.reopen([job.id]) == ReopenAnswer({job.id: State.AVAILABLE})
 
     @story
     async def test_a_lost_key_is_reported_only_for_the_jobs_asked_for_and_only_to_their_task(self, at: Scene) -> None:
@@ -249,9 +249,9 @@ class KeyContract(Part):
     async def test_of_two_that_had_one_key_the_first_asked_for_is_reopened(self, at: Scene) -> None:
         jobs = []
         for _ in range(3):
-            hold = await at.running(key="k")
-            await at.settle(done(hold))
-            jobs.append(hold.id)
+            job = await at.running(key="k")
+            await at.settle(done(job))
+            jobs.append(job.id)
         second, first, third = jobs
         states = {first: State.AVAILABLE, second: State.COMPLETED, third: State.COMPLETED}
         assert await at.store.reopen([first, second, third]) == ReopenAnswer(states, {second: first, third: first})

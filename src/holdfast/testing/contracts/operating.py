@@ -17,10 +17,10 @@ CRASH = LeaseEnd(RescueReason.CRASHED)
 
 async def held_back(at: Scene) -> ActiveJob:
     """Make a job that waits for an operator's decision."""
-    hold = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
-    await at.store.end_lease(hold.lease, CRASH)
-    await at.settle(rescued(hold, CRASH))
-    return hold
+    job = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
+    await at.store.end_lease(job.lease, CRASH)
+    await at.settle(rescued(job, CRASH))
+    return job
 
 
 class OperateContract(Part):
@@ -47,20 +47,20 @@ class OperateContract(Part):
         running, prefetched = await at.running(), await at.prefetched()
         answer = await at.store.request_cancel([running.id, prefetched.id])
         assert answer == {running.id: State.RUNNING, prefetched.id: State.CLAIMED}
-        for hold in (running, prefetched):
-            row = await at.row(hold.id)
-            assert (row.state, row.token, row.cancel_requested) == (hold.state, hold.token, True)
+        for job in (running, prefetched):
+            row = await at.row(job.id)
+            assert (row.state, row.token, row.cancel_requested) == (job.state, job.token, True)
             assert (row.reason, row.finished_at) == (None, None)
-            assert (await at.store.held(hold.lease))[0].cancel_requested
+            assert (await at.store.held(job.lease))[0].cancel_requested
 
     @story
     async def test_what_is_finished_stays_as_it_is(self, at: Scene) -> None:
         completed, failed = await at.running(), await at.running()
         await at.settle(done(completed), answered(failed, Fail("no")))
-        rows = [await at.row(hold.id) for hold in (completed, failed)]
+        rows = [await at.row(job.id) for job in (completed, failed)]
         answer = await at.store.request_cancel([completed.id, failed.id])
         assert answer == {completed.id: State.COMPLETED, failed.id: State.FAILED}
-        assert [await at.row(hold.id) for hold in (completed, failed)] == rows
+        assert [await at.row(job.id) for job in (completed, failed)] == rows
 
     @story
     async def test_unknown_jobs_are_absent_and_copies_change_nothing(self, at: Scene) -> None:
@@ -76,15 +76,15 @@ class OperateContract(Part):
 
     @story
     async def test_a_cancellation_does_not_outlive_a_reopening(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.request_cancel([hold.id])
-        await at.settle(raised(hold))
-        assert await at.state(hold.id) is State.CANCELLED
-        await at.store.reopen([hold.id])
-        (claim,) = await at.claim(hold.lease)
+        job = await at.running()
+        await at.store.request_cancel([job.id])
+        await at.settle(raised(job))
+        assert await at.state(job.id) is State.CANCELLED
+        await at.store.reopen([job.id])
+        (claim,) = await at.claim(job.lease)
         assert not claim.job.cancel_requested
         await at.settle(raised(claim.job))
-        assert await at.state(hold.id) is State.SCHEDULED
+        assert await at.state(job.id) is State.SCHEDULED
 
     @story
     async def test_finished_held_and_scheduled_jobs_are_due_again_with_fresh_budgets(self, at: Scene) -> None:
@@ -130,11 +130,11 @@ class OperateContract(Part):
 
     @story
     async def test_a_token_of_before_the_reopening_moves_nothing(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.settle(answered(hold, Fail("no")))
-        await at.store.reopen([hold.id, hold.id])
-        assert await at.settle(done(hold)) == (Answer.LOST,)
-        assert await at.state(hold.id) is State.AVAILABLE
+        job = await at.running()
+        await at.settle(answered(job, Fail("no")))
+        await at.store.reopen([job.id, job.id])
+        assert await at.settle(done(job)) == (Answer.LOST,)
+        assert await at.state(job.id) is State.AVAILABLE
 
     @story
     async def test_waiting_jobs_become_due_when_an_operator_reschedules_them(self, at: Scene) -> None:
@@ -160,12 +160,12 @@ class OperateContract(Part):
 
     @story
     async def test_a_retry_may_be_sooner_and_keeps_its_budgets(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.settle(raised(hold))
-        row = await at.row(hold.id)
-        assert await at.store.reschedule([hold.id], run_at=at.now - timedelta(days=1)) == {hold.id: State.AVAILABLE}
-        assert await at.row(hold.id) == structs.replace(row, state=State.AVAILABLE, available_at=at.now - timedelta(days=1))
-        (claim,) = await at.claim(hold.lease)
+        job = await at.running()
+        await at.settle(raised(job))
+        row = await at.row(job.id)
+        assert await at.store.reschedule([job.id], run_at=at.now - timedelta(days=1)) == {job.id: State.AVAILABLE}
+        assert await at.row(job.id) == structs.replace(row, state=State.AVAILABLE, available_at=at.now - timedelta(days=1))
+        (claim,) = await at.claim(job.lease)
         assert (claim.job.attempt, claim.job.failures) == (2, 1)
 
     @story
@@ -205,10 +205,10 @@ class OperateContract(Part):
     @story
     async def test_a_job_with_an_owner_is_not_deleted(self, at: Scene) -> None:
         running, prefetched, (waiting,) = await at.running(), await at.prefetched(), await at.enqueue(at.new())
-        rows = [await at.row(hold.id) for hold in (running, prefetched)]
+        rows = [await at.row(job.id) for job in (running, prefetched)]
         answer = await at.store.delete([running.id, waiting, prefetched.id])
         assert answer == {running.id: State.RUNNING, prefetched.id: State.CLAIMED}
-        assert [await at.row(hold.id) for hold in (running, prefetched)] == rows
+        assert [await at.row(job.id) for job in (running, prefetched)] == rows
         await at.store.end_lease(running.lease, CRASH)
         assert await at.store.delete([running.id]) == {running.id: State.RUNNING}
         assert await at.settle(done(running)) == (Answer.APPLIED,)

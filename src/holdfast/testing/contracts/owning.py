@@ -85,11 +85,11 @@ class LeaseContract(Part):
 
     @story
     async def test_an_expired_lease_that_was_not_ended_lives_on(self, at: Scene) -> None:
-        hold = await at.running()
+        job = await at.running()
         at.advance(TTL * 10)
-        assert (await at.store.beat([hold.lease])).alive == {hold.lease}
+        assert (await at.store.beat([job.lease])).alive == {job.lease}
         assert await at.store.expired(10) == ()
-        assert await at.store.held(hold.lease) == (hold,)
+        assert await at.store.held(job.lease) == (job,)
 
     @story
     async def test_a_beat_returns_the_time_since_the_oldest_beat_before(self, at: Scene) -> None:
@@ -156,14 +156,14 @@ class LeaseContract(Part):
 
     @story
     async def test_a_lease_ends_once_and_for_the_first_reason(self, at: Scene) -> None:
-        hold = await at.running()
-        assert await at.store.end_lease(hold.lease, CRASH) == CRASH
-        assert await at.store.end_lease(hold.lease, CLOSED) == CRASH
-        assert await at.store.end_lease(hold.lease, CLOSED, seen="whatever") == CRASH
+        job = await at.running()
+        assert await at.store.end_lease(job.lease, CRASH) == CRASH
+        assert await at.store.end_lease(job.lease, CLOSED) == CRASH
+        assert await at.store.end_lease(job.lease, CLOSED, seen="whatever") == CRASH
         (view,) = await at.store.expired(10)
-        assert (view.id, view.end, view.holds, view.worker) == (hold.lease, CRASH, 1, "worker")
+        assert (view.id, view.end, view.holds, view.worker) == (job.lease, CRASH, 1, "worker")
         at.advance(1.0)
-        assert (await at.store.beat([hold.lease], draining=True)).gone == {hold.lease}
+        assert (await at.store.beat([job.lease], draining=True)).gone == {job.lease}
         (after,) = await at.store.expired(10)
         assert (after.seen, after.is_draining) == (view.seen, False)
         assert abs(after.overdue - view.overdue - 1.0) < EARLY
@@ -171,12 +171,12 @@ class LeaseContract(Part):
 
     @story
     async def test_jobs_of_a_lease_that_has_ended_stay_until_they_are_moved(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.end_lease(hold.lease, CRASH)
-        assert await at.store.held(hold.lease) == (hold,)
-        assert await at.state(hold.id) is State.RUNNING
-        await at.settle(rescued(hold, CRASH))
-        assert await at.store.held(hold.lease) == ()
+        job = await at.running()
+        await at.store.end_lease(job.lease, CRASH)
+        assert await at.store.held(job.lease) == (job,)
+        assert await at.state(job.id) is State.RUNNING
+        await at.settle(rescued(job, CRASH))
+        assert await at.store.held(job.lease) == ()
         assert await at.store.expired(10) == ()
 
     @story
@@ -197,14 +197,14 @@ class LeaseContract(Part):
 
     @story
     async def test_the_late_beat_of_an_ended_lease_reports_that_it_ended(self, at: Scene) -> None:
-        hold = await at.running()
+        job = await at.running()
         at.advance(TTL + 1.0)
         (view,) = await at.store.expired(10)
-        assert await at.store.end_lease(hold.lease, LeaseEnd(RescueReason.EXPIRED), seen=view.seen) == LeaseEnd(
+        assert await at.store.end_lease(job.lease, LeaseEnd(RescueReason.EXPIRED), seen=view.seen) == LeaseEnd(
             RescueReason.EXPIRED
         )
-        assert (await at.store.beat([hold.lease])).gone == {hold.lease}
-        assert await at.claim(hold.lease) == ()
+        assert (await at.store.beat([job.lease])).gone == {job.lease}
+        assert await at.claim(job.lease) == ()
 
     @story
     async def test_expired_names_the_overdue_and_the_ended_that_still_hold_jobs(self, at: Scene) -> None:
@@ -246,14 +246,14 @@ class LeaseContract(Part):
         lease = await at.lease()
         await at.running()
         first, second, third, fourth = await at.enqueue(at.new(priority=3), at.new(priority=2), at.new(priority=1), at.new())
-        holds = [claim.job for _ in range(4) for claim in await at.claim(lease)]
-        assert [hold.id for hold in holds] == [fourth, third, second, first]
-        assert await at.store.held(lease) == tuple(holds)
-        assert await at.store.held(lease, 2) == tuple(holds[:2])
+        jobs = [claim.job for _ in range(4) for claim in await at.claim(lease)]
+        assert [job.id for job in jobs] == [fourth, third, second, first]
+        assert await at.store.held(lease) == tuple(jobs)
+        assert await at.store.held(lease, 2) == tuple(jobs[:2])
         await at.store.request_cancel([third])
-        await at.settle(done(holds[0]))
-        marked = structs.replace(holds[1], cancel_requested=True)
-        assert await at.store.held(lease) == (marked, *holds[2:])
+        await at.settle(done(jobs[0]))
+        marked = structs.replace(jobs[1], cancel_requested=True)
+        assert await at.store.held(lease) == (marked, *jobs[2:])
         assert await at.store.held(at.chance.uuid4()) == ()
 
     @story

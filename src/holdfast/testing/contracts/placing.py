@@ -20,20 +20,20 @@ FAST = 300  # jobs claimed in a row, after which a store may look only where it 
 Move = Callable[[ActiveJob], Transition]
 BACK: dict[str, Move] = {
     "released before its code ran": released,
-    "released": lambda hold: released(hold, code_ran=True),
-    "first crash of its runner": lambda hold: runner_crashed(hold, "SIGSEGV", jitter=0.0),
+    "released": lambda job: released(job, code_ran=True),
+    "first crash of its runner": lambda job: runner_crashed(job, "SIGSEGV", jitter=0.0),
 }
 WAITS: dict[str, Move] = {
     "raised": raised,
-    "retry": lambda hold: answered(hold, Retry(after="0s")),
-    "snooze": lambda hold: answered(hold, Snooze(for_="0s")),
+    "retry": lambda job: answered(job, Retry(after="0s")),
+    "snooze": lambda job: answered(job, Snooze(for_="0s")),
 }
 
 
-async def crash(at: Scene, hold: ActiveJob, why: LeaseEnd) -> None:
+async def crash(at: Scene, job: ActiveJob, why: LeaseEnd) -> None:
     """End its lease and take the job."""
-    await at.store.end_lease(hold.lease, why)
-    assert await at.settle(rescued(hold, why)) == (Answer.APPLIED,)
+    await at.store.end_lease(job.lease, why)
+    assert await at.settle(rescued(job, why)) == (Answer.APPLIED,)
 
 
 async def oldest(at: Scene, *, prefetch: bool = False, policy: Policy = AT_ONCE) -> ActiveJob:
@@ -53,9 +53,9 @@ async def next_claimed(at: Scene) -> ActiveJob:
     return claim.job
 
 
-async def clear(at: Scene, hold: ActiveJob) -> None:
+async def clear(at: Scene, job: ActiveJob) -> None:
     """Complete this job and delete those that wait."""
-    assert await at.settle(done(hold)) == (Answer.APPLIED,)
+    assert await at.settle(done(job)) == (Answer.APPLIED,)
     await store_defaults.purge(at.store, "default", 100)
 
 
@@ -65,71 +65,71 @@ class PlaceContract(Part):
     @story
     async def test_l10_a_job_that_is_released_is_the_next_one_claimed(self, at: Scene) -> None:
         for move in BACK.values():
-            hold = await oldest(at)
-            assert await at.settle(move(hold)) == (Answer.APPLIED,)
-            row = await at.row(hold.id)
+            job = await oldest(at)
+            assert await at.settle(move(job)) == (Answer.APPLIED,)
+            row = await at.row(job.id)
             assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at)
             again = await next_claimed(at)
-            assert again.id == hold.id
+            assert again.id == job.id
             await clear(at, again)
 
     @story
     async def test_l10_a_job_on_its_first_rescue_is_the_next_one_claimed(self, at: Scene) -> None:
         for why in (CRASHED, EXPIRED, DRAINED):
             for prefetch in (False, True):
-                hold = await oldest(at, prefetch=prefetch)
-                await crash(at, hold, why)
-                row = await at.row(hold.id)
+                job = await oldest(at, prefetch=prefetch)
+                await crash(at, job, why)
+                row = await at.row(job.id)
                 assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at)
                 again = await next_claimed(at)
-                assert again.id == hold.id
+                assert again.id == job.id
                 await clear(at, again)
 
     @story
     async def test_l10_a_wait_that_is_meant_gives_a_new_place_even_if_it_is_zero(self, at: Scene) -> None:
         for move in WAITS.values():
-            hold = await oldest(at)
-            assert await at.settle(move(hold)) == (Answer.APPLIED,)
-            row = await at.row(hold.id)
+            job = await oldest(at)
+            assert await at.settle(move(job)) == (Answer.APPLIED,)
+            row = await at.row(job.id)
             assert row.available_at > row.created_at
             after = await next_claimed(at)
-            assert after.id != hold.id
+            assert after.id != job.id
             await clear(at, after)
 
     @story
     async def test_l10_from_the_second_crash_on_a_job_waits_its_backoff(self, at: Scene) -> None:
-        hold = await oldest(at)
-        await crash(at, hold, CRASHED)
+        job = await oldest(at)
+        await crash(at, job, CRASHED)
         again = await next_claimed(at)
         at.advance(1.0)
         await crash(at, again, CRASHED)
-        row = await at.row(hold.id)
+        row = await at.row(job.id)
         assert (row.crashes, row.available_at > row.created_at) == (2, True)
-        assert (await next_claimed(at)).id != hold.id
+        assert (await next_claimed(at)).id != job.id
 
     @story
     async def test_l10_a_claim_that_never_started_keeps_the_place_that_a_wait_has_given(self, at: Scene) -> None:
-        hold = await oldest(at)
-        await at.settle(answered(hold, Snooze(for_="0s")))
-        place = await at.row(hold.id)
+        job = await oldest(at)
+        await at.settle(answered(job, Snooze(for_="0s")))
+        place = await at.row(job.id)
         for _ in range(3):
             await at.settle(done(await next_claimed(at)))
         (later,) = await at.enqueue(at.new())
         again = await next_claimed(at)
-        assert again.id == hold.id
+        assert again.id == job.id
         await crash(at, again, CRASHED)
-        row = await at.row(hold.id)
+        row = await at.row(job.id)
         assert row.available_at - row.created_at == place.available_at - place.created_at
-        assert [(await next_claimed(at)).id for _ in range(2)] == [hold.id, later]
+        assert [(await next_claimed(at)).id for _ in range(2)] == [job.id, later]
 
     @story
     async def test_l10_an_operator_who_reopens_a_job_enqueues_it_again(self, at: Scene) -> None:
-        hold = await oldest(at)
-        await at.settle(done(hold))
-        await at.store.reopen([hold.id])
-        row = await at.row(hold.id)
+        job = await oldest(at)
+        await at.settle(done(job))
+        await at.store.reopen([job.id])
+        row = await at.row(job.id)
         assert row.available_at > row.created_at
-        assert (await next_claimed(at)).id != hold.id
+        assert (await next_claimed(at)).id != job.id
 
     @story
     async def test_l10_a_job_that_comes_back_is_found_by_who_claims_a_long_line(self, at: Scene) -> None:
@@ -178,7 +178,7 @@ class PlaceContract(Part):
 
     @story
     async def test_a_claim_whose_code_never_ran_does_not_void_the_expiry(self, at: Scene) -> None:
-        for move in (released, lambda hold: rescued(hold, CRASHED)):
+        for move in (released, lambda active: rescued(active, CRASHED)):
             (job,) = await at.enqueue(at.new(expires_in=60.0))
             (claim,) = await at.claim(await at.lease(), int(move is released), prefetch=int(move is not released))
             if move is not released:
@@ -191,18 +191,18 @@ class PlaceContract(Part):
     @story
     async def test_a_marked_job_whose_code_never_ran_ends_without_an_attempt(self, at: Scene) -> None:
         for on_crash in CrashPolicy:
-            hold = await at.running(policy=Policy(on_crash=on_crash))
-            await at.store.request_cancel([hold.id])
-            assert await at.settle(released(hold)) == (Answer.APPLIED,)
-            row = await at.row(hold.id)
+            job = await at.running(policy=Policy(on_crash=on_crash))
+            await at.store.request_cancel([job.id])
+            assert await at.settle(released(job)) == (Answer.APPLIED,)
+            row = await at.row(job.id)
             assert (row.state, row.attempt) == (State.CANCELLED, 0)
 
     @story
     async def test_a_release_sent_again_gives_nothing_back_twice(self, at: Scene) -> None:
-        hold = await at.running(policy=AT_ONCE)
-        await at.settle(raised(hold))
-        row = await at.row(hold.id)
+        job = await at.running(policy=AT_ONCE)
+        await at.settle(raised(job))
+        row = await at.row(job.id)
         (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=AT_ONCE)
         for _ in range(2):
             assert await at.settle(released(claim.job)) == (Answer.APPLIED,)
-            assert (await at.row(hold.id)).attempt == 1
+            assert (await at.row(job.id)).attempt == 1

@@ -49,24 +49,24 @@ class PruneContract(Part):
 
     @story
     async def test_a_finished_job_is_kept_for_its_retention_and_then_forgotten(self, at: Scene) -> None:
-        for end in (done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
-            hold = await at.running(policy=Policy(retention=LONG, max_attempts=1))
-            await at.settle(end(hold))
-            before = await at.row(hold.id)
+        for end in (done, raised, lambda job: answered(job, Fail("no")), lambda job: answered(job, Cancel("no"))):
+            job = await at.running(policy=Policy(retention=LONG, max_attempts=1))
+            await at.settle(end(job))
+            before = await at.row(job.id)
             at.advance(LONG - EARLY)
             assert await pruned(at) == (0, 0)
-            assert await at.row(hold.id) == before
+            assert await at.row(job.id) == before
             at.advance(EARLY)
             assert await pruned(at) == (1, 0)
-            assert await at.store.get(hold.id) is None
+            assert await at.store.get(job.id) is None
             assert await kept(at) == Kept(0, 0)
 
     @story
     async def test_a_job_that_was_cancelled_while_it_ran_is_forgotten_as_others_are(self, at: Scene) -> None:
-        hold = await running(at, LONG)
-        await at.store.request_cancel([hold.id])
-        await at.settle(released(hold))
-        assert await at.state(hold.id) is State.CANCELLED
+        job = await running(at, LONG)
+        await at.store.request_cancel([job.id])
+        await at.settle(released(job))
+        assert await at.state(job.id) is State.CANCELLED
         at.advance(LONG - EARLY)
         assert await pruned(at) == (0, 0)
         at.advance(EARLY)
@@ -88,25 +88,25 @@ class PruneContract(Part):
     @story
     async def test_no_retention_is_shorter_than_the_floor_but_only_the_outcome_is_kept_so_long(self, at: Scene) -> None:
         for retention in (0.0, SHORT):
-            hold = await running(at, retention)
-            update = ProgressUpdate(job=hold.id, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
+            job = await running(at, retention)
+            update = ProgressUpdate(job=job.id, token=job.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
             await at.store.report([update])
-            await at.settle(done(hold, b'"secret"'))
-            before = await at.row(hold.id)
+            await at.settle(done(job, b'"secret"'))
+            before = await at.row(job.id)
             if retention:
                 at.advance(retention - EARLY)
                 assert await pruned(at) == (0, 0)
-                assert await at.row(hold.id) == before
+                assert await at.row(job.id) == before
                 at.advance(EARLY)
             assert await pruned(at) == (0, 1)
             gone = {"payload": b"null", "result": None, "error": None, "checkpoint": None, "message": None}
-            assert await at.row(hold.id) == structs.replace(before, **gone, is_stub=True)
+            assert await at.row(job.id) == structs.replace(before, **gone, is_stub=True)
             assert await pruned(at) == (0, 0)
             at.advance(RETENTION_FLOOR - retention - EARLY)
             assert await pruned(at) == (0, 0)
             at.advance(EARLY)
             assert await pruned(at) == (1, 0)
-            assert await at.store.get(hold.id) is None
+            assert await at.store.get(job.id) is None
 
     @story
     async def test_a_job_that_never_ran_is_pruned_by_the_policy_it_was_enqueued_with(self, at: Scene) -> None:
@@ -139,10 +139,10 @@ class PruneContract(Part):
     @story
     async def test_a_settle_sent_again_gets_its_answer_while_a_stub_is_left(self, at: Scene) -> None:
         moves = {}
-        for end in (done, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
-            hold = await running(at, 0.0)
-            moves[hold.id] = [end(hold)]
-            await at.settle(end(hold))
+        for end in (done, lambda active: answered(active, Fail("no")), lambda active: answered(active, Cancel("no"))):
+            active = await running(at, 0.0)
+            moves[active.id] = [end(active)]
+            await at.settle(end(active))
         again = await at.running(policy=Policy(retention=0.0))
         await at.settle(raised(again))
         at.advance(10.0)
@@ -179,83 +179,83 @@ class PruneContract(Part):
 
     @story
     async def test_all_that_is_remembered_of_a_job_goes_with_it(self, at: Scene) -> None:
-        hold = await running(at, 0.0)
-        await at.store.end_lease(hold.lease, CRASH)
-        await at.settle(rescued(hold, CRASH))
-        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.id)).queue,), policy=hold.policy)
+        job = await running(at, 0.0)
+        await at.store.end_lease(job.lease, CRASH)
+        await at.settle(rescued(job, CRASH))
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(job.id)).queue,), policy=job.policy)
         await at.settle(done(claim.job))
         at.advance(RETENTION_FLOOR)
         await at.store.prune(ALL)
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, late_result=b"1", error=Failure("E", "late"))])
-        assert await at.settle(rescued(hold, CRASH), done(claim.job), done(hold)) == (Answer.MISSING,) * 3
-        await at.enqueue(structs.replace(at.new(), id=hold.id))
-        assert (await at.row(hold.id)).attempts == ()
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, late_result=b"1", error=Failure("E", "late"))])
+        assert await at.settle(rescued(job, CRASH), done(claim.job), done(job)) == (Answer.MISSING,) * 3
+        await at.enqueue(structs.replace(at.new(), id=job.id))
+        assert (await at.row(job.id)).attempts == ()
 
     @story
     async def test_of_a_job_that_snoozes_or_is_released_endlessly_only_the_newest_attempts_are_kept(self, at: Scene) -> None:
-        hold = await at.running(policy=Policy(retention=LONG))
-        queues = ((await at.row(hold.id)).queue,)
+        job = await at.running(policy=Policy(retention=LONG))
+        queues = ((await at.row(job.id)).queue,)
         again = Snooze(0.0)
 
         async def turn(move: Transition) -> ActiveJob:
             await at.settle(move)
             at.advance(1.0)
-            (claim,) = await at.claim(hold.lease, queues=queues, policy=hold.policy)
+            (claim,) = await at.claim(job.lease, queues=queues, policy=job.policy)
             return claim.job
 
-        first = answered(hold, again)
+        first = answered(job, again)
         failed = await turn(first)
         given_back = await turn(raised(failed))
         unstarted = await turn(released(given_back, code_ran=True))
         newest = await turn(released(unstarted))
         last = answered(newest, again)
         await at.settle(last)
-        before = await at.row(hold.id)
+        before = await at.row(job.id)
         assert (await at.store.prune(ALL)).attempts == 0
         at.advance(RETENTION_FLOOR - 1.0)
         # The oldest first: two snoozed, one released with and one without code of it having run, and one that failed.
         assert [(await at.store.prune(2)).attempts for _ in range(3)] == [2, 1, 0]
         assert await at.settle(last, first) == (Answer.APPLIED, Answer.LOST)
-        kept = await at.row(hold.id)
+        kept = await at.row(job.id)
         assert [each.token for each in kept.attempts] == [failed.token, newest.token]
         assert structs.replace(kept, attempts=before.attempts) == before
         at.advance(1.0)
         assert await at.store.prune(ALL) == Pruned(attempts=1)
-        assert [each.token for each in (await at.row(hold.id)).attempts] == [failed.token]
+        assert [each.token for each in (await at.row(job.id)).attempts] == [failed.token]
 
     @story
     async def test_of_code_that_was_cut_short_and_is_not_run_again_the_record_stays(self, at: Scene) -> None:
         for on_crash, state in ((CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)):
-            hold = await at.running(policy=Policy(on_crash=on_crash, retention=LONG))
-            await at.settle(released(hold, code_ran=True))
-            before = await at.row(hold.id)
+            job = await at.running(policy=Policy(on_crash=on_crash, retention=LONG))
+            await at.settle(released(job, code_ran=True))
+            before = await at.row(job.id)
             assert (before.state, [each.outcome for each in before.attempts]) == (state, [AttemptOutcome.RELEASED])
             at.advance(RETENTION_FLOOR)
             assert (await at.store.prune(ALL)).attempts == 0
-            assert await at.row(hold.id) == before
+            assert await at.row(job.id) == before
 
     @story
     async def test_only_the_newest_of_many_attempts_are_read(self, at: Scene) -> None:
-        older, hold = await at.running(), await at.running()
+        older, job = await at.running(), await at.running()
         await at.settle(raised(older))
-        queues = ((await at.row(hold.id)).queue,)
+        queues = ((await at.row(job.id)).queue,)
         for _ in range(MOST_ATTEMPTS + 2):
-            await at.settle(answered(hold, Snooze(0.0)), released(hold))
-            (claim,) = await at.claim(hold.lease, queues=queues)
-            hold = claim.job
-        await at.settle(released(hold))
-        attempts = (await at.row(hold.id)).attempts
+            await at.settle(answered(job, Snooze(0.0)), released(job))
+            (claim,) = await at.claim(job.lease, queues=queues)
+            job = claim.job
+        await at.settle(released(job))
+        attempts = (await at.row(job.id)).attempts
         assert [each.attempt for each in attempts] == list(range(3, MOST_ATTEMPTS + 3))
         assert [each.attempt for each in (await at.row(older.id)).attempts] == [1]
 
     @story
     async def test_a_reopened_job_counts_from_its_new_end(self, at: Scene) -> None:
-        hold = await running(at, LONG)
-        await at.settle(done(hold))
+        job = await running(at, LONG)
+        await at.settle(done(job))
         at.advance(LONG - 1.0)
-        await at.store.reopen([hold.id])
+        await at.store.reopen([job.id])
         at.advance(LONG)
-        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.id)).queue,), policy=hold.policy)
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(job.id)).queue,), policy=job.policy)
         assert await pruned(at) == (0, 0)
         await at.settle(done(claim.job))
         at.advance(LONG - 1.0)
@@ -268,10 +268,10 @@ class PruneContract(Part):
         jobs: dict[float, list[JobRecord]] = {0.0: [], LONG: []}
         for _ in range(3):
             for retention, rows in jobs.items():
-                hold = await running(at, retention)
-                await at.settle(done(hold))
-                await at.store.end_lease(hold.lease, CRASH)
-                rows.append(await at.row(hold.id))
+                job = await running(at, retention)
+                await at.settle(done(job))
+                await at.store.end_lease(job.lease, CRASH)
+                rows.append(await at.row(job.id))
                 at.advance(1.0)
         assert await at.store.prune(0) == NOTHING
         assert await at.store.prune(2) == Pruned(stubs=2)
@@ -289,9 +289,9 @@ class PruneContract(Part):
     async def test_a_job_whose_whole_time_has_passed_becomes_no_stub_while_others_are_forgotten_first(self, at: Scene) -> None:
         rows = []
         for _ in range(2):
-            hold = await running(at, LONG)
-            await at.settle(done(hold))
-            rows.append(await at.row(hold.id))
+            job = await running(at, LONG)
+            await at.settle(done(job))
+            rows.append(await at.row(job.id))
             at.advance(RETENTION_FLOOR)
         at.advance(LONG - RETENTION_FLOOR)
         assert await pruned(at, 1) == (1, 0)
@@ -301,10 +301,10 @@ class PruneContract(Part):
     @story
     async def test_a_receipt_is_kept_for_the_floor(self, at: Scene) -> None:
         call, lost, job = at.chance.uuid4(), at.chance.uuid4(), at.new(policy=Policy(retention=0.0))
-        hold = await running(at, LONG)
-        await at.settle(done(hold))
+        active = await running(at, LONG)
+        await at.settle(done(active))
         await at.store.enqueue(call, [job])
-        assert (await at.store.enqueue(lost, [at.new()], under=(hold.id, hold.token))).is_lost
+        assert (await at.store.enqueue(lost, [at.new()], under=(active.id, active.token))).is_lost
         await at.store.delete([job.id])
         at.advance(RETENTION_FLOOR - EARLY)
         await at.store.prune(ALL)
@@ -352,8 +352,8 @@ class PruneContract(Part):
 
     @story
     async def test_a_wall_clock_that_steps_back_forgets_nothing_early(self, at: Scene) -> None:
-        hold = await running(at, 0.0)
-        await at.settle(done(hold))
+        job = await running(at, 0.0)
+        await at.settle(done(job))
         at.step_wall(-3600.0)
         assert await pruned(at) == (0, 0)
-        assert not (await at.row(hold.id)).is_stub
+        assert not (await at.row(job.id)).is_stub

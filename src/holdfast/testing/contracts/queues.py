@@ -33,14 +33,14 @@ class QueueContract(Part):
 
     @story
     async def test_jobs_that_run_in_a_paused_queue_go_on(self, at: Scene) -> None:
-        hold = await at.running()
-        queue = (await at.row(hold.id)).queue
+        job = await at.running()
+        queue = (await at.row(job.id)).queue
         await at.store.pause([queue], is_paused=True)
-        assert (await at.store.beat([hold.lease])).alive == {hold.lease}
-        await at.settle(raised(hold))
+        assert (await at.store.beat([job.lease])).alive == {job.lease}
+        await at.settle(raised(job))
         at.advance(10.0)
-        assert await at.state(hold.id) is State.AVAILABLE
-        assert await at.claim(hold.lease, queues=(queue,)) == ()
+        assert await at.state(job.id) is State.AVAILABLE
+        assert await at.claim(job.lease, queues=(queue,)) == ()
 
     @story
     async def test_next_due_ignores_paused_queues(self, at: Scene) -> None:
@@ -71,9 +71,9 @@ class QueueContract(Part):
     async def test_queues_are_listed_by_name_with_what_is_in_them(self, at: Scene) -> None:
         assert await at.store.queues() == ()
         await at.enqueue(at.new(queue="b"), at.new(queue="b", delay=9.0), at.new(queue="a"), at.new(queue="b", task="other"))
-        hold = await at.running()
-        queue = (await at.row(hold.id)).queue
-        await at.settle(done(hold))
+        job = await at.running()
+        queue = (await at.row(job.id)).queue
+        await at.settle(done(job))
         await at.store.pause(["b", "z"], is_paused=True)
         views = {view.name: view for view in await at.store.queues()}
         assert list(views) == sorted(["a", "b", queue, "z"])
@@ -156,10 +156,10 @@ class QueueContract(Part):
 
     @story
     async def test_a_purged_job_has_left_no_trace(self, at: Scene) -> None:
-        hold = await at.running()
-        queue = (await at.row(hold.id)).queue
-        await at.settle(raised(hold))
+        job = await at.running()
+        queue = (await at.row(job.id)).queue
+        await at.settle(raised(job))
         assert (await store_defaults.purge(at.store, queue, 10)).jobs == 1
-        assert await at.store.get(hold.id) is None
-        assert (await at.settle(raised(hold)))[0].value == "missing"
+        assert await at.store.get(job.id) is None
+        assert (await at.settle(raised(job)))[0].value == "missing"
         assert await at.store.queues() == ()

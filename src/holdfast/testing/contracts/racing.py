@@ -30,8 +30,8 @@ class RaceContract(Part):
             assert all(len(answer.claims) <= 10 for answer in answers)
             taken += [claim.job for answer in answers for claim in answer.claims]
             requests = [at.request(request.lease, 10) for request in requests]
-        assert sorted(hold.id for hold in taken) == sorted(jobs)
-        assert len({hold.token.number for hold in taken}) == len(jobs)
+        assert sorted(job.id for job in taken) == sorted(jobs)
+        assert len({job.token.number for job in taken}) == len(jobs)
 
     @story
     async def test_copies_of_one_call_at_once_insert_once(self, at: Scene) -> None:
@@ -45,13 +45,13 @@ class RaceContract(Part):
     async def test_of_outcomes_sent_at_once_exactly_one_lands(self, at: Scene) -> None:
         stores = [at.another() for _ in range(3)]
         for _ in range(10):
-            hold = await at.running()
-            await at.store.end_lease(hold.lease, CRASH)
-            moves = [done(hold), raised(hold), rescued(hold, CRASH)]
+            job = await at.running()
+            await at.store.end_lease(job.lease, CRASH)
+            moves = [done(job), raised(job), rescued(job, CRASH)]
             answers = await asyncio.gather(*(insist(store, [move]) for store, move in zip(stores, moves, strict=True)))
             landed = [move for move, answer in zip(moves, answers, strict=True) if answer.answers == (Answer.APPLIED,)]
             assert len(landed) == 1
-            row = await at.row(hold.id)
+            row = await at.row(job.id)
             assert [record.outcome for record in row.attempts] == [each.record for each in landed if each.record is not None]
             assert (row.failures, row.crashes) == (landed[0].failures, landed[0].crashes)
 
@@ -59,10 +59,10 @@ class RaceContract(Part):
     async def test_copies_of_one_settle_at_once_count_once(self, at: Scene) -> None:
         stores = [at.another() for _ in range(STORES)]
         for _ in range(5):
-            hold = await at.running()
-            answers = await asyncio.gather(*(insist(store, [raised(hold)]) for store in stores))
+            job = await at.running()
+            answers = await asyncio.gather(*(insist(store, [raised(job)]) for store in stores))
             assert {answer.answers for answer in answers} == {(Answer.APPLIED,)}
-            row = await at.row(hold.id)
+            row = await at.row(job.id)
             assert (row.failures, len(row.attempts)) == (1, 1)
 
     @story
@@ -93,11 +93,11 @@ class RaceContract(Part):
         stores = [at.another() for _ in range(STORES)]
         for round_ in range(6):
             lease = await at.lease()
-            holds = [claim.job for claim in await at.claim(lease, 20)]
+            active_jobs = [claim.job for claim in await at.claim(lease, 20)]
             await at.store.end_lease(lease, CRASH)
             answers = await asyncio.gather(
-                insist(stores[0], [done(hold) for hold in holds[::2]]),
-                insist(stores[1], [rescued(hold, CRASH) for hold in holds]),
+                insist(stores[0], [done(job) for job in active_jobs[::2]]),
+                insist(stores[1], [rescued(job, CRASH) for job in active_jobs]),
                 stores[2].request_cancel(jobs[round_::7]),
                 stores[3].reopen(jobs[round_::5]),
             )
@@ -128,12 +128,12 @@ class RaceContract(Part):
             key = str(round_)
             finished = await at.running(key=key)
             await at.settle(done(finished))
-            hold = await at.running(key=key)
+            job = await at.running(key=key)
             news = [at.new(key=key) for _ in range(2)]
             in_threads(
-                partial(insist, stores[0], [done(hold)]),
+                partial(insist, stores[0], [done(job)]),
                 partial(stores[1].reopen, [finished.id]),
-                partial(stores[2].reopen, [hold.id]),
+                partial(stores[2].reopen, [job.id]),
                 partial(stores[3].enqueue, at.chance.uuid4(), [news[0]]),
                 partial(stores[4].enqueue, at.chance.uuid4(), [news[1]]),
             )
@@ -148,13 +148,13 @@ class RaceContract(Part):
     async def test_a_child_is_there_if_and_only_if_its_call_was_not_lost(self, at: Scene) -> None:
         stores = [at.another() for _ in range(2)]
         for _ in range(10):
-            hold, child = await at.running(), at.new()
+            job, child = await at.running(), at.new()
             call = at.chance.uuid4()
             in_threads(
-                partial(insist, stores[0], [done(hold)]),
-                partial(stores[1].enqueue, call, [child], under=(hold.id, hold.token)),
+                partial(insist, stores[0], [done(job)]),
+                partial(stores[1].enqueue, call, [child], under=(job.id, job.token)),
             )
-            answer = await at.store.enqueue(call, [child], under=(hold.id, hold.token))
+            answer = await at.store.enqueue(call, [child], under=(job.id, job.token))
             assert answer.is_lost is (await at.store.get(child.id) is None)
 
     @story

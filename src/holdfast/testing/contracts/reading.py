@@ -16,7 +16,7 @@ async def one_of_each(at: Scene) -> dict[State, JobRecord]:
     available, cancelled = await at.enqueue(at.new(), at.new())
     await at.store.request_cancel([cancelled])
     held = (completed, failed, retried, prefetched, running)
-    rows = [await at.row(job) for job in (*(hold.id for hold in held), available, cancelled)]
+    rows = [await at.row(job) for job in (*(active.id for active in held), available, cancelled)]
     return {row.state: row for row in rows}
 
 
@@ -29,20 +29,20 @@ class ReadContract(Part):
 
     @story
     async def test_attempts_are_read_in_order_with_their_job_only(self, at: Scene) -> None:
-        hold = await at.running()
+        job = await at.running()
         for attempt in (1, 2):
-            (current,) = await at.store.held(hold.lease)
+            (current,) = await at.store.held(job.lease)
             assert current.attempt == attempt
             await at.settle(raised(current))
             at.advance(10.0)
-            await at.claim(hold.lease)
+            await at.claim(job.lease)
         await at.settle(raised(await at.running()))
-        row = await at.row(hold.id)
+        row = await at.row(job.id)
         assert [record.attempt for record in row.attempts] == [1, 2]
-        assert {record.job for record in row.attempts} == {hold.id}
+        assert {record.job for record in row.attempts} == {job.id}
         assert row.attempts[0].token.number < row.attempts[1].token.number
         (listed,) = await at.store.list(JobFilter(state=State.RUNNING))
-        assert (listed.id, listed.attempts) == (hold.id, ())
+        assert (listed.id, listed.attempts) == (job.id, ())
 
     @story
     async def test_lists_are_newest_first_and_go_on_where_the_last_page_ended(self, at: Scene) -> None:

@@ -13,7 +13,7 @@ CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 def update_of(
-    hold: ActiveJob,
+    job: ActiveJob,
     *,
     stage: str | None = None,
     fraction: float | None = None,
@@ -21,13 +21,13 @@ def update_of(
     checkpoint: bytes | None = None,
 ) -> ProgressUpdate:
     """Make the report of its handler."""
-    update = ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message)
+    update = ProgressUpdate(job=job.id, token=job.token, stage=stage, fraction=fraction, message=message)
     return structs.replace(update, checkpoint=checkpoint)
 
 
-def wrong(hold: ActiveJob, at: Scene) -> list[Token]:
+def wrong(job: ActiveJob, at: Scene) -> list[Token]:
     """List tokens that are not its token."""
-    return [stale(hold.token), stale(hold.token, -1), Token(at.chance.uuid4(), hold.token.number), Token(None, hold.token.number)]
+    return [stale(job.token), stale(job.token, -1), Token(at.chance.uuid4(), job.token.number), Token(None, job.token.number)]
 
 
 class ReportContract(Part):
@@ -35,154 +35,154 @@ class ReportContract(Part):
 
     @story
     async def test_a_prefetched_job_starts_once(self, at: Scene) -> None:
-        hold = await at.prefetched()
+        job = await at.prefetched()
         at.advance(2.0)
-        assert await at.store.start([(hold.id, hold.token)]) == frozenset()
-        row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
-        assert (row.state, row.attempt, row.started_at, row.token) == (State.RUNNING, 1, now, hold.token)
+        assert await at.store.start([(job.id, job.token)]) == frozenset()
+        row, now = await at.row(job.id), datetime.fromtimestamp(at.clock.wall(), UTC)
+        assert (row.state, row.attempt, row.started_at, row.token) == (State.RUNNING, 1, now, job.token)
         at.advance(2.0)
-        assert await at.store.start([(hold.id, hold.token)]) == frozenset()
-        assert await at.row(hold.id) == row
+        assert await at.store.start([(job.id, job.token)]) == frozenset()
+        assert await at.row(job.id) == row
 
     @story
     async def test_only_the_owner_starts_a_job(self, at: Scene) -> None:
         running = await at.running()
         for token in wrong(running, at):
             assert await at.store.start([(running.id, token)]) == {running.id}
-        hold = await at.prefetched()
-        for token in wrong(hold, at):
-            assert await at.store.start([(hold.id, token)]) == {hold.id}
+        job = await at.prefetched()
+        for token in wrong(job, at):
+            assert await at.store.start([(job.id, token)]) == {job.id}
         unknown = at.chance.uuid7()
-        assert await at.store.start([(unknown, hold.token)]) == {unknown}
-        assert await at.state(hold.id) is State.CLAIMED
-        await at.settle(released(hold))
-        assert await at.store.start([(hold.id, hold.token)]) == {hold.id}
-        assert await at.state(hold.id) is State.AVAILABLE
+        assert await at.store.start([(unknown, job.token)]) == {unknown}
+        assert await at.state(job.id) is State.CLAIMED
+        await at.settle(released(job))
+        assert await at.store.start([(job.id, job.token)]) == {job.id}
+        assert await at.state(job.id) is State.AVAILABLE
 
     @story
     async def test_nothing_starts_under_a_lease_that_has_ended(self, at: Scene) -> None:
-        hold, other = await at.prefetched(), await at.prefetched()
+        job, other = await at.prefetched(), await at.prefetched()
         running = await at.running()
-        for lease in (hold.lease, running.lease):
+        for lease in (job.lease, running.lease):
             await at.store.end_lease(lease, CRASH)
-        tokens = [(each.id, each.token) for each in (hold, other, running)]
-        assert await at.store.start(tokens) == {hold.id, running.id}
-        assert [await at.state(each.id) for each in (hold, other)] == [State.CLAIMED, State.RUNNING]
+        tokens = [(each.id, each.token) for each in (job, other, running)]
+        assert await at.store.start(tokens) == {job.id, running.id}
+        assert [await at.state(each.id) for each in (job, other)] == [State.CLAIMED, State.RUNNING]
 
     @story
     async def test_a_report_that_arrives_after_a_later_one_changes_nothing(self, at: Scene) -> None:
-        hold, other = await at.running(), await at.running()
+        job, other = await at.running(), await at.running()
 
         def nth(order: int | None, what: str) -> ProgressUpdate:
-            return structs.replace(update_of(hold, stage=what, message=what, checkpoint=what.encode()), order=order)
+            return structs.replace(update_of(job, stage=what, message=what, checkpoint=what.encode()), order=order)
 
         assert await at.store.report([nth(2, "second")]) == frozenset()
-        later = await at.row(hold.id)
+        later = await at.row(job.id)
         at.advance(1.0)
-        first = structs.replace(update_of(hold, stage="first", fraction=0.1, message="first", checkpoint=b"first"), order=1)
+        first = structs.replace(update_of(job, stage="first", fraction=0.1, message="first", checkpoint=b"first"), order=1)
         assert await at.store.report([first, structs.replace(update_of(other, stage="other"), order=1)]) == frozenset()
-        assert await at.row(hold.id) == later
+        assert await at.row(job.id) == later
         assert (await at.row(other.id)).stage == "other"
         assert await at.store.report([nth(None, "numberless")]) == frozenset()
-        assert (await at.row(hold.id)).checkpoint == b"numberless"
+        assert (await at.row(job.id)).checkpoint == b"numberless"
         assert await at.store.report([first]) == frozenset()
-        assert (await at.row(hold.id)).checkpoint == b"numberless"
+        assert (await at.row(job.id)).checkpoint == b"numberless"
         assert await at.store.report([nth(2, "second once more")]) == frozenset()
-        assert (await at.row(hold.id)).checkpoint == b"second once more"
+        assert (await at.row(job.id)).checkpoint == b"second once more"
 
     @story
     async def test_the_next_attempt_counts_its_reports_from_the_start(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.report([structs.replace(update_of(hold, checkpoint=b"1"), order=7)])
-        await at.settle(released(hold))
+        job = await at.running()
+        await at.store.report([structs.replace(update_of(job, checkpoint=b"1"), order=7)])
+        await at.settle(released(job))
         (again,) = await at.claim(await at.lease())
-        hold = again.job
-        await at.store.report([structs.replace(update_of(hold, checkpoint=b"2"), order=1)])
-        assert (await at.row(hold.id)).checkpoint == b"2"
+        job = again.job
+        await at.store.report([structs.replace(update_of(job, checkpoint=b"2"), order=1)])
+        assert (await at.row(job.id)).checkpoint == b"2"
 
     @story
     async def test_progress_and_checkpoints_are_on_the_row(self, at: Scene) -> None:
-        hold = await at.running()
+        job = await at.running()
         at.advance(1.0)
-        update = update_of(hold, stage="clone", fraction=0.25, message="half of half", checkpoint=b'{"next": 1}')
+        update = update_of(job, stage="clone", fraction=0.25, message="half of half", checkpoint=b'{"next": 1}')
         assert await at.store.report([update]) == frozenset()
-        row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
+        row, now = await at.row(job.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("clone", 0.25, "half of half", b'{"next": 1}')
         assert row.last_progress_at == now
-        assert (row.state, row.token) == (State.RUNNING, hold.token)
+        assert (row.state, row.token) == (State.RUNNING, job.token)
 
     @story
     async def test_what_is_not_reported_stays_and_the_latest_wins(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.report([update_of(hold, stage="clone", checkpoint=b"1")])
+        job = await at.running()
+        await at.store.report([update_of(job, stage="clone", checkpoint=b"1")])
         at.advance(1.0)
         await at.store.report(
-            [update_of(hold, fraction=0.1), update_of(hold, stage="walk", fraction=0.2), update_of(hold, message="")]
+            [update_of(job, fraction=0.1), update_of(job, stage="walk", fraction=0.2), update_of(job, message="")]
         )
-        row = await at.row(hold.id)
+        row = await at.row(job.id)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.2, "", b"1")
         at.advance(1.0)
-        await at.store.report([update_of(hold)])
-        after = await at.row(hold.id)
+        await at.store.report([update_of(job)])
+        after = await at.row(job.id)
         assert (after.stage, after.fraction, after.message, after.checkpoint) == ("walk", 0.2, "", b"1")
         assert after.last_progress_at == datetime.fromtimestamp(at.clock.wall(), UTC)
 
     @story
     async def test_a_report_without_the_token_changes_nothing_and_others_land(self, at: Scene) -> None:
-        hold, other = await at.running(), await at.running()
-        before = await at.row(hold.id)
-        stolen = [structs.replace(update_of(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
+        job, other = await at.running(), await at.running()
+        before = await at.row(job.id)
+        stolen = [structs.replace(update_of(job, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(job, at)]
         for update in stolen:
-            assert await at.store.report([update]) == {hold.id}
-        unknown = structs.replace(update_of(hold, stage="x"), job=at.chance.uuid7())
-        assert await at.store.report([*stolen, unknown, update_of(other, stage="fine")]) == {hold.id, unknown.job}
-        assert await at.row(hold.id) == before
+            assert await at.store.report([update]) == {job.id}
+        unknown = structs.replace(update_of(job, stage="x"), job=at.chance.uuid7())
+        assert await at.store.report([*stolen, unknown, update_of(other, stage="fine")]) == {job.id, unknown.job}
+        assert await at.row(job.id) == before
         assert (await at.row(other.id)).stage == "fine"
 
     @story
     async def test_nothing_is_reported_on_a_job_that_has_moved(self, at: Scene) -> None:
         for move in (done, raised):
-            hold = await at.running()
-            await at.settle(move(hold))
-            before = await at.row(hold.id)
-            assert await at.store.report([update_of(hold, stage="late", checkpoint=b"0")]) == {hold.id}
-            assert await at.row(hold.id) == before
+            job = await at.running()
+            await at.settle(move(job))
+            before = await at.row(job.id)
+            assert await at.store.report([update_of(job, stage="late", checkpoint=b"0")]) == {job.id}
+            assert await at.row(job.id) == before
 
     @story
     async def test_a_zombie_reports_until_its_job_has_moved_and_never_after(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.end_lease(hold.lease, CRASH)
-        assert await at.store.report([update_of(hold, stage="mine")]) == frozenset()
-        await at.settle(rescued(hold, CRASH))
+        job = await at.running()
+        await at.store.end_lease(job.lease, CRASH)
+        assert await at.store.report([update_of(job, stage="mine")]) == frozenset()
+        await at.settle(rescued(job, CRASH))
         (claim,) = await at.claim(await at.lease())
-        assert await at.store.report([update_of(hold, stage="zombie", checkpoint=b"0")]) == {hold.id}
-        row = await at.row(hold.id)
+        assert await at.store.report([update_of(job, stage="zombie", checkpoint=b"0")]) == {job.id}
+        row = await at.row(job.id)
         assert (row.stage, row.checkpoint, row.token) == ("mine", None, claim.job.token)
 
     @story
     async def test_a_prefetched_job_may_be_reported_on(self, at: Scene) -> None:
-        hold = await at.prefetched()
-        assert await at.store.report([update_of(hold, checkpoint=b"1")]) == frozenset()
-        assert (await at.row(hold.id)).checkpoint == b"1"
+        job = await at.prefetched()
+        assert await at.store.report([update_of(job, checkpoint=b"1")]) == frozenset()
+        assert (await at.row(job.id)).checkpoint == b"1"
 
     @story
     async def test_checkpoints_come_back_byte_for_byte(self, at: Scene) -> None:
-        hold = await at.running()
+        job = await at.running()
         for checkpoint in (b"", b'"\\u0000"', "ä🎁".encode(), b"x" * 65_536):
-            assert await at.store.report([update_of(hold, checkpoint=checkpoint, stage="ä'\n🎁", message="%s :x")]) == frozenset()
-            row = await at.row(hold.id)
+            assert await at.store.report([update_of(job, checkpoint=checkpoint, stage="ä'\n🎁", message="%s :x")]) == frozenset()
+            row = await at.row(job.id)
             assert (row.checkpoint, row.stage, row.message) == (checkpoint, "ä'\n🎁", "%s :x")
 
     @story
     async def test_a_late_result_is_kept_on_the_record_of_its_attempt(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.end_lease(hold.lease, CRASH)
-        await at.settle(rescued(hold, CRASH))
+        job = await at.running()
+        await at.store.end_lease(job.lease, CRASH)
+        await at.settle(rescued(job, CRASH))
         (claim,) = await at.claim(await at.lease())
         await at.settle(raised(claim.job))
-        before = await at.row(hold.id)
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, late_result=b'"late"', error=BOOM, stacks="…")])
-        row = await at.row(hold.id)
+        before = await at.row(job.id)
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, late_result=b'"late"', error=BOOM, stacks="…")])
+        row = await at.row(job.id)
         first, second = row.attempts
         assert (first.late_result, first.error, first.stacks) == (b'"late"', BOOM, "…")
         assert second == before.attempts[1]
@@ -190,31 +190,31 @@ class ReportContract(Part):
 
     @story
     async def test_notes_fill_in_and_take_nothing_away(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.settle(raised(hold))
-        note = AttemptNote(job=hold.id, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
-        await at.store.annotate([note, AttemptNote(job=hold.id, token=hold.token)])
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, stacks="b")])
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, error=Failure("Other", "again"))])
-        (record,) = (await at.row(hold.id)).attempts
+        job = await at.running()
+        await at.settle(raised(job))
+        note = AttemptNote(job=job.id, token=job.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
+        await at.store.annotate([note, AttemptNote(job=job.id, token=job.token)])
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, stacks="b")])
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, error=Failure("Other", "again"))])
+        (record,) = (await at.row(job.id)).attempts
         assert (record.late_result, record.stacks, record.error) == (b"1", "b", BOOM)
 
     @story
     async def test_a_note_for_no_record_is_nothing(self, at: Scene) -> None:
-        hold, free = await at.running(), await at.prefetched()
-        await at.settle(raised(hold), released(free))
-        rows = [await at.row(each.id) for each in (hold, free)]
-        notes = [AttemptNote(job=hold.id, token=token, late_result=b"1") for token in wrong(hold, at)]
-        notes += [AttemptNote(job=at.chance.uuid7(), token=hold.token, late_result=b"1")]
+        job, free = await at.running(), await at.prefetched()
+        await at.settle(raised(job), released(free))
+        rows = [await at.row(each.id) for each in (job, free)]
+        notes = [AttemptNote(job=job.id, token=token, late_result=b"1") for token in wrong(job, at)]
+        notes += [AttemptNote(job=at.chance.uuid7(), token=job.token, late_result=b"1")]
         notes += [AttemptNote(job=free.id, token=free.token, late_result=b"1")]
         for asked in (notes, *([note] for note in notes)):
             await at.store.annotate(asked)
-            assert [await at.row(each.id) for each in (hold, free)] == rows
+            assert [await at.row(each.id) for each in (job, free)] == rows
 
     @story
     async def test_a_settle_is_recognised_after_an_error_was_noted(self, at: Scene) -> None:
-        hold = await at.running()
-        await at.store.end_lease(hold.lease, CRASH)
-        await at.settle(rescued(hold, CRASH))
-        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, error=BOOM)])
-        assert [answer.value for answer in await at.settle(rescued(hold, CRASH), raised(hold))] == ["applied", "lost"]
+        job = await at.running()
+        await at.store.end_lease(job.lease, CRASH)
+        await at.settle(rescued(job, CRASH))
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, error=BOOM)])
+        assert [answer.value for answer in await at.settle(rescued(job, CRASH), raised(job))] == ["applied", "lost"]

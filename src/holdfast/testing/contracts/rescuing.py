@@ -27,11 +27,11 @@ ENDS_AT_ONCE = structs.replace(HOOKED, on_crash=CrashPolicy.FAIL)
 HOLDS = structs.replace(HOOKED, on_crash=CrashPolicy.HOLD)
 
 
-async def crash(at: Scene, hold: ActiveJob, why: LeaseEnd = CRASH) -> JobRecord:
+async def crash(at: Scene, job: ActiveJob, why: LeaseEnd = CRASH) -> JobRecord:
     """End its worker's lease, and take the job."""
-    await at.store.end_lease(hold.lease, why)
-    assert await at.settle(rescued(hold, why)) == (Answer.APPLIED,)
-    return await at.row(hold.id)
+    await at.store.end_lease(job.lease, why)
+    assert await at.settle(rescued(job, why)) == (Answer.APPLIED,)
+    return await at.row(job.id)
 
 
 async def crashed(at: Scene, policy: Policy = HOOKED) -> JobRecord:
@@ -101,8 +101,8 @@ class RescueContract(Part):
             (LeaseEnd(RescueReason.EXPIRED), "expired"),
             (LeaseEnd(RescueReason.CLOSED, is_free=True), "closed"),
         ):
-            hold = await at.running(policy=Policy())
-            row = await crash(at, hold, why)
+            job = await at.running(policy=Policy())
+            row = await crash(at, job, why)
             assert row.rescue == Rescue(reason=RescueReason(reason), worker="worker", attempt=1, at=row.available_at)
             (claim,) = await at.claim(await at.lease(), queues=(row.queue,))
             assert (claim.rescue, claim.hook_due_at) == (row.rescue, None)
@@ -111,10 +111,10 @@ class RescueContract(Part):
 
     @story
     async def test_a_job_that_never_was_rescued_has_no_interruption(self, at: Scene) -> None:
-        for settle in (done, raised, lambda hold: answered(hold, Retry()), lambda hold: answered(hold, Snooze(for_="1s"))):
-            hold = await at.running(policy=HOOKED)
-            await at.settle(settle(hold))
-            row = await at.row(hold.id)
+        for settle in (done, raised, lambda job: answered(job, Retry()), lambda job: answered(job, Snooze(for_="1s"))):
+            job = await at.running(policy=HOOKED)
+            await at.settle(settle(job))
+            row = await at.row(job.id)
             assert (row.rescue, row.hook_due_at) == (None, None)
         assert await offered(at) == []
 
@@ -143,14 +143,14 @@ class RescueContract(Part):
         settles: tuple[Callable[[ActiveJob], Transition], ...] = (
             raised,
             released,
-            lambda hold: answered(hold, Retry()),
-            lambda hold: answered(hold, Snooze(for_="0s")),
-            lambda hold: answered(hold, Fail("no")),
+            lambda job: answered(job, Retry()),
+            lambda job: answered(job, Snooze(for_="0s")),
+            lambda job: answered(job, Fail("no")),
             cancelled,
         )
         for settle in settles:
-            hold = await again(at, row)
-            await at.settle(settle(hold))
+            job = await again(at, row)
+            await at.settle(settle(job))
             left = await at.row(row.id)
             assert (left.rescue, left.hook_due_at) == (row.rescue, row.hook_due_at)
             await at.store.reopen([row.id])
@@ -173,9 +173,9 @@ class RescueContract(Part):
     @story
     async def test_a_later_rescue_is_the_one_that_counts(self, at: Scene) -> None:
         row = await crashed(at)
-        hold = await again(at, row)
+        job = await again(at, row)
         at.advance(TTL + 1.0)
-        later = await crash(at, hold, LeaseEnd(RescueReason.EXPIRED))
+        later = await crash(at, job, LeaseEnd(RescueReason.EXPIRED))
         assert later.rescue == Rescue(reason=RescueReason.EXPIRED, worker="second", attempt=2, at=later.available_at)
         assert row.hook_due_at is not None
         assert later.hook_due_at is not None
@@ -185,22 +185,22 @@ class RescueContract(Part):
     async def test_others_who_judge_a_limit_leave_the_same(self, at: Scene) -> None:
         limits = {RescueReason.STALLED: {"progress_within": 1.0}, RescueReason.TIMED_OUT: {"timeout": 1.0}}
         for charge, limit in limits.items():
-            hold = await at.running(policy=structs.replace(HOOKED, **limit))
-            assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.LOST,)
-            assert (await at.row(hold.id)).rescue is None
+            job = await at.running(policy=structs.replace(HOOKED, **limit))
+            assert await at.settle(deadline_exceeded_elsewhere(job, charge, jitter=0.0)) == (Answer.LOST,)
+            assert (await at.row(job.id)).rescue is None
             at.advance(TTL + 100.0)
-            assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.APPLIED,)
-            row = await at.row(hold.id)
+            assert await at.settle(deadline_exceeded_elsewhere(job, charge, jitter=0.0)) == (Answer.APPLIED,)
+            row = await at.row(job.id)
             assert row.rescue is not None
             assert (row.rescue.reason, row.hook_due_at) == (charge.value, row.rescue.at)
 
     @story
     async def test_a_rescue_sent_again_changes_nothing(self, at: Scene) -> None:
-        hold = await at.running(policy=HOOKED)
-        row = await crash(at, hold)
+        job = await at.running(policy=HOOKED)
+        row = await crash(at, job)
         at.advance(1.0)
-        assert await at.settle(rescued(hold, CRASH)) == (Answer.APPLIED,)
-        assert await at.row(hold.id) == row
+        assert await at.settle(rescued(job, CRASH)) == (Answer.APPLIED,)
+        assert await at.row(job.id) == row
 
     @story
     @needs(RescueHooks, no_hooks)
@@ -355,12 +355,12 @@ class RescueContract(Part):
     async def test_a_hook_of_an_attempt_that_was_rescued_again_changes_nothing(self, at: Scene) -> None:
         if not at.store.capabilities.caller_transaction:
             return
-        hold = await again(at, await crashed(at))
-        row = await at.row(hold.id)
+        job = await again(at, await crashed(at))
+        row = await at.row(job.id)
         at.advance(1.0)
-        left = await crash(at, hold)
+        left = await crash(at, job)
         assert await run_hook(at, row) == "lost"
-        assert (await at.row(hold.id)).hook_due_at == left.hook_due_at
+        assert (await at.row(job.id)).hook_due_at == left.hook_due_at
 
     @story
     async def test_a_job_whose_hook_has_run_is_kept_no_longer_than_others(self, at: Scene) -> None:

@@ -206,29 +206,29 @@ async def insist(store: Store, transitions: Sequence[Transition], request: Claim
     return ExchangeAnswer(tuple(answers), found.claims)
 
 
-def done(hold: ActiveJob, result: bytes = b"null") -> Transition:
+def done(job: ActiveJob, result: bytes = b"null") -> Transition:
     """Make the transition of a handler that returned."""
-    return answered(hold, Done(result))
+    return answered(job, Done(result))
 
 
-def raised(hold: ActiveJob, failure: Failure = BOOM) -> Transition:
+def raised(job: ActiveJob, failure: Failure = BOOM) -> Transition:
     """Make the transition of a handler that raised."""
-    return answered(hold, Raised(failure))
+    return answered(job, Raised(failure))
 
 
-def answered(hold: ActiveJob, outcome: Outcome) -> Transition:
+def answered(job: ActiveJob, outcome: Outcome) -> Transition:
     """Make the transition of a handler with this outcome."""
-    return finish(hold, outcome, jitter=0.0)
+    return finish(job, outcome, jitter=0.0)
 
 
-def rescued(hold: ActiveJob, why: LeaseEnd) -> Transition:
+def rescued(job: ActiveJob, why: LeaseEnd) -> Transition:
     """Make the transition by which a supervisor takes it from an owner whose lease has ended."""
-    return rescue(hold, why, jitter=0.0)
+    return rescue(job, why, jitter=0.0)
 
 
-def released(hold: ActiveJob, *, code_ran: bool = False) -> Transition:
+def released(job: ActiveJob, *, code_ran: bool = False) -> Transition:
     """Make the transition by which the owner releases it."""
-    return release(hold, code_ran=code_ran)
+    return release(job, code_ran=code_ran)
 
 
 def stale(token: Token, number: int = 1000) -> Token:
