@@ -1,4 +1,4 @@
-"""One server for all children of a lane, and one database, which each of them finds as new."""
+"""One server and one database for all children of a lane; each child finds the database as if it were new."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -11,32 +11,32 @@ from holdfast.databases.postgres.database import Pools
 from holdfast.testing.servers import PostgresServer
 from tests.stores.postgres_databases import Home, Homes, Tenant
 
-_PATIENCE = {"statement_timeout": "5s", "lock_timeout": "2s"}
+_TIMEOUTS = {"statement_timeout": "5s", "lock_timeout": "2s"}
 
 
-class Place:
-    """Where homes of this lane are."""
+class LaneServer:
+    """The server of this lane and its database."""
 
     def __init__(self) -> None:
         self.server = PostgresServer()
         self._home: Home | None = None
 
-    def furnish(self) -> None:
-        """From now on homes are here, and whoever moves in finds the lines that were laid before."""
+    def install(self) -> None:
+        """Make all tests use this database, whose connections stay open from one test to the next."""
         make = Homes._make
         self._build()
         Homes._make = lambda homes, kind: self._home if kind == "18" else make(homes, kind)  # type: ignore[method-assign, return-value]
         Home.run = _run  # type: ignore[method-assign]
-        Tenant._here = _in_short(Tenant._here)  # type: ignore[method-assign]
+        Tenant._here = _with_timeouts(Tenant._here)  # type: ignore[method-assign]
 
-    def tidy(self, where: str) -> None:
-        """After a child that died there: statements of one that hung may go on."""
+    def clean_up(self, where: str) -> None:
+        """Replace the database after a child that died in it: the statements of a hung child may go on."""
         if where not in ("", "call"):
             self.close()
             self._build()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close and drop the database, if there is one."""
         home, self._home = self._home, None
         if home is not None:
             home.close()
@@ -44,29 +44,29 @@ class Place:
 
     def _build(self) -> None:
         self._home = Home(self.server.create_database())
-        self._home.leave()  # an event loop is no thing to share with a fork
+        self._home.leave()  # an event loop must not be shared with a fork
         for connection in (self._home._owner, self._home.clock._connection):
-            connection.prepare_threshold = None  # what one child has prepared the next one knows nothing of
+            connection.prepare_threshold = None  # the next child does not know the statements that this one prepared
 
 
-PLACE = Place()
+LANE_SERVER = LaneServer()
 
 
-class Ground:
-    """A plugin: its fixture comes before the one that starts a server in each process."""
+class ServerPlugin:
+    """A plugin whose fixture replaces the one that starts a server in each process."""
 
     @pytest.fixture(scope="session")
     @staticmethod
     def postgres_server() -> PostgresServer:
-        """The lane's."""
-        return PLACE.server
+        """Return the server of the lane."""
+        return LANE_SERVER.server
 
 
-GROUND = Ground()
+SERVER_PLUGIN = ServerPlugin()
 
 
 def _run(home: Home, story: Coroutine[Any, Any, None]) -> None:
-    """Connections are dear: they stay, if nobody can be in the middle of anything."""
+    """Run the story; keep its connections, which are slow to open, unless a call may still use one."""
     try:
         home._runner.run(story)
     except BaseException:
@@ -76,13 +76,13 @@ def _run(home: Home, story: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _in_short(here: Callable[[Tenant], Pools]) -> Callable[[Tenant], Pools]:
-    """Beats have no connection of their own, and a mutant that goes on for ever is cut off soon."""
+def _with_timeouts(pools_of: Callable[[Tenant], Pools]) -> Callable[[Tenant], Pools]:
+    """Let beats share the connections of other calls, and end a statement of a mutant that loops after 5 s."""
 
     def found(tenant: Tenant) -> Pools:
-        if not tenant._location.is_pooled:  # a pooler lets no settings pass
-            tenant._server_settings = {**_PATIENCE, **tenant._server_settings}
-        pools = here(tenant)
+        if not tenant._location.is_pooled:  # a pooler passes no settings on
+            tenant._server_settings = {**_TIMEOUTS, **tenant._server_settings}
+        pools = pools_of(tenant)
         pools.beats = pools.shared
         return pools
 
@@ -91,8 +91,8 @@ def _in_short(here: Callable[[Tenant], Pools]) -> Callable[[Tenant], Pools]:
 
 @contextmanager
 def postgres(session: pytest.Session) -> Iterator[Callable[[str], None]]:
-    """A server while it lasts; what to do after each child."""
-    with PLACE.server:
-        PLACE.furnish()
-        yield PLACE.tidy
-        PLACE.close()
+    """Run the server of the lane; yield the clean-up after each child."""
+    with LANE_SERVER.server:
+        LANE_SERVER.install()
+        yield LANE_SERVER.clean_up
+        LANE_SERVER.close()

@@ -27,21 +27,21 @@ settings.register_profile(
 )
 settings.load_profile("mutants")
 
-PATIENCE = 300.0
-"""Seconds for which nothing is heard of a child before it hangs. Whoever loops for ever is found by ``MOST_WORK``; on a busy machine
-a test may be slow without being guilty of anything."""
+SILENCE_LIMIT = 300.0
+"""Seconds without a message after which a child counts as hung. It is long because a correct test may be slow on a busy machine;
+``MOST_WORK`` finds endless loops much sooner."""
 MOST_WORK = 3.0
-"""Seconds of the processor for one test that does not say that it is long: whatever loops for ever need not be waited for."""
+"""Seconds of the processor for one test that declares no longer time limit, so that an endless loop ends soon."""
 MOST_MEMORY = 4 << 30
-"""Bytes of address space: it may also never stop collecting rows."""
+"""Bytes of address space, which end a mutant that collects rows without end."""
 WORK = "HOLDFAST_MUTANTS"
 CONTROL = "nothing mutated"
 
-Say = Callable[[object], None]
+Send = Callable[[object], None]
 
 
 class Mutant(msgspec.Struct):
-    """``text``: of the whole file. ``first``: the tests to try first, ``is_only``: and no others."""
+    """A change of one file. ``text``: the whole changed file. ``first``: the tests to try first. ``is_only``: try no others."""
 
     name: str
     file: str
@@ -51,8 +51,8 @@ class Mutant(msgspec.Struct):
 
 
 class Work(msgspec.Struct):
-    """``queries``: the folder of the copy. ``answers``: a file that gets a line for each verdict. ``uses``: one that remembers which test
-    uses which file. ``is_quick``: without tests that say that they are long. ``most``: tests for one mutant."""
+    """What a lane has to do. ``queries``: the folder of the copy. ``answers``: a file that gets a line for each verdict. ``uses``: a file
+    that keeps which test uses which file. ``is_quick``: skip long tests. ``most``: the largest number of tests for one mutant."""
 
     store: str
     queries: str
@@ -64,7 +64,7 @@ class Work(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """``killer``: the test that failed, empty when none did. ``where``: in its setup, its call, or ``hung``. ``tests``: how many ran."""
+    """``killer``: the test that failed, empty if none did. ``where``: in its setup, its call, or ``hung``. ``tests``: how many ran."""
 
     name: str
     killer: str = ""
@@ -85,18 +85,18 @@ class Failures:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before fixtures are bound to tests."""
+    """Register the fixture of the server before pytest binds fixtures to tests."""
     if _work().store.endswith("postgres"):
-        session.config.pluginmanager.register(import_module("tests.mutants.databases").GROUND)
+        session.config.pluginmanager.register(import_module("tests.mutants.databases").SERVER_PLUGIN)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Instead of pytest's own."""
+    """Try every mutant, in place of pytest's loop over tests."""
     work = _work()
     killers = dict[str, None]()
-    with Path(work.answers).open("ab", buffering=0) as answers, grounds(session, work.store) as tidy:
-        lane = Lane(session, work, tidy)
+    with Path(work.answers).open("ab", buffering=0) as answers, shared_databases(session, work.store) as clean_up:
+        lane = Lane(session, work, clean_up)
         try:
             for mutant in work.mutants:
                 verdict = lane.try_one(mutant)
@@ -110,7 +110,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_timeout_set_timer() -> bool:
-    """None: how long a test takes is the machine's affair, how much it works is its own."""
+    """Set no timer: elapsed time depends on the machine, so ``MOST_WORK`` limits the time of the processor."""
     return True
 
 
@@ -119,23 +119,23 @@ def _work() -> Work:
 
 
 class Lane:
-    """One after the other."""
+    """The mutants that one process tries, one after the other."""
 
-    def __init__(self, session: pytest.Session, work: Work, tidy: Callable[[str], None]) -> None:
-        self._session, self._work, self._tidy, self._clock = session, work, tidy, SystemClock()
+    def __init__(self, session: pytest.Session, work: Work, clean_up: Callable[[str], None]) -> None:
+        self._session, self._work, self._clean_up, self._clock = session, work, clean_up, SystemClock()
         items = sorted((item for item in session.items if _is_of(item, work.store)), key=_length)
         self._items = {item.nodeid: item for item in items if not (work.is_quick and _length(item))}
         self._uses: dict[str, set[str]] | None = None
         self._child: Child | None = None
 
     def close(self) -> None:
-        """End what is left of it."""
+        """End the child, if one still runs."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
 
     def try_one(self, mutant: Mutant) -> Verdict:
-        """Put it in place, let a child run tests, and put the file back."""
+        """Write the mutant, let a child run tests, and restore the file."""
         path, began = Path(self._work.queries, mutant.file), self._clock.monotonic()
         whole = path.read_text(encoding="utf-8")
         path.write_text(mutant.text, encoding="utf-8")
@@ -144,12 +144,12 @@ class Lane:
             verdict = self._judge(mutant)
         finally:
             path.write_text(whole, encoding="utf-8")
-            self._tidy_after(verdict.where)
+            self._clean_up_after(verdict.where)
         verdict.seconds = round(self._clock.monotonic() - began, 2)
         return verdict
 
     def try_none(self, killers: list[str]) -> Verdict:
-        """What killed mutants must let the code itself live."""
+        """Run all killers against the unchanged code, which must pass them."""
         file = min(Path(self._work.queries).glob("*.sql"))
         return self.try_one(Mutant(CONTROL, file.name, file.read_text(encoding="utf-8"), killers, is_only=True))
 
@@ -159,98 +159,102 @@ class Lane:
             return known
         others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
         words = set(re.findall(r"[a-z]{4,}", mutant.name))
-        # Who speaks of it comes first.
+        # Tests whose names share words with the mutant come first.
         others.sort(key=lambda item: (_length(item), _is_late(item), -sum(word in item.name for word in words)))
         verdict = self._run(mutant, others[: self._work.most])
         verdict.tests += known.tests
         return verdict
 
     def _may_notice(self, test: str, file: str) -> bool:
-        """Tests that never use a file in this process notice nothing, unless it is part of others or they start processes."""
+        """Return whether a test may notice a change of the file.
+
+        A test that is recorded to use other files only does not. A test without a record may start processes that use the file.
+        """
         if self._uses is None:
             self._uses = self._learn_uses()
         names, known = set(_users(self._work, file.removesuffix(".sql"))), set[str]().union(*self._uses.values())
         return names.isdisjoint(known) or bool(names & self._uses.get(test, names))
 
     def _learn_uses(self) -> dict[str, set[str]]:
-        """Which files each test uses, learnt by a child that runs all that are short and not known from last time."""
+        """Return which files each test uses; a child runs all short tests that are not known from the last time."""
         path = Path(self._work.uses)
         known = msgspec.json.decode(path.read_bytes(), type=dict[str, set[str]]) if path.exists() else {}
         items = [item for name, item in self._items.items() if name not in known and not _length(item)]
 
-        def child(_: BinaryIO, say: Say) -> None:
-            asked = _recorded(self._work.store)
+        def child(_: BinaryIO, send: Send) -> None:
+            used = _recorded(self._work.store)
             for item, after in _with_next(items):
-                asked.clear()
+                used.clear()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after or self._session)
-                say([item.nodeid, sorted(asked)])
+                send([item.nodeid, sorted(used)])
 
         if items:
-            learning = Child(child)
-            known |= {test: set(names) for test, names in learning.heard()}
-            learning.end()
+            learner = Child(child)
+            known |= {test: set(names) for test, names in learner.messages()}
+            learner.end()
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(msgspec.json.encode(known))
         return {test: names for test, names in known.items() if names}
 
-    def _tidy_after(self, where: str) -> None:
-        """Where tests are dear to begin with, because they connect, a child goes on as long as it is known to be sound."""
+    def _clean_up_after(self, where: str) -> None:
+        """End the child, except on PostgreSQL after a clean run: connecting is slow there, so the child goes on."""
         if self._work.store != "postgres" or where not in ("", "call"):
             self.close()
-        self._tidy(where)
+        self._clean_up(where)
 
     def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
         verdict = self._ask(mutant, items)
         if verdict.where != "setup":
             return verdict
-        self._tidy_after(verdict.where)  # it may be the test before that failed, and not this one
-        again = self._ask(mutant, items[verdict.tests - 1 :])
-        again.tests += verdict.tests
-        return again
+        self._clean_up_after(verdict.where)  # the test before may have caused the failure, so this one runs again in a new child
+        second = self._ask(mutant, items[verdict.tests - 1 :])
+        second.tests += verdict.tests
+        return second
 
     def _ask(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
         verdict = Verdict(mutant.name)
         if items:
-            self._child = self._child or Child(self._live)
-            self._child.tell([mutant.file.removesuffix(".sql"), [item.nodeid for item in items]])
-            for test, where in self._child.heard():
+            self._child = self._child or Child(self._serve)
+            self._child.send([mutant.file.removesuffix(".sql"), [item.nodeid for item in items]])
+            for test, where in self._child.messages():
                 verdict.killer, verdict.where = (test, where) if where else ("", "")
                 verdict.tests += where == "hung"
         return verdict
 
-    def _live(self, orders: BinaryIO, say: Say) -> None:
+    def _serve(self, orders: BinaryIO, send: Send) -> None:
         failures = Failures()
         self._session.config.pluginmanager.register(failures)
         for order in orders:
             query, names = msgspec.json.decode(order)
             failures.first = None
             _reread(self._work, query)
-            self._try(failures, [self._items[name] for name in names], say)
-            say(None)
+            self._try(failures, [self._items[name] for name in names], send)
+            send(None)
 
-    def _try(self, failures: Failures, items: Sequence[pytest.Item], say: Say) -> None:
+    def _try(self, failures: Failures, items: Sequence[pytest.Item], send: Send) -> None:
         for item, after in _with_next(items):
-            say([item.nodeid, "hung"])
+            send([item.nodeid, "hung"])
             _bound_work(item)
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after or self._session)  # whose fixtures stay
+            # The session as the next item keeps its fixtures.
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after or self._session)
             if failures.first is not None:
-                self._session._setupstate.teardown_exact(self._session)  # type: ignore[arg-type] # what comes next is no more
-                return say([item.nodeid, failures.first.when])
-            say([item.nodeid, ""])
+                self._session._setupstate.teardown_exact(self._session)  # type: ignore[arg-type] # only the fixtures of the session stay
+                return send([item.nodeid, failures.first.when])
+            send([item.nodeid, ""])
         return None
 
 
 def _is_of(item: pytest.Item, store: str) -> bool:
-    return not store.startswith("rows-") or bool(import_module("tests.mutants.rows").is_played_on(item, store))
+    return not store.startswith("rows-") or bool(import_module("tests.mutants.rows").runs_on(item, store))
 
 
 def _is_late(item: pytest.Item) -> bool:
-    """What a statement costs, and what becomes of it when servers fail, is asked when all that it does is right."""
+    """Return whether a test comes at the end: tests of costs and of failing servers follow tests of results."""
     return any(word in item.nodeid for word in ("plans", "looks", "network", "server", "pressure", "pool", "connect", "beats"))
 
 
 def _length(item: pytest.Item) -> float:
-    """What a test says of itself, if it is no short one."""
+    """Return the time limit that a test declares, 0 for a short test."""
     return max((float(mark.args[0]) for mark in item.iter_markers("timeout") if mark.args), default=0.0)
 
 
@@ -259,63 +263,63 @@ def _with_next(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pyte
 
 
 class Child:
-    """A fork of this process: nothing of what it does is left here."""
+    """A fork of this process, so that nothing that it does stays here."""
 
-    def __init__(self, life: Callable[[BinaryIO, Say], None]) -> None:
-        told, telling = os.pipe()
-        hearing, saying = os.pipe()
+    def __init__(self, serve: Callable[[BinaryIO, Send], None]) -> None:
+        orders_read, orders_write = os.pipe()
+        answers_read, answers_write = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            os.close(telling)
-            os.close(hearing)
-            _live(life, told, saying)
-        os.close(told)
-        os.close(saying)
-        self._orders, self._said = os.fdopen(telling, "wb", buffering=0), os.fdopen(hearing, "rb", buffering=0)
+            os.close(orders_write)
+            os.close(answers_read)
+            _run_child(serve, orders_read, answers_write)
+        os.close(orders_read)
+        os.close(answers_write)
+        self._orders, self._answers = os.fdopen(orders_write, "wb", buffering=0), os.fdopen(answers_read, "rb", buffering=0)
 
-    def tell(self, order: object) -> None:
-        """What to do next."""
+    def send(self, order: object) -> None:
+        """Send the child its next order."""
         self._orders.write(msgspec.json.encode(order) + b"\n")
 
-    def heard(self) -> Iterator[Any]:
-        """What it says until it has done it, or has died, or has been silent for too long."""
-        while select.select([self._said], [], [], PATIENCE)[0] and (line := self._said.readline()):
-            said = msgspec.json.decode(line)
-            if said is None:
+    def messages(self) -> Iterator[Any]:
+        """Yield the messages of the child until it has finished, has died, or has been silent for too long."""
+        while select.select([self._answers], [], [], SILENCE_LIMIT)[0] and (line := self._answers.readline()):
+            message = msgspec.json.decode(line)
+            if message is None:
                 return
-            yield said
+            yield message
 
     def end(self) -> None:
-        """Kill it with all that it started."""
+        """Kill the child and every process that it started."""
         try:
             os.killpg(self._pid, signal.SIGKILL)
         except ProcessLookupError:
-            os.kill(self._pid, signal.SIGKILL)  # it had no time to become a leader; until it is reaped the pid is its own
+            os.kill(self._pid, signal.SIGKILL)  # it had no time to lead a group; until it is reaped, no other process has its pid
         os.waitpid(self._pid, 0)
         self._orders.close()
-        self._said.close()
+        self._answers.close()
 
 
-def _live(life: Callable[[BinaryIO, Say], None], told: int, saying: int) -> NoReturn:
+def _run_child(serve: Callable[[BinaryIO, Send], None], orders_read: int, answers: int) -> NoReturn:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(silence, descriptor)
     try:
-        with os.fdopen(told, "rb") as orders:
-            life(orders, lambda said: void(os.write(saying, msgspec.json.encode(said) + b"\n")))
+        with os.fdopen(orders_read, "rb") as orders:
+            serve(orders, lambda message: void(os.write(answers, msgspec.json.encode(message) + b"\n")))
     finally:
-        os._exit(0)  # nothing of pytest's own may run twice
+        os._exit(0)  # pytest must not run its exit handlers twice
 
 
 def _bound_work(item: pytest.Item) -> None:
-    """SIGPROF ends it."""
+    """Let SIGPROF end the process after too much work in this test."""
     signal.setitimer(signal.ITIMER_PROF, max(MOST_WORK, _length(item)))
 
 
 def void(_: object) -> None:
-    """Nothing of interest."""
+    return
 
 
 def _users(work: Work, name: str) -> list[str]:
@@ -325,7 +329,7 @@ def _users(work: Work, name: str) -> list[str]:
 
 
 def _reread(work: Work, query: str) -> None:
-    """SQLite's statements are read when the module is imported, PostgreSQL's when they are first used, those of rows again and again."""
+    """Read the changed statements of SQLite again: they are read at import, PostgreSQL's at first use, those of rows at every use."""
     if work.store == "sqlite":
         database = import_module("holdfast.stores.sqlite.database")
         for name in _users(work, query):
@@ -335,23 +339,23 @@ def _reread(work: Work, query: str) -> None:
 
 
 def _recorded(store: str) -> set[str]:
-    """From now on the names of all files that this process uses are put there."""
-    asked: set[str] = set()
+    """Return a set that receives the name of every file that this process uses from now on."""
+    used: set[str] = set()
     if store == "postgres":
         _record(
             import_module("holdfast.stores.postgres.database").StoreDatabase,
             "_sql",
-            lambda _, query: asked.update(_files_of(query)),
+            lambda _, query: used.update(_files_of(query)),
         )
-        return asked
+        return used
     if store.startswith("rows-"):
-        _record(import_module("holdfast.rows.sql").Texts, "of", lambda _, name: asked.add(name))
-        return asked
+        _record(import_module("holdfast.rows.sql").Queries, "of", lambda _, name: used.add(name))
+        return used
     database, within = (
         import_module("holdfast.stores.sqlite.database"),
         import_module("holdfast.stores.sqlite.caller_transactions"),
     )
-    _record(within, "enqueue", lambda *_: asked.add("enqueue"))
+    _record(within, "enqueue", lambda *_: used.add("enqueue"))
 
     class Recorded:
         def __init__(self, query: Any) -> None:
@@ -359,12 +363,12 @@ def _recorded(store: str) -> set[str]:
 
         @property
         def statement(self) -> str:
-            if self._query.statement.strip() != "SELECT 1;":  # else it is a part of all others
-                asked.add(self._query.name)
+            if self._query.statement.strip() != "SELECT 1;":  # the file with SELECT 1 is a part of all others
+                used.add(self._query.name)
             return str(self._query.statement)
 
     database.QUERIES.update({name: Recorded(query) for name, query in database.QUERIES.items()})
-    return asked
+    return used
 
 
 def _files_of(query: str) -> set[str]:
@@ -384,11 +388,11 @@ def _record(owner: Any, name: str, note: Callable[..., None]) -> None:
 
 
 @contextmanager
-def grounds(session: pytest.Session, store: str) -> Iterator[Callable[[str], None]]:
-    """What all children of a lane share; what to do after one that failed there."""
+def shared_databases(session: pytest.Session, store: str) -> Iterator[Callable[[str], None]]:
+    """Open what all children of a lane share; yield the clean-up after each child."""
     if store == "postgres":
-        with import_module("tests.mutants.databases").postgres(session) as tidy:
-            yield tidy
+        with import_module("tests.mutants.databases").postgres(session) as clean_up:
+            yield clean_up
     elif store == "rows-postgres":
         with import_module("tests.mutants.rows").postgres():
             yield void
