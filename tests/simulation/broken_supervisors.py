@@ -103,7 +103,17 @@ def paused_clocks_not_reported() -> Any:
 def hasty_owner() -> Any:
     """A job counts as stalled well before its limit."""
     exceeded = TimedAttempt.exceeded
-    return patched(TimedAttempt, exceeded=lambda self, now: exceeded(self, now + 0.3 * (self.progress_within or 0.0)))
+
+    def early(self: TimedAttempt, now: float, reported_until: float) -> RescueReason | None:
+        return exceeded(self, now, reported_until + 0.3 * (self.progress_within or 0.0))
+
+    return patched(TimedAttempt, exceeded=early)
+
+
+def judged_before_reports_arrive() -> Any:
+    """A supervisor charges a job as stalled, although a report of its progress may wait in its worker's blocked event loop."""
+    exceeded = TimedAttempt.exceeded
+    return patched(TimedAttempt, exceeded=lambda self, now, reported_until: exceeded(self, now, now))
 
 
 def fragile() -> Any:

@@ -369,6 +369,13 @@ MUTANTS = (
     Mutant("other supervisors judge as early as the owner", "S9", 50, stores.LimitJudgedEarly),
     Mutant("limit judged early by the owner", "S9", 50, patch=supervisors.hasty_owner),
     Mutant(
+        "a job is judged before its worker's reports arrive",
+        "S9",
+        50,
+        patch=supervisors.judged_before_reports_arrive,
+        aim=bent(tasks=("process_creeping", "blocking"), jobs=60, concurrency=6, strikes=()),
+    ),
+    Mutant(
         "stalled while the store is silent",
         "L8",
         50,

@@ -39,7 +39,7 @@ class Clocks:
 
     def after(self, seconds: float) -> list[tuple[UUID, Token, RescueReason]]:
         self.clock.advance(seconds)
-        return self.limits.exceeded()
+        return self.limits.exceeded(self.clock.monotonic())
 
 
 # the two clocks
@@ -92,12 +92,12 @@ def test_the_progress_clock_pauses_and_the_hard_limit_does_not() -> None:
     clocks = Clocks(progress_within=WITHIN)
     clocks.clock.advance(10 * WITHIN)
     clocks.limits.pause(10 * WITHIN)
-    assert clocks.limits.exceeded() == []
+    assert clocks.limits.exceeded(clocks.clock.monotonic()) == []
     assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, RescueReason.STALLED)]
     hard = Clocks(timeout=WITHIN)
     hard.clock.advance(WITHIN + 0.1)
     hard.limits.pause(WITHIN)
-    assert hard.limits.exceeded() == [(JOB, TOKEN, RescueReason.TIMED_OUT)]
+    assert hard.limits.exceeded(hard.clock.monotonic()) == [(JOB, TOKEN, RescueReason.TIMED_OUT)]
 
 
 def test_the_end_of_an_earlier_attempt_does_not_end_the_limits_of_this_one() -> None:
@@ -122,12 +122,31 @@ def requested(watched: WatchedWorker) -> list[messages.DeadlineExceeded]:
 def test_a_stalled_job_is_cancelled_first_and_its_worker_lives_on_if_it_stops() -> None:
     def test(watched: WatchedWorker) -> None:
         limited(watched, progress_within=WITHIN)
-        watched.passes(WITHIN + 2)
+        watched.passes(WITHIN + 4)
         assert requested(watched) == [messages.DeadlineExceeded(JOB, TOKEN, RescueReason.STALLED)]
         watched.handle.handle(messages.AttemptStopped(JOB, TOKEN))
         watched.passes(10 * GRACE)
         assert (watched.child.kills, watched.drains) == (0, [])
         assert watched.log.of("job.deadline_exceeded") == [{"job": JOB, "worker": LEASE.worker, "reason": "stalled"}]
+
+    watching(test)
+
+
+def test_s9_progress_that_waits_in_a_blocked_worker_saves_its_job() -> None:
+    def test(watched: WatchedWorker) -> None:
+        limited(watched, progress_within=WITHIN)
+        moved = watched.clock.monotonic() + WITHIN - 1
+        watched.passes(WITHIN - 2)
+        watched.answers_pings = False  # the event loop is blocked between two beats, and the report waits in it
+        watched.passes(TIMING.beat)
+        watched.handle.handle(messages.Pong(watched.answered))
+        watched.answers_pings = True
+        watched.look()
+        watched.handle.handle(messages.AttemptProgressed(JOB, moved))
+        watched.passes(TIMING.beat)
+        assert requested(watched) == []
+        watched.passes(WITHIN)
+        assert requested(watched) == [messages.DeadlineExceeded(JOB, TOKEN, RescueReason.STALLED)]
 
     watching(test)
 

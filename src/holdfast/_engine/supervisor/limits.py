@@ -28,13 +28,16 @@ class TimedAttempt(Struct):
     has_stood: bool = False
     is_waiting: bool = False
 
-    def exceeded(self, now: float) -> RescueReason | None:
-        """Return which limit has passed, ``timeout`` before ``progress_within``; ``None`` if neither has."""
+    def exceeded(self, now: float, reported_until: float) -> RescueReason | None:
+        """Return which limit has passed, ``timeout`` before ``progress_within``; ``None`` if neither has.
+
+        ``reported_until``: all progress made by then has arrived. Later progress may still wait in the worker.
+        """
         if self.is_waiting:
             return None
         if self.timeout is not None and now - self.started > self.timeout:
             return RescueReason.TIMED_OUT
-        if self.progress_within is not None and now - self.moved > self.progress_within:
+        if self.progress_within is not None and reported_until - self.moved > self.progress_within:
             return RescueReason.STALLED
         return None
 
@@ -88,11 +91,16 @@ class Limits:
             if job in self._jobs:
                 self._jobs[job].has_stood = self._jobs[job].is_waiting
 
-    def exceeded(self) -> list[tuple[UUID, Token, RescueReason]]:
+    def is_in_doubt(self) -> bool:
+        """Return whether a job has passed a limit unless a report of its progress is on its way."""
+        now = self._now()
+        return any(not limited.stop_requested and limited.exceeded(now, now) for limited in self._jobs.values())
+
+    def exceeded(self, reported_until: float) -> list[tuple[UUID, Token, RescueReason]]:
         """Return the jobs that have just passed a limit; each is returned once."""
         now, found = self._now(), []
         for job, limited in self._jobs.items():
-            charge = None if limited.stop_requested else limited.exceeded(now)
+            charge = None if limited.stop_requested else limited.exceeded(now, reported_until)
             if charge is not None:
                 limited.stop_requested = charge, now
                 found.append((job, limited.token, charge))

@@ -44,7 +44,7 @@ class WorkerHandle:
         self._events = events
         self._watched = self._ponged = self._answered = now()
         self._silence = 0.0
-        self._asked = float("-inf")
+        self._asked = self._answered_ping = self._reported_until = float("-inf")
         self._unresponsive_since: float | None = None
         self._stopped_since: float | None = None
         self._lapsed: float | None = None
@@ -177,6 +177,9 @@ class WorkerHandle:
             store_answered = self._ponged  # its event loop was blocked, so it did not ask the store either
         if store_answered > self._answered:
             self._answered, self._silence = store_answered, 0.0
+        if self._unresponsive_since is not None:
+            # A report may reach the worker's event loop together with a ping, and be passed on after the pong: two pongs prove it.
+            self._reported_until, self._answered_ping = self._answered_ping, self._unresponsive_since
         self._unresponsive_since = None
 
     async def wait_for_exit(self) -> Exit:
@@ -205,7 +208,8 @@ class WorkerHandle:
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
-        if self.is_ready and now - self._asked >= timing.beat:
+        is_in_doubt = self._unresponsive_since is None and self.limits.is_in_doubt()
+        if self.is_ready and (is_in_doubt or now - self._asked >= timing.beat):
             self.ping()
         stopped = 0.0 if self._stopped_since is None else now - self._stopped_since
         # A process stopped inside a write blocks every writer of an embedded store, this supervisor included.
@@ -226,13 +230,12 @@ class WorkerHandle:
         elif self._is_cut_off(timing, contact):
             self.drain(grace, reason="its own connection to the store is silent")
         elif self._is_unguarded(timing):
-            self.drain(
-                grace, is_free=False, reason="its guard has ended"
-            )  # the worker may have crashed too, with an exit that is only seen late
+            # Not free: the worker may have crashed too, with an exit that is only seen late.
+            self.drain(grace, is_free=False, reason="its guard has ended")
 
     def _judge_limits(self, grace: float) -> None:
         """Ask code past a limit to stop; code that does not stop within the grace costs the worker process."""
-        for job, token, charge in self.limits.exceeded():
+        for job, token, charge in self.limits.exceeded(self._reported_until):
             self._events.emit(EventName.JOB_DEADLINE_EXCEEDED, job=job, worker=self.name, reason=charge.value)
             self.send(messages.DeadlineExceeded(job, token, charge))
         self.charged_jobs |= self.limits.unresponsive(grace)
