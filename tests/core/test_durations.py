@@ -1,4 +1,4 @@
-"""Durations as users write them."""
+"""Durations in the forms that users write."""
 
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ from holdfast._core.durations import seconds
         (timedelta(minutes=1, milliseconds=1), 60.001),
     ],
 )
-def test_what_is_meant(written: object, meant: float) -> None:
+def test_a_duration_is_read_in_every_form(written: object, meant: float) -> None:
     assert seconds(written) == pytest.approx(meant)  # type: ignore[arg-type]
 
 
@@ -31,13 +31,13 @@ def test_what_is_meant(written: object, meant: float) -> None:
     "written",
     ["", "5", "s", "-5s", "5 s s", "1e3s", "5sec", "1.s", None, True, b"5s", -1, -0.1, float("nan"), float("inf"), timedelta(-1)],
 )
-def test_anything_else_is_refused_by_name(written: object) -> None:
+def test_any_other_value_is_refused_by_name(written: object) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         seconds(written)  # type: ignore[arg-type]
 
 
 @given(st.text(max_size=12) | st.floats() | st.integers(-(10**9), 10**9))
-def test_it_is_finite_and_not_negative_or_refused(written: str | float) -> None:
+def test_a_duration_is_finite_and_not_negative_or_is_refused(written: str | float) -> None:
     try:
         value = seconds(written)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Each reason why a job does not move is named, the most important first, with a command that helps."""
+"""An explanation names each reason why a job does not run, the most important first, with a command that helps."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -39,7 +39,7 @@ def codes(job: JobRecord, *workers: WorkerFacts, is_paused: bool = False) -> lis
     return [cause.code.value for cause in explanation.causes]
 
 
-def test_a_due_job_that_a_worker_has_room_for_has_nothing_in_its_way() -> None:
+def test_a_due_job_has_no_cause_when_a_worker_has_a_free_slot() -> None:
     assert codes(JOB, IDLE) == []
     assert codes(JOB, structs.replace(IDLE, queues=("other", "slow"), overdue=0.0)) == []
 
@@ -58,20 +58,20 @@ def test_a_due_job_that_a_worker_has_room_for_has_nothing_in_its_way() -> None:
         ((structs.replace(IDLE, free=0), structs.replace(IDLE, tasks=("other",))), "at_capacity"),
     ],
 )
-def test_without_a_worker_that_would_take_it_the_first_thing_missing_is_named(
+def test_the_first_thing_that_workers_lack_is_named_when_none_can_claim_the_job(
     workers: tuple[WorkerFacts, ...], code: str
 ) -> None:
     assert codes(JOB, *workers) == [code]
 
 
-def test_a_last_try_waits_for_a_worker_of_its_own() -> None:
+def test_an_isolated_attempt_waits_for_an_isolated_worker() -> None:
     crashed = structs.replace(JOB, crashes=2)
     assert codes(crashed, IDLE) == ["at_capacity"]
     assert codes(crashed, IDLE, structs.replace(IDLE, is_isolated=True, free=1)) == []
     assert codes(crashed, IDLE, structs.replace(IDLE, is_isolated=True, free=0)) == ["at_capacity"]
 
 
-def test_causes_that_hold_together_are_listed_most_important_first() -> None:
+def test_causes_that_apply_together_are_listed_most_important_first() -> None:
     late = structs.replace(JOB, state=State.SCHEDULED, available_at=LATER, expires_at=NOW)
     assert codes(late, is_paused=True) == ["expired", "paused", "due_later", "no_live_worker"]
     assert codes(late, IDLE, is_paused=True) == ["expired", "paused", "due_later"]
@@ -99,13 +99,13 @@ def test_only_a_first_attempt_expires() -> None:
         (State.BLOCKED, {}, ["blocked"]),
     ],
 )
-def test_what_ended_or_waits_for_somebody_says_so_whatever_the_workers_do(
+def test_a_finished_held_or_blocked_job_is_explained_without_regard_to_workers(
     state: State, changes: dict[str, object], expected: list[str]
 ) -> None:
     assert codes(structs.replace(JOB, state=state, **changes)) == expected  # type: ignore[arg-type]
 
 
-def test_what_runs_names_its_worker_and_how_far_it_is() -> None:
+def test_a_running_job_is_explained_with_its_worker_and_progress() -> None:
     running = structs.replace(JOB, state=State.RUNNING, worker="w-1", started_at=NOW, fraction=0.5, cancel_requested=True)
     assert codes(running, structs.replace(IDLE, is_draining=True)) == ["running"]
     summary = explain(running, is_paused=False, workers=(IDLE,), now=NOW).summary
@@ -113,7 +113,7 @@ def test_what_runs_names_its_worker_and_how_far_it_is() -> None:
     assert codes(structs.replace(running, state=State.CLAIMED), IDLE) == ["running"]
 
 
-def test_what_runs_on_a_silent_worker_waits_for_its_rescue() -> None:
+def test_a_job_that_runs_on_a_silent_worker_waits_for_its_rescue() -> None:
     running = structs.replace(JOB, state=State.RUNNING, worker="w-1", started_at=NOW)
     assert codes(running, structs.replace(IDLE, overdue=7.0)) == ["no_live_worker", "running"]
     assert codes(running, structs.replace(IDLE, name="w-2")) == ["no_live_worker", "running"]

@@ -1,4 +1,4 @@
-"""The same outcome sent again gets the same answer, another one does not."""
+"""An outcome that is sent again gets the same answer; a different outcome does not."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -37,25 +37,25 @@ ROW = structs.replace(
     worker="worker",
     attempt=1,
 )
-HOLD = active_job(ROW)
+ACTIVE = active_job(ROW)
 MOVES = {
-    "done": finish(HOLD, Done(b"1"), jitter=0.0),
-    "done otherwise": finish(HOLD, Done(b"2"), jitter=0.0),
-    "raised": finish(HOLD, Raised(Failure("E", "a")), jitter=0.0),
-    "raised otherwise": finish(HOLD, Raised(Failure("E", "b")), jitter=0.0),
-    "raised for good": finish(HOLD, Raised(Failure("E", "a"), is_final=True), jitter=0.0),
-    "retry": finish(HOLD, Retry(after="1s"), jitter=0.0),
-    "snooze": finish(HOLD, Snooze(for_="1s"), jitter=0.0),
-    "cancel": finish(HOLD, Cancel("x"), jitter=0.0),
-    "fail": finish(HOLD, Fail("x"), jitter=0.0),
-    "cancelled": cancelled(HOLD),
-    "released": release(HOLD, code_ran=True),
-    "released free": release(HOLD, code_ran=False),
-    "crashed": rescue(HOLD, LeaseEnd(RescueReason.CRASHED), jitter=0.0),
-    "stalled": deadline_exceeded(HOLD, RescueReason.STALLED, jitter=0.0),
-    "timed out": deadline_exceeded(HOLD, RescueReason.TIMED_OUT, jitter=0.0),
+    "done": finish(ACTIVE, Done(b"1"), jitter=0.0),
+    "done otherwise": finish(ACTIVE, Done(b"2"), jitter=0.0),
+    "raised": finish(ACTIVE, Raised(Failure("E", "a")), jitter=0.0),
+    "raised otherwise": finish(ACTIVE, Raised(Failure("E", "b")), jitter=0.0),
+    "raised for good": finish(ACTIVE, Raised(Failure("E", "a"), is_final=True), jitter=0.0),
+    "retry": finish(ACTIVE, Retry(after="1s"), jitter=0.0),
+    "snooze": finish(ACTIVE, Snooze(for_="1s"), jitter=0.0),
+    "cancel": finish(ACTIVE, Cancel("x"), jitter=0.0),
+    "fail": finish(ACTIVE, Fail("x"), jitter=0.0),
+    "cancelled": cancelled(ACTIVE),
+    "released": release(ACTIVE, code_ran=True),
+    "released free": release(ACTIVE, code_ran=False),
+    "crashed": rescue(ACTIVE, LeaseEnd(RescueReason.CRASHED), jitter=0.0),
+    "stalled": deadline_exceeded(ACTIVE, RescueReason.STALLED, jitter=0.0),
+    "timed out": deadline_exceeded(ACTIVE, RescueReason.TIMED_OUT, jitter=0.0),
 }
-# Once the row is gone from its place, what a success answered is not kept: only how the attempt ended.
+# After a reopening, the record keeps how the attempt ended, and not the result of a success.
 ALIKE_LATER = {frozenset(("done", "done otherwise"))}
 
 
@@ -82,13 +82,13 @@ def test_only_the_same_outcome_is_recognised_after_a_reopening(first: str, secon
 
 
 @pytest.mark.parametrize("first", MOVES)
-def test_a_settle_that_a_mark_turned_is_recognised(first: str) -> None:
+def test_a_settle_that_a_cancellation_turned_is_recognised(first: str) -> None:
     row, ended = after(MOVES[first], cancel_requested=True)
     assert row.state is (State.COMPLETED if first.startswith("done") else State.CANCELLED)
     assert is_duplicate_settle(MOVES[first], row, ended)
 
 
-def test_nothing_is_recognised_where_nothing_is_remembered() -> None:
+def test_no_outcome_is_recognised_without_a_record_of_its_attempt() -> None:
     for move in MOVES.values():
         assert not is_duplicate_settle(move, None, None)
         assert not is_duplicate_settle(move, ROW, None)
@@ -106,14 +106,14 @@ def test_a_late_error_on_the_record_changes_no_answer() -> None:
     assert is_duplicate_settle(crashed, row, noted)
 
 
-def test_a_time_that_has_come_makes_a_scheduled_job_available() -> None:
+def test_a_scheduled_job_reads_as_available_once_it_is_due() -> None:
     row, _ = after(MOVES["retry"])
     assert as_read(row, NOW).state is State.SCHEDULED
     assert as_read(row, row.available_at).state is State.AVAILABLE
     assert as_read(ROW, NOW) is ROW
 
 
-def test_an_attempt_is_remembered_unless_its_finished_row_says_it_all() -> None:
+def test_an_attempt_is_kept_unless_its_finished_record_has_all_of_it() -> None:
     assert after(MOVES["done"])[1] is None
     free = after(MOVES["released free"])[1]
     assert free is not None
@@ -122,13 +122,13 @@ def test_an_attempt_is_remembered_unless_its_finished_row_says_it_all() -> None:
     assert crashed is not None
     assert crashed.record is not None
     assert (crashed.record.outcome, crashed.record.worker) == (AttemptOutcome.CRASHED, "worker")
-    assert isinstance(Claim(job=HOLD, payload=b""), Claim)
-    assert isinstance(HOLD, ActiveJob)
+    assert isinstance(Claim(job=ACTIVE, payload=b""), Claim)
+    assert isinstance(ACTIVE, ActiveJob)
 
 
 @pytest.mark.parametrize("first", [name for name, move in MOVES.items() if PLACE_OF[move.to] is Place.FINISHED])
 @pytest.mark.parametrize("second", MOVES)
-def test_a_stub_recognises_what_ended_as_it_did(first: str, second: str) -> None:
+def test_a_stub_recognises_the_outcome_that_ended_its_job(first: str, second: str) -> None:
     row, ended = after(MOVES[first])
     move, original = MOVES[second], MOVES[first]
     is_same = (move.to, move.reason) == (original.to, original.reason)
@@ -136,21 +136,32 @@ def test_a_stub_recognises_what_ended_as_it_did(first: str, second: str) -> None
 
 
 @pytest.mark.parametrize("precondition", Precondition)
-def test_who_judged_makes_no_other_outcome(precondition: Precondition) -> None:
+def test_a_precondition_does_not_make_a_different_outcome(precondition: Precondition) -> None:
     move = MOVES["stalled"]
     row, ended = after(move)
     assert is_duplicate_settle(structs.replace(move, precondition=precondition), row, ended)
 
 
 def test_a_stub_keeps_identity_token_and_outcome_and_no_data() -> None:
-    said = structs.replace(ROW, payload=b'"secret"', message="secret", checkpoint=b'"secret"', unique_key="k", tags=("t",))
+    record = structs.replace(ROW, payload=b'"secret"', message="secret", checkpoint=b'"secret"', unique_key="k", tags=("t",))
     move = structs.replace(MOVES["done"], result=b'"secret"', error=Failure("E", "secret"))
-    row = settled(said, move, NOW)
-    left = stub(row)
-    assert left.is_stub
-    assert (left.id, left.token, left.state, left.reason, left.finished_at) == (row.id, row.token, row.state, row.reason, NOW)
-    assert b"secret" not in msgspec.json.encode(left)
-    assert (left.task, left.queue, left.policy, left.attempt) == (row.task, row.queue, row.policy, row.attempt)
+    row = settled(record, move, NOW)
+    remaining = stub(row)
+    assert remaining.is_stub
+    assert (remaining.id, remaining.token, remaining.state, remaining.reason, remaining.finished_at) == (
+        row.id,
+        row.token,
+        row.state,
+        row.reason,
+        NOW,
+    )
+    assert b"secret" not in msgspec.json.encode(remaining)
+    assert (remaining.task, remaining.queue, remaining.policy, remaining.attempt) == (
+        row.task,
+        row.queue,
+        row.policy,
+        row.attempt,
+    )
 
 
 def test_only_a_waiting_job_that_never_started_expires() -> None:
@@ -165,14 +176,14 @@ def test_only_a_waiting_job_that_never_started_expires() -> None:
     assert reopened(structs.replace(new, state=State.FAILED), at).expires_at is None
 
 
-def test_a_last_try_is_judged_by_the_rows_own_policy() -> None:
+def test_isolation_is_decided_by_the_policy_of_the_record() -> None:
     row = structs.replace(ROW, crashes=1)
     assert not needs_isolation(row)
     assert needs_isolation(structs.replace(row, policy=Policy(max_crashes=2)))
     assert not needs_isolation(structs.replace(row, crashes=0, policy=Policy(max_crashes=1)))
 
 
-def test_a_new_row_has_its_key() -> None:
+def test_a_new_record_has_its_key() -> None:
     new = new_record(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), unique_key="k"), NOW)
     assert (new.unique_key, new.expires_at, new.is_stub) == ("k", None, False)
     assert reopened(structs.replace(new, state=State.FAILED), NOW).unique_key == "k"

@@ -1,4 +1,4 @@
-"""Who is who, and who is provably dead."""
+"""Identities of processes, and proof that a process is dead."""
 
 from uuid import UUID
 
@@ -11,7 +11,7 @@ THEIRS = ProcessIdentity("web-1", 42, 1000, "boot", "pid:[1]", "time:[1]")
 OURS = ProcessIdentity("web-1", 43, 2000, "boot", "pid:[1]", "time:[1]")
 
 
-def test_a_process_that_is_not_there_is_dead() -> None:
+def test_a_process_that_does_not_exist_is_dead() -> None:
     assert is_provably_dead(THEIRS, OURS, is_running=False)
     assert not is_provably_dead(THEIRS, OURS, is_running=True)
 
@@ -37,7 +37,7 @@ def test_nothing_is_proven_about_other_machines_or_with_anything_unknown(other: 
         assert not elsewhere.shares_processes_with(structs.replace(OURS, **other)) or all(other.values())
 
 
-def test_s5_who_does_not_see_the_process_table_proves_nothing() -> None:
+def test_s5_a_process_that_cannot_see_the_process_table_proves_nothing() -> None:
     assert not is_provably_dead(THEIRS, structs.replace(OURS, start=0), is_running=False)
 
 
@@ -55,7 +55,7 @@ def test_s5_who_does_not_see_the_process_table_proves_nothing() -> None:
     ],
     ids=["itself", "zombie", "other", "other zombie", "unreadable", "unreadable, no signal", "hidden", "gone"],
 )
-def test_s5_only_an_absent_entry_and_a_signal_that_finds_nothing_prove_a_process_gone(look: Look, may: bool) -> None:
+def test_s5_only_an_absent_entry_and_a_signal_without_a_target_prove_that_a_process_ended(look: Look, may: bool) -> None:
     assert may_run(THEIRS, look) is may
     assert may_run(THEIRS, look, are_starts_comparable=False) is (may or (look.start is not None and look.is_alive))
 
@@ -74,7 +74,7 @@ def test_a_worker_is_named_by_host_pid_and_incarnation() -> None:
     assert names == {"web-1-42-00000000", "web-1-42-00000001", "web-1-42-00000002"}
 
 
-def test_ids_of_calls_grow_with_their_jobs_and_differ_by_their_lot() -> None:
+def test_ids_of_calls_grow_with_their_jobs_and_differ_by_their_random_part() -> None:
     first, later = UUID("01a1f9a0-4e06-72a9-84b8-784e0b76c9d3"), UUID("01a1f9a0-4e07-72a9-84b8-784e0b76c9d3")
     high, low = UUID(int=2**128 - 1), UUID(int=0)
     assert enqueue_call_id(first, low) < enqueue_call_id(first, high) < enqueue_call_id(later, low)

@@ -1,4 +1,4 @@
-"""The one state machine, asked about every state and every event."""
+"""The state machine of jobs, checked for every state and every event."""
 
 from enum import StrEnum
 from uuid import UUID
@@ -26,7 +26,7 @@ from holdfast._core.policy import Backoff, CrashPolicy, Policy
 
 
 class Event(StrEnum):
-    """What can happen to a job after it was enqueued."""
+    """What can happen to a job after its enqueue."""
 
     BECOME_DUE = "become_due"
     CLAIM = "claim"
@@ -40,7 +40,7 @@ class Event(StrEnum):
     RELEASE = "release"
     RESCUE = "rescue"
     HOLD = "hold"
-    OVERRUN = "overrun"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
     EXPIRE = "expire"
     RESCHEDULE = "reschedule"
     OPERATOR_CANCEL = "operator_cancel"
@@ -50,7 +50,7 @@ class Event(StrEnum):
 S, E = State, Event
 WAITING = {S.AVAILABLE, S.SCHEDULED}
 
-# What each event makes of each state; no other move exists. The functions below must keep to it.
+# The states to which each event may lead from each state. No other move exists, and the functions must keep to this table.
 ALLOWED: dict[tuple[State, Event], set[State]] = {
     (S.SCHEDULED, E.BECOME_DUE): {S.AVAILABLE},
     (S.SCHEDULED, E.EXPIRE): {S.FAILED},
@@ -76,7 +76,7 @@ ALLOWED: dict[tuple[State, Event], set[State]] = {
     (S.RUNNING, E.RELEASE): WAITING,
     (S.RUNNING, E.RESCUE): {*WAITING, S.FAILED},
     (S.RUNNING, E.HOLD): {S.HELD},
-    (S.RUNNING, E.OVERRUN): {*WAITING, S.FAILED},
+    (S.RUNNING, E.DEADLINE_EXCEEDED): {*WAITING, S.FAILED},
     (S.RUNNING, E.OPERATOR_CANCEL): {S.RUNNING},
     (S.COMPLETED, E.OPERATOR_RETRY): {S.AVAILABLE},
     (S.FAILED, E.OPERATOR_RETRY): {S.AVAILABLE},
@@ -91,12 +91,12 @@ OUTCOMES: dict[Event, tuple[Outcome, ...]] = {
     E.FAIL: (Fail("no"), Raised(BOOM, is_final=True), Invalid(Reason.RESULT_INVALID, BOOM)),
     E.CANCEL: (Cancel("no need"),),
 }
-OVERRUNS = {RescueReason.STALLED: Reason.STALLED, RescueReason.TIMED_OUT: Reason.TIMED_OUT}
+LIMITS = {RescueReason.STALLED: Reason.STALLED, RescueReason.TIMED_OUT: Reason.TIMED_OUT}
 CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="…")
 FREE = LeaseEnd(RescueReason.CLOSED, is_free=True)
 
 
-def hold(state: State = S.RUNNING, *, attempt: int = 1, failures: int = 0, crashes: int = 0, **policy: object) -> ActiveJob:
+def active_job(state: State = S.RUNNING, *, attempt: int = 1, failures: int = 0, crashes: int = 0, **policy: object) -> ActiveJob:
     return ActiveJob(
         id=UUID(int=1),
         token=Token(UUID(int=2), 3),
@@ -116,14 +116,14 @@ def as_read(transition: Transition) -> State:
 
 @pytest.mark.parametrize(("event", "outcome"), [(event, each) for event, several in OUTCOMES.items() for each in several])
 def test_an_outcome_moves_a_running_job_only_where_its_event_may(event: Event, outcome: Outcome) -> None:
-    move = finish(hold(), outcome, jitter=0.0)
+    move = finish(active_job(), outcome, jitter=0.0)
     assert as_read(move) in ALLOWED[S.RUNNING, event]
     assert (move.job, move.token, move.precondition) == (UUID(int=1), Token(UUID(int=2), 3), Precondition.TOKEN)
 
 
 def test_the_last_retry_fails() -> None:
     for outcome in OUTCOMES[E.RETRY]:
-        move = finish(hold(failures=2, max_attempts=3), outcome, jitter=0.0)
+        move = finish(active_job(failures=2, max_attempts=3), outcome, jitter=0.0)
         assert (move.to, move.reason, move.failures) == (S.FAILED, Reason.HANDLER_ERROR, 3)
         assert as_read(move) in ALLOWED[S.RUNNING, E.FAIL]
 
@@ -131,126 +131,126 @@ def test_the_last_retry_fails() -> None:
 @pytest.mark.parametrize("state", [S.CLAIMED, S.RUNNING])
 @pytest.mark.parametrize("on_crash", CrashPolicy)
 @pytest.mark.parametrize("crashes", range(4))
-@pytest.mark.parametrize("why", [CRASH, FREE])
-def test_a_rescue_moves_only_where_it_may(state: State, on_crash: CrashPolicy, crashes: int, why: LeaseEnd) -> None:
-    held = hold(state, crashes=crashes, on_crash=on_crash, max_crashes=3)
-    move = rescue(held, why, jitter=0.0)
+@pytest.mark.parametrize("end", [CRASH, FREE])
+def test_a_rescue_moves_only_where_it_may(state: State, on_crash: CrashPolicy, crashes: int, end: LeaseEnd) -> None:
+    job = active_job(state, crashes=crashes, on_crash=on_crash, max_crashes=3)
+    move = rescue(job, end, jitter=0.0)
     assert as_read(move) in {*ALLOWED[state, E.RESCUE], *ALLOWED.get((state, E.HOLD), ())}
     assert move.precondition is Precondition.LEASE_ENDED
-    assert (move.failures, move.token) == (held.failures, held.token)
+    assert (move.failures, move.token) == (job.failures, job.token)
 
 
 def test_a_job_that_had_not_started_is_rescued_free() -> None:
     for on_crash in CrashPolicy:
-        move = rescue(hold(S.CLAIMED, crashes=1, on_crash=on_crash), CRASH, jitter=0.0)
+        move = rescue(active_job(S.CLAIMED, crashes=1, on_crash=on_crash), CRASH, jitter=0.0)
         assert (move.to, move.delay, move.crashes, move.record) == (S.AVAILABLE, None, 1, None)
 
 
-def test_l10_after_a_first_crash_a_job_keeps_its_place_and_later_ones_wait_longer() -> None:
+def test_l10_after_a_first_crash_a_job_keeps_its_position_and_after_later_ones_it_waits_longer() -> None:
     backoff = Backoff.fixed("10s", "20s")
-    moves = [rescue(hold(crashes=crashes, max_crashes=9, backoff=backoff), CRASH, jitter=0.0) for crashes in range(4)]
+    moves = [rescue(active_job(crashes=crashes, max_crashes=9, backoff=backoff), CRASH, jitter=0.0) for crashes in range(4)]
     assert [move.delay for move in moves] == [None, 10.0, 20.0, 20.0]
     assert [move.crashes for move in moves] == [1, 2, 3, 4]
     assert {(move.record, move.signal, move.stacks) for move in moves} == {(AttemptOutcome.CRASHED, "SIGKILL", "…")}
 
 
 def test_a_spent_crash_budget_fails_the_job() -> None:
-    move = rescue(hold(crashes=2, max_crashes=3), CRASH, jitter=0.0)
+    move = rescue(active_job(crashes=2, max_crashes=3), CRASH, jitter=0.0)
     assert (move.to, move.reason, move.crashes) == (S.FAILED, Reason.WORKER_CRASHED, 3)
     assert move.error is not None
 
 
 def test_on_crash_fail_and_hold_do_not_run_it_again() -> None:
-    assert rescue(hold(on_crash=CrashPolicy.FAIL), CRASH, jitter=0.0).to is S.FAILED
-    assert rescue(hold(on_crash=CrashPolicy.HOLD), CRASH, jitter=0.0).to is S.HELD
+    assert rescue(active_job(on_crash=CrashPolicy.FAIL), CRASH, jitter=0.0).to is S.FAILED
+    assert rescue(active_job(on_crash=CrashPolicy.HOLD), CRASH, jitter=0.0).to is S.HELD
 
 
-def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
+def test_only_a_charged_job_pays_for_a_free_end() -> None:
     culprit = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.UNRESPONSIVE})
-    assert rescue(hold(), culprit, jitter=0.0).crashes == 1
-    for innocent in (structs.replace(hold(), id=UUID(int=9)), hold(S.CLAIMED)):
+    assert rescue(active_job(), culprit, jitter=0.0).crashes == 1
+    for innocent in (structs.replace(active_job(), id=UUID(int=9)), active_job(S.CLAIMED)):
         assert rescue(innocent, culprit, jitter=0.0).crashes == 0
-    move = rescue(hold(crashes=1), FREE, jitter=0.0)
+    move = rescue(active_job(crashes=1), FREE, jitter=0.0)
     assert (move.to, move.crashes, move.record) == (S.AVAILABLE, 1, AttemptOutcome.RELEASED)
 
 
-@pytest.mark.parametrize(("charge", "reason"), OVERRUNS.items())
-def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: RescueReason, reason: Reason) -> None:
+@pytest.mark.parametrize(("charge", "reason"), LIMITS.items())
+def test_a_job_past_a_limit_spends_an_attempt_and_no_crash(charge: RescueReason, reason: Reason) -> None:
     backoff = Backoff.fixed("10s", "20s")
-    held = hold(failures=1, crashes=1, max_attempts=3, backoff=backoff, progress_within=60.0, timeout=90.0)
-    move = deadline_exceeded(held, charge, jitter=0.0)
+    job = active_job(failures=1, crashes=1, max_attempts=3, backoff=backoff, progress_within=60.0, timeout=90.0)
+    move = deadline_exceeded(job, charge, jitter=0.0)
     assert (move.to, move.delay, move.failures, move.crashes, move.reason) == (S.AVAILABLE, 20.0, 2, 1, None)
-    assert (move.precondition, move.record, move.token) == (Precondition.TOKEN, AttemptOutcome(charge.value), held.token)
-    assert as_read(move) in ALLOWED[S.RUNNING, E.OVERRUN]
+    assert (move.precondition, move.record, move.token) == (Precondition.TOKEN, AttemptOutcome(charge.value), job.token)
+    assert as_read(move) in ALLOWED[S.RUNNING, E.DEADLINE_EXCEEDED]
     assert move.error is not None
     assert move.error.type == reason
     assert {RescueReason.STALLED: "60", RescueReason.TIMED_OUT: "90"}[charge] in move.error.message
-    last = deadline_exceeded(structs.replace(held, failures=2), charge, jitter=0.0)
-    assert (last.to, last.reason, last.failures, last.record) == (S.FAILED, reason, 3, AttemptOutcome(charge.value))
-    assert as_read(last) in ALLOWED[S.RUNNING, E.OVERRUN]
+    final = deadline_exceeded(structs.replace(job, failures=2), charge, jitter=0.0)
+    assert (final.to, final.reason, final.failures, final.record) == (S.FAILED, reason, 3, AttemptOutcome(charge.value))
+    assert as_read(final) in ALLOWED[S.RUNNING, E.DEADLINE_EXCEEDED]
 
 
-@pytest.mark.parametrize("charge", OVERRUNS)
+@pytest.mark.parametrize("charge", LIMITS)
 @pytest.mark.parametrize("on_crash", CrashPolicy)
-def test_a_limit_asks_nothing_of_the_crash_policy(charge: RescueReason, on_crash: CrashPolicy) -> None:
-    assert deadline_exceeded(hold(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
+def test_a_limit_does_not_apply_the_crash_policy(charge: RescueReason, on_crash: CrashPolicy) -> None:
+    assert deadline_exceeded(active_job(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
 
 
-@pytest.mark.parametrize("charge", OVERRUNS)
-def test_others_say_the_same_but_are_judged_again(charge: RescueReason) -> None:
-    held = hold(progress_within=60.0, timeout=60.0)
-    others = deadline_exceeded_elsewhere(held, charge, jitter=0.5)
+@pytest.mark.parametrize("charge", LIMITS)
+def test_other_supervisors_decide_the_same_under_another_precondition(charge: RescueReason) -> None:
+    job = active_job(progress_within=60.0, timeout=60.0)
+    others = deadline_exceeded_elsewhere(job, charge, jitter=0.5)
     assert (others.precondition, others.rescued) == (Precondition.OVERDUE, charge)
-    assert structs.replace(others, precondition=Precondition.TOKEN) == deadline_exceeded(held, charge, jitter=0.5)
+    assert structs.replace(others, precondition=Precondition.TOKEN) == deadline_exceeded(job, charge, jitter=0.5)
 
 
-@pytest.mark.parametrize("charge", OVERRUNS)
-def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_else(charge: RescueReason) -> None:
-    why = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", is_free=True, charged_jobs={UUID(int=1): charge}, stacks="…")
-    held = hold(crashes=1, failures=1, on_crash=CrashPolicy.HOLD)
-    move = rescue(held, why, jitter=0.0)
+@pytest.mark.parametrize("charge", LIMITS)
+def test_a_worker_killed_for_a_limit_charges_that_job_an_attempt_and_no_other_job(charge: RescueReason) -> None:
+    end = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", is_free=True, charged_jobs={UUID(int=1): charge}, stacks="…")
+    job = active_job(crashes=1, failures=1, on_crash=CrashPolicy.HOLD)
+    move = rescue(job, end, jitter=0.0)
     expected = structs.replace(
-        deadline_exceeded(held, charge, jitter=0.0), precondition=Precondition.LEASE_ENDED, signal="SIGKILL", stacks="…"
+        deadline_exceeded(job, charge, jitter=0.0), precondition=Precondition.LEASE_ENDED, signal="SIGKILL", stacks="…"
     )
     assert move == expected
-    innocent = rescue(structs.replace(hold(crashes=1, failures=1), id=UUID(int=9)), why, jitter=0.0)
+    innocent = rescue(structs.replace(active_job(crashes=1, failures=1), id=UUID(int=9)), end, jitter=0.0)
     assert (innocent.to, innocent.crashes, innocent.failures) == (S.AVAILABLE, 1, 1)
-    assert rescue(structs.replace(held, state=S.CLAIMED), why, jitter=0.0).record is None
+    assert rescue(structs.replace(job, state=S.CLAIMED), end, jitter=0.0).record is None
 
 
-def test_a_deaf_job_pays_as_for_a_crash() -> None:
-    why = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.UNRESPONSIVE})
-    move = rescue(hold(crashes=2, max_crashes=3), why, jitter=0.0)
+def test_an_unresponsive_job_pays_a_crash() -> None:
+    end = LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): RescueReason.UNRESPONSIVE})
+    move = rescue(active_job(crashes=2, max_crashes=3), end, jitter=0.0)
     assert (move.to, move.reason, move.crashes, move.failures) == (S.FAILED, Reason.WORKER_CRASHED, 3, 0)
 
 
 @pytest.mark.parametrize("on_crash", CrashPolicy)
-def test_a_release_is_free_and_code_cut_short_is_not_run_again_against_its_tasks_will(on_crash: CrashPolicy) -> None:
-    held = hold(crashes=1, failures=1, on_crash=on_crash)
-    unrun, ran = release(held, code_ran=False), release(held, code_ran=True)
+def test_a_release_is_free_and_code_that_it_interrupts_obeys_on_crash(on_crash: CrashPolicy) -> None:
+    job = active_job(crashes=1, failures=1, on_crash=on_crash)
+    unrun, ran = release(job, code_ran=False), release(job, code_ran=True)
     assert (unrun.to, unrun.record, unrun.delay) == (S.AVAILABLE, None, None)
     assert ran.to is {CrashPolicy.RETRY: S.AVAILABLE, CrashPolicy.HOLD: S.HELD, CrashPolicy.FAIL: S.FAILED}[on_crash]
     assert ran.record is AttemptOutcome.RELEASED
     assert {(move.crashes, move.failures) for move in (unrun, ran)} == {(1, 1)}
 
 
-def test_only_a_first_try_success_leaves_no_record() -> None:
-    assert finish(hold(), Done(), jitter=0.0).record is None
-    assert finish(hold(attempt=2), Done(), jitter=0.0).record is AttemptOutcome.COMPLETED
+def test_only_a_success_at_the_first_attempt_leaves_no_record() -> None:
+    assert finish(active_job(), Done(), jitter=0.0).record is None
+    assert finish(active_job(attempt=2), Done(), jitter=0.0).record is AttemptOutcome.COMPLETED
     for outcomes in OUTCOMES.values():
         for outcome in outcomes:
             if not isinstance(outcome, Done):
-                assert finish(hold(), outcome, jitter=0.0).record is not None
+                assert finish(active_job(), outcome, jitter=0.0).record is not None
 
 
 def test_a_snooze_costs_nothing() -> None:
-    move = finish(hold(failures=2, crashes=1), Snooze(for_="5m"), jitter=0.0)
+    move = finish(active_job(failures=2, crashes=1), Snooze(for_="5m"), jitter=0.0)
     assert (move.failures, move.crashes, move.delay, move.record) == (2, 1, 300.0, AttemptOutcome.SNOOZED)
 
 
 @pytest.mark.parametrize("to", [state for state in State if PLACE_OF[state] is not Place.ACTIVE])
-def test_a_marked_job_ends_cancelled_unless_it_completes(to: State) -> None:
-    move = structs.replace(finish(hold(), Raised(BOOM), jitter=0.0), to=to, delay=5.0)
+def test_a_job_with_a_cancellation_request_ends_cancelled_unless_it_completes(to: State) -> None:
+    move = structs.replace(finish(active_job(), Raised(BOOM), jitter=0.0), to=to, delay=5.0)
     assert move.with_cancellation(cancel_requested=False) is move
     moved = move.with_cancellation(cancel_requested=True)
     if to in (S.COMPLETED, S.CANCELLED):
@@ -261,7 +261,7 @@ def test_a_marked_job_ends_cancelled_unless_it_completes(to: State) -> None:
 
 
 def test_cancelled_is_by_operator() -> None:
-    move = cancelled(hold())
+    move = cancelled(active_job())
     assert (move.to, move.reason, move.record) == (S.CANCELLED, Reason.BY_OPERATOR, AttemptOutcome.CANCELLED)
 
 
@@ -270,17 +270,17 @@ def test_cancelled_is_by_operator() -> None:
     crashes=st.integers(0, 10),
     jitter=st.floats(-1, 1),
     kind=st.sampled_from([outcome for outcomes in OUTCOMES.values() for outcome in outcomes]),
-    ends=st.sampled_from([CRASH, FREE]),
+    end=st.sampled_from([CRASH, FREE]),
     on_crash=st.sampled_from(CrashPolicy),
 )
-def test_budgets_only_grow_by_one_and_never_apart(
-    failures: int, crashes: int, jitter: float, kind: Outcome, ends: LeaseEnd, on_crash: CrashPolicy
+def test_an_outcome_spends_at_most_one_attempt_and_a_rescue_at_most_one_crash(
+    failures: int, crashes: int, jitter: float, kind: Outcome, end: LeaseEnd, on_crash: CrashPolicy
 ) -> None:
-    held = hold(failures=failures, crashes=crashes, max_attempts=11, max_crashes=11, on_crash=on_crash)
-    settled, rescued = finish(held, kind, jitter=jitter), rescue(held, ends, jitter=jitter)
+    job = active_job(failures=failures, crashes=crashes, max_attempts=11, max_crashes=11, on_crash=on_crash)
+    settled, rescued = finish(job, kind, jitter=jitter), rescue(job, end, jitter=jitter)
     assert settled.failures - failures in (0, 1)
     assert settled.crashes == crashes
-    assert rescued.crashes - crashes == (not ends.is_free)
+    assert rescued.crashes - crashes == (not end.is_free)
     assert rescued.failures == failures
     assert min(settled.delay or 0.0, rescued.delay or 0.0) >= 0.0
 
@@ -289,28 +289,30 @@ def culprit(charge: RescueReason) -> LeaseEnd:
     return LeaseEnd(RescueReason.CRASHED, is_free=True, charged_jobs={UUID(int=1): charge})
 
 
-@pytest.mark.parametrize("heals", [False, True])
+@pytest.mark.parametrize("has_hook", [False, True])
 @pytest.mark.parametrize("on_crash", CrashPolicy)
-def test_whatever_cuts_code_short_says_so_and_owes_a_hook_if_there_is_one(on_crash: CrashPolicy, heals: bool) -> None:
-    held = hold(on_crash=on_crash, has_rescue_hook=heals, progress_within=1.0, timeout=1.0)
+def test_every_interruption_of_code_is_recorded_and_makes_the_hook_due_if_there_is_one(
+    on_crash: CrashPolicy, has_hook: bool
+) -> None:
+    job = active_job(on_crash=on_crash, has_rescue_hook=has_hook, progress_within=1.0, timeout=1.0)
     moves = {
-        rescue(held, CRASH, jitter=0.0): RescueReason.CRASHED,
-        rescue(held, LeaseEnd(RescueReason.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
-        rescue(held, FREE, jitter=0.0): RescueReason.CLOSED,
-        **{rescue(held, culprit(charge), jitter=0.0): charge for charge in (RescueReason.UNRESPONSIVE, *OVERRUNS)},
-        **{deadline_exceeded(held, charge, jitter=0.0): charge for charge in OVERRUNS},
-        **{deadline_exceeded_elsewhere(held, charge, jitter=0.0): charge for charge in OVERRUNS},
-        runner_crashed(held, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
-        release(held, code_ran=True): RescueReason.RELEASED,
-        cancelled(held, was_killed=True): RescueReason.UNRESPONSIVE,
+        rescue(job, CRASH, jitter=0.0): RescueReason.CRASHED,
+        rescue(job, LeaseEnd(RescueReason.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
+        rescue(job, FREE, jitter=0.0): RescueReason.CLOSED,
+        **{rescue(job, culprit(charge), jitter=0.0): charge for charge in (RescueReason.UNRESPONSIVE, *LIMITS)},
+        **{deadline_exceeded(job, charge, jitter=0.0): charge for charge in LIMITS},
+        **{deadline_exceeded_elsewhere(job, charge, jitter=0.0): charge for charge in LIMITS},
+        runner_crashed(job, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
+        release(job, code_ran=True): RescueReason.RELEASED,
+        cancelled(job, was_killed=True): RescueReason.UNRESPONSIVE,
     }
-    assert [(move.rescued, move.owes_hook) for move in moves] == [(why, heals) for why in moves.values()]
+    assert [(move.rescued, move.owes_hook) for move in moves] == [(reason, has_hook) for reason in moves.values()]
 
 
-def test_an_answer_of_the_handler_and_code_that_never_ran_owe_nothing() -> None:
-    held, claimed = hold(has_rescue_hook=True), hold(S.CLAIMED, has_rescue_hook=True)
-    moves = [finish(held, outcome, jitter=0.0) for outcomes in OUTCOMES.values() for outcome in outcomes]
-    moves += [release(held, code_ran=False), cancelled(held)]
+def test_no_hook_is_due_after_an_outcome_of_the_handler_or_if_its_code_never_ran() -> None:
+    job, claimed = active_job(has_rescue_hook=True), active_job(S.CLAIMED, has_rescue_hook=True)
+    moves = [finish(job, outcome, jitter=0.0) for outcomes in OUTCOMES.values() for outcome in outcomes]
+    moves += [release(job, code_ran=False), cancelled(job)]
     moves += [
         rescue(claimed, end, jitter=0.0)
         for end in (CRASH, FREE, culprit(RescueReason.UNRESPONSIVE), culprit(RescueReason.STALLED))

@@ -147,7 +147,7 @@ def test_unannotated_parameters_take_any_json() -> None:
         b'{"repo_url":' + b"[" * 100_000,
     ],
 )
-def test_whatever_is_stored_decoding_only_ever_says_invalid(payload: bytes) -> None:
+def test_decoding_any_stored_bytes_raises_only_payload_invalid(payload: bytes) -> None:
     with pytest.raises(PayloadInvalid):
         ANALYZE.decode(payload)
 
@@ -159,7 +159,7 @@ def test_nesting_too_deep_for_any_parameter_is_invalid() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_never_raise_anything_else(payload: bytes) -> None:
+def test_random_bytes_raise_only_payload_invalid(payload: bytes) -> None:
     try:
         kwargs, _ = ANALYZE.decode(payload)
     except PayloadInvalid:
@@ -175,7 +175,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_json_data_comes_back_as_it_was(value: object) -> None:
+def test_json_data_is_read_as_it_was_written(value: object) -> None:
     kind = PayloadType.of(untyped, skip=0)
     assert kind.decode(kind.encode((value,), {})) == ({"anything": value}, ())
     assert decode_json(encode_result(value)) == value
@@ -187,11 +187,11 @@ def test_a_number_json_cannot_hold_is_refused_not_turned_into_null(value: object
         encode_result(value)
 
 
-def test_none_is_no_lost_number() -> None:
+def test_none_is_not_taken_for_a_lost_number() -> None:
     assert encode_result({"a": None, "b": [1.5, None]}) == b'{"a":null,"b":[1.5,null]}'
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     value: list[object] = []
     value.append(value)
     with pytest.raises(PayloadInvalid, match="reference to itself"):
@@ -217,7 +217,7 @@ class Line(BaseModel):
 
 
 class Basket(BaseModel):
-    """Strict, as many are: what it takes from JSON it does not take from Python values."""
+    """A strict model: some values that it accepts as JSON it refuses as Python values."""
 
     model_config = pydantic.ConfigDict(strict=True)
     key: UUID
@@ -270,7 +270,7 @@ def test_pydantic_models_are_results_too() -> None:
         ({"basket": {"lines": [{}] * 20, "key": str(UUID(int=3))}}, "at `$.basket.lines[9].sku`; and 10 more"),
     ],
 )
-def test_what_a_model_refuses_is_told_with_its_path_and_without_its_value(arguments: dict[str, object], words: str) -> None:
+def test_the_error_of_a_model_names_the_path_and_not_the_value(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(PayloadInvalid) as caught:
         WITH_MODEL.encode((), {"basket": BASKET} | arguments)
     assert words in str(caught.value)
@@ -284,7 +284,7 @@ class Opaque: ...
 def with_opaque(thing: Opaque) -> None: ...
 
 
-def test_a_type_json_cannot_carry_says_what_to_use() -> None:
+def test_the_error_for_a_type_that_json_cannot_carry_names_a_remedy() -> None:
     kind = PayloadType.of(with_opaque, skip=0)
     with pytest.raises(PayloadInvalid, match="use plain types, a dataclass"):
         kind.encode((5,), {})
@@ -325,7 +325,7 @@ def test_constraints_of_annotations_are_checked() -> None:
 
 
 @given(st.text(), st.integers(min_value=3, max_value=50))
-def test_cut_text_fits_and_keeps_what_fits(text: str, limit: int) -> None:
+def test_truncated_text_fits_and_keeps_as_much_as_fits(text: str, limit: int) -> None:
     cut = cut_text(text, limit)
     assert len(cut.encode()) <= limit
     assert cut == text or cut.endswith("…")
@@ -346,7 +346,7 @@ class Named(NamedTuple):
 
 @dataclass
 class Everything:
-    """Every type that JSON carries in another one's clothes."""
+    """Every type that JSON represents by another type."""
 
     raw: bytes
     exact: Decimal
@@ -385,7 +385,7 @@ EVERYTHING = Everything(
 def with_everything(value: Everything) -> None: ...
 
 
-def test_types_that_json_has_no_word_for_arrive_as_themselves() -> None:
+def test_types_that_json_does_not_have_arrive_as_themselves() -> None:
     kind = PayloadType.of(with_everything, skip=0)
     value = replace(EVERYTHING, nested=[EVERYTHING])
     assert kind.decode(kind.encode((value,), {})) == ({"value": value}, ())
@@ -410,15 +410,15 @@ def with_moment(moment: datetime) -> None: ...
         ([deep(100_000)], "nested too deeply"),
     ],
 )
-def test_whatever_json_cannot_hold_is_refused_when_enqueued(value: object, words: str) -> None:
+def test_a_value_that_json_cannot_hold_is_refused_when_enqueued(value: object, words: str) -> None:
     with pytest.raises(PayloadInvalid, match=words):
         PayloadType.of(untyped, skip=0).encode((value,), {})
     with pytest.raises(PayloadInvalid, match=words):
         encode_payload("elsewhere", {"anything": value})
 
 
-def test_what_can_be_written_can_be_read_again_at_any_depth() -> None:
-    """The other side of the pipe has no more stack than this one: what is too deep is refused here."""
+def test_every_payload_that_can_be_written_can_be_read_at_any_depth() -> None:
+    """The process that reads has no more stack than the one that writes, which therefore refuses deeper data."""
     kind = PayloadType.of(untyped, skip=0)
     for depth in (10, 100, 400, 900, 2000):
         try:
@@ -429,6 +429,6 @@ def test_what_can_be_written_can_be_read_again_at_any_depth() -> None:
         assert depth < 2000
 
 
-def test_arguments_whose_names_are_no_names_are_refused() -> None:
+def test_arguments_whose_names_are_not_strings_are_refused() -> None:
     with pytest.raises(PayloadInvalid, match="takes no argument 'x', 5"):
         ANALYZE.encode((), {"repo_url": "u", 5: 1, "x": 2})  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""How long to wait before another try."""
+"""Backoffs, and the budgets and limits of a policy."""
 
 import msgspec
 import pytest
@@ -42,7 +42,7 @@ def test_no_wait_is_negative_endless_or_far_beyond_its_cap(backoff: Backoff, n: 
 
 
 @given(backoff=BACKOFFS, on_crash=st.sampled_from(CrashPolicy), budget=st.integers(1, 99))
-def test_a_policy_survives_its_row(backoff: Backoff, on_crash: CrashPolicy, budget: int) -> None:
+def test_a_policy_is_read_as_it_was_written(backoff: Backoff, on_crash: CrashPolicy, budget: int) -> None:
     policy = Policy(max_attempts=budget, max_crashes=budget, backoff=backoff, on_crash=on_crash, retention=1.5)
     assert msgspec.json.decode(msgspec.json.encode(policy), type=Policy) == policy
 
@@ -66,17 +66,17 @@ def test_wrong_limits_are_named() -> None:
     ("max_crashes", "crashes", "is_last"),
     [(3, 0, False), (3, 1, False), (3, 2, True), (3, 3, True), (2, 0, False), (2, 1, True), (1, 0, False), (1, 1, True)],
 )
-def test_a_last_try_is_one_after_a_crash_with_one_more_to_go(max_crashes: int, crashes: int, is_last: bool) -> None:
+def test_an_isolated_attempt_is_one_after_a_crash_with_one_crash_left(max_crashes: int, crashes: int, is_last: bool) -> None:
     assert Policy(max_crashes=max_crashes).needs_isolation(crashes) is is_last
 
 
-def test_limits_survive_their_row_and_are_not_written_unless_set() -> None:
+def test_limits_are_read_as_they_were_written_and_are_written_only_if_set() -> None:
     policy = Policy(progress_within=1.5, timeout=2.5)
     assert msgspec.json.decode(msgspec.json.encode(policy), type=Policy) == policy
     assert msgspec.json.encode(Policy()) == b"{}"
 
 
-def test_what_is_finished_is_remembered_for_a_quarter_of_an_hour_at_least() -> None:
+def test_a_finished_job_is_kept_for_at_least_a_quarter_of_an_hour() -> None:
     assert RETENTION_FLOOR == 15 * 60
 
 
@@ -97,7 +97,7 @@ SAFEST = {"on_crash": CrashPolicy.HOLD, "has_rescue_hook": True}
 @pytest.mark.parametrize(
     "rubbish", ["[7]", '"a word of a later release"', '{"kind": "fixed", "delays": []}', "-7", "1e999", "1e300", "null"]
 )
-def test_s16_a_policy_field_that_cannot_be_read_has_its_safest_value_and_costs_no_other_its_own(field: str, rubbish: str) -> None:
+def test_s16_an_unreadable_policy_field_gets_its_safest_value_and_changes_no_other_field(field: str, rubbish: str) -> None:
     written = {**msgspec.json.decode(msgspec.json.encode(FULL)), field: msgspec.Raw(rubbish.encode())}
     read = policy_of(msgspec.json.encode(written).decode())
     default = getattr(Policy(), field)

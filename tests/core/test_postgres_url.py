@@ -1,4 +1,4 @@
-"""A store's URL: what the driver is told, what people are shown, and what is refused without a word of the password."""
+"""A store's URL: what the driver receives, what is shown, and what is refused without the password in the error."""
 
 import pytest
 
@@ -8,7 +8,7 @@ SECRET = "s3cr3t"
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "passed"),
     [
         ("postgresql://db/shop", "postgresql://db/shop"),
         ("postgres:///shop?host=/run/postgresql", "postgres:///shop?host=%2Frun%2Fpostgresql"),
@@ -23,12 +23,12 @@ SECRET = "s3cr3t"
         ("postgresql://one,two/shop?target_session_attrs=any", "postgresql://one,two/shop?target_session_attrs=any"),
     ],
 )
-def test_the_driver_is_told_what_it_knows(url: str, told: str) -> None:
+def test_the_driver_receives_only_options_that_it_knows(url: str, passed: str) -> None:
     assert problems_of_location(url) == []
-    assert PostgresUrl.of(url).url == told
+    assert PostgresUrl.of(url).url == passed
 
 
-def test_options_of_our_own_are_heeded_and_people_see_no_secret() -> None:
+def test_options_of_holdfast_are_applied_and_the_public_form_has_no_secret() -> None:
     location = PostgresUrl.of(f"postgresql://jobs:{SECRET}@db/shop?connect_timeout=3&password={SECRET}&pooler=transaction")
     assert (location.connect_timeout, location.is_pooled, location.public) == (3.0, True, "postgresql://jobs@db/shop?…")
     assert PostgresUrl.of("postgresql://db/shop", "transaction").is_pooled
@@ -58,7 +58,7 @@ def test_options_of_our_own_are_heeded_and_people_see_no_secret() -> None:
         (f"postgresql://jobs:{SECRET}@db/shop?pooler=session", "pooler"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name_and_without_the_password(url: str, word: str) -> None:
+def test_a_url_that_cannot_work_is_refused_by_name_and_without_the_password(url: str, word: str) -> None:
     (problem,) = problems_of_location(url)
     assert word in problem
     assert SECRET not in problem

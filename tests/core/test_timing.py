@@ -1,4 +1,4 @@
-"""The owner always stops before anybody may judge it."""
+"""The owner of a lease always stops before a supervisor may judge the lease."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_broken_rules_are_all_named_at_once(timing: LeaseTiming, rules: list[str
     assert timing.warnings() == []
 
 
-def test_little_room_is_a_warning() -> None:
+def test_a_small_margin_is_a_warning() -> None:
     tight = LeaseTiming(30.0, 10.0, 5.0)
     assert tight.problems() == []
     assert len(tight.warnings()) == 1
@@ -47,18 +47,18 @@ def test_little_room_is_a_warning() -> None:
     sent=st.floats(0.0, 1e9),
     flight=st.floats(0.0, 1e3),
 )
-def test_whatever_the_settings_the_owner_stops_first(ttl: float, beat: float, margin: float, sent: float, flight: float) -> None:
+def test_the_owner_stops_first_under_any_settings(ttl: float, beat: float, margin: float, sent: float, flight: float) -> None:
     timing = LeaseTiming(ttl, beat * ttl, margin * ttl)
     if timing.problems():
         return
-    expiry = sent + flight + ttl  # on the store's clock, taken when the beat has arrived
+    expiry = sent + flight + ttl  # on the store's clock, which is read when the beat arrives
     assert sent < timing.owner_deadline(sent) < timing.guard_deadline(sent) < expiry
     assert expiry - timing.owner_deadline(sent) >= timing.margin - 1e-6
     assert timing.owner_deadline(sent) - sent >= 2 * timing.beat - 1e-6
     assert timing.breaks_contact(timing.ttl)
 
 
-def test_a_judge_waits_for_one_beat_and_the_margin_of_that_lease() -> None:
+def test_a_supervisor_waits_for_one_beat_and_the_margin_of_the_lease_that_it_judges() -> None:
     assert not DEFAULT.may_judge(contact=100.0, now=110.9)
     assert DEFAULT.may_judge(contact=100.0, now=111.0)
 
@@ -94,7 +94,7 @@ def test_l3_contact_begins_with_the_last_silence_that_was_a_gap_for_the_lease_th
         assert seen.contact_for(lease) == contact
 
 
-def test_l3_of_too_many_silences_the_shortest_are_remembered_as_longer_never_forgotten() -> None:
+def test_l3_of_too_many_silences_the_shortest_are_kept_as_longer_ones_and_never_forgotten() -> None:
     seen = Silences.since(0.0)
     for number in range(10 * SILENCES_KEPT):
         seen = seen.then(Silence(1000.0 - number, ended=float(number)))

@@ -1,4 +1,4 @@
-"""What users write in ``transport=``."""
+"""The values that ``transport=`` accepts, and the errors for all others."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def problems(text: object, store: str = PG, pooler: str | None = None) -> list[s
         ),
     ],
 )
-def test_what_can_be_said(text: str, expected: TransportUrl) -> None:
+def test_every_form_of_a_transport_is_read(text: str, expected: TransportUrl) -> None:
     assert problems(text) == []
     assert TransportUrl.of(text) == expected
     assert Settings.of(PG, transport=text).transport == text
@@ -70,13 +70,13 @@ def test_what_can_be_said(text: str, expected: TransportUrl) -> None:
         ("nats://a?ack_wait=35s", ["ack_wait > ttl + recovery_interval is broken", "ack_wait=35s", "=35s", "raise ack_wait"]),
     ],
 )
-def test_what_cannot_work_is_refused_naming_the_remedy(text: object, words: list[str]) -> None:
+def test_a_transport_that_cannot_work_is_refused_with_a_remedy(text: object, words: list[str]) -> None:
     (problem,) = problems(text)
     for word in words:
         assert word in problem
 
 
-def test_the_least_that_works() -> None:
+def test_the_shortest_ack_wait_works() -> None:
     assert problems("nats://a?ack_wait=35.001s") == []
 
 
@@ -117,13 +117,13 @@ def test_an_address_is_shown_without_user_password_token_and_options() -> None:
         (f"{PG}?pooler=transaction", None, "a pooler in transaction mode cannot LISTEN"),
     ],
 )
-def test_listening_needs_a_database_that_can(store: str, pooler: str | None, words: str) -> None:
+def test_listening_needs_a_database_that_supports_it(store: str, pooler: str | None, words: str) -> None:
     (problem,) = problems("postgres", store, pooler)
     assert words in problem
     assert problems("postgres", "postgres://db/shop") == []
 
 
-def test_all_problems_come_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as error:
         Settings.of("memory://", ttl="30s", beat="20s", transport="nats://a?ack=x&stream=.", schema="9")
     found = [problem.partition(" ")[0] for problem in error.value.problems]

@@ -1,4 +1,4 @@
-"""Users read JSON data and plain fields, and a look never fails."""
+"""Users read JSON data and plain fields, and a view of any record can be made."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -57,7 +57,7 @@ def test_a_view_is_one_json_document_with_times_in_utc() -> None:
     assert (document["id"], document["state"]) == (str(UUID(int=1)), "available")
 
 
-def test_stored_bytes_that_are_no_json_are_shown_as_text() -> None:
+def test_stored_bytes_that_are_not_json_are_shown_as_text() -> None:
     assert JobView.of(msgspec.structs.replace(RECORD, payload=b"{\xff")).payload == "{�"
 
 
@@ -66,15 +66,15 @@ def test_expiry_and_key_are_shown() -> None:
     assert (view.expires_at, view.unique_key) == (NOW, "k")
 
 
-def test_a_job_that_was_rescued_says_why() -> None:
+def test_a_view_of_a_rescued_job_names_the_reason() -> None:
     assert JobView.of(RECORD).rescued is None
     rescue = Rescue(reason=RescueReason.STALLED, worker="w", attempt=1, at=NOW)
     assert JobView.of(msgspec.structs.replace(RECORD, rescue=rescue)).rescued == "stalled"
 
 
-def test_a_hook_is_told_of_the_attempt_that_was_cut_short_and_of_what_becomes_of_the_job() -> None:
+def test_a_hook_receives_the_interrupted_attempt_and_the_new_state_of_the_job() -> None:
     rescue = Rescue(reason=RescueReason.CRASHED, worker="w", attempt=2, at=NOW)
-    hold = ActiveJob(
+    active = ActiveJob(
         id=RECORD.id,
         token=Token(UUID(int=2), 9),
         lease=UUID(int=3),
@@ -85,9 +85,9 @@ def test_a_hook_is_told_of_the_attempt_that_was_cut_short_and_of_what_becomes_of
         crashes=1,
         policy=Policy(),
     )
-    starting = RescuedJob.of_claim(Claim(job=hold, payload=RECORD.payload, checkpoint=RECORD.checkpoint), rescue)
-    said = {"id": RECORD.id, "task": "analyze", "payload": {"url": "u"}, "checkpoint": {"next": 3}}
-    said |= {"reason": "crashed", "worker": "w", "attempt": 2, "rescued_at": NOW}
-    assert msgspec.structs.asdict(starting) == {**said, "state": "running"}
+    starting = RescuedJob.of_claim(Claim(job=active, payload=RECORD.payload, checkpoint=RECORD.checkpoint), rescue)
+    expected = {"id": RECORD.id, "task": "analyze", "payload": {"url": "u"}, "checkpoint": {"next": 3}}
+    expected |= {"reason": "crashed", "worker": "w", "attempt": 2, "rescued_at": NOW}
+    assert msgspec.structs.asdict(starting) == {**expected, "state": "running"}
     ended = RescuedJob.of_record(msgspec.structs.replace(RECORD, state=State.FAILED), rescue)
-    assert msgspec.structs.asdict(ended) == {**said, "state": "failed"}
+    assert msgspec.structs.asdict(ended) == {**expected, "state": "failed"}
