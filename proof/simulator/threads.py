@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 from holdfast._core.job import Claim, Json
 from holdfast._core.policy import Backoff
 from holdfast._engine.runners.runners import ThreadRunner
-from holdfast._engine.tasks.context import Job, ProgressSink, SyncJob
+from holdfast._engine.tasks.context import ChildSpec, Job, ProgressSink, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition, define
-from holdfast._engine.tasks.task import PreparedJob
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.programs import (
     CREEP,
@@ -61,7 +60,7 @@ class ThreadJob(Job):
     async def _save(self, value: Json) -> None:
         await self._in_loop(super()._save(value))
 
-    async def _enqueue(self, child: PreparedJob) -> Any:
+    async def _enqueue(self, child: ChildSpec) -> Any:
         return await self._in_loop(super()._enqueue(child))
 
     async def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -4,27 +4,36 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent import futures
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
 from holdfast._engine.client.handle import Handle
-from holdfast.errors import ConfigurationError, JobLost
-
-if TYPE_CHECKING:
-    from holdfast._engine.tasks.task import PreparedJob
+from holdfast.errors import JobLost
 
 MESSAGE_LIMIT = 1024
 Result = TypeVar("Result")
 Payload = ParamSpec("Payload")
 
 
+class ChildSpec(Protocol):
+    """A child that a handler enqueues: a task with its options and a checked payload."""
+
+    def new_child(self) -> NewJob:
+        """Return a new job. ``ConfigurationError`` if an option does not fit a child."""
+        ...
+
+    def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
+        """Return the handle of a job that was written."""
+        ...
+
+
 class Bindable(Protocol[Payload]):
     """A task, one with options, or one that is bound already."""
 
-    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> "PreparedJob":
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> ChildSpec:
         """Check the arguments, and return a job that is ready to be enqueued."""
         ...
 
@@ -146,11 +155,9 @@ class JobContext:
         await self._reporter.checkpoint(self._claim.job, data)
         self._checkpoint = data
 
-    async def _enqueue(self, child: "PreparedJob") -> Handle:
+    async def _enqueue(self, child: ChildSpec) -> Handle:
         self._require_owned()
-        if child.options.within is not None:
-            raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
-        job = child.new_job()
+        job = child.new_child()
         try:
             answer = await self._reporter.children.enqueue(self._claim.job, job)
         except asyncio.CancelledError:

@@ -39,6 +39,12 @@ class PreparedJob(Struct, frozen=True):
         options, name, payload = self.options, task.name, self.payload
         return options.new_job(job, name, payload, queue=task.queue, priority=task.priority, policy=task.policy)
 
+    def new_child(self) -> NewJob:
+        """Return a new job for a handler to enqueue. ``ConfigurationError`` with ``within=``: its parent's token fences the write."""
+        if self.options.within is not None:
+            raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
+        return self.new_job()
+
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
         """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
         return handles_of([job], answer, connections_of(self.task).client)[0]

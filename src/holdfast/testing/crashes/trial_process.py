@@ -13,9 +13,8 @@ from operator import attrgetter
 from holdfast._core.job import Json
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.runners.current import CURRENT
-from holdfast._engine.tasks.context import JobContext
+from holdfast._engine.tasks.context import ChildSpec, JobContext
 from holdfast._engine.tasks.imports import import_module
-from holdfast._engine.tasks.task import PreparedJob
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
@@ -127,7 +126,7 @@ def _watch_jobs() -> None:
         await save(self, value)
         points.point("checkpoint")
 
-    async def watched_enqueue(self: JobContext, child: PreparedJob) -> Handle:
+    async def watched_enqueue(self: JobContext, child: ChildSpec) -> Handle:
         handle = await enqueue(self, child)
         points.point("enqueue")
         return handle
