@@ -56,8 +56,8 @@ class RowTurns:
         is_same = before.status == after.status
         self._expect("S4", is_same or before.status not in ENDED, "row {} was {} and became {}", key, before.status, after.status)
         if before.status == BUSY == after.status:
-            is_held = before.mark == after.mark or verb == "adopt"
-            self._expect("S1", is_held, "row {} was taken by {} while {} had it", key, after.mark, before.mark)
+            is_held = before.fence == after.fence or verb == "adopt"
+            self._expect("S1", is_held, "row {} was taken by {} while {} had it", key, after.fence, before.fence)
         elif before.status == PENDING and not is_same:
             is_claim = verb == "claim" and after.status == BUSY
             self._expect("S3", is_claim, "row {} became {} under {}, and had not been claimed", key, after.status, fence)
@@ -72,7 +72,7 @@ class RowTurns:
             is_stale = before.held > rules.stale_after
             self._expect("S5", is_stale, "row {} was taken from its owner after {:.2f} s", key, before.held)
         else:
-            self._expect("S3", fence == before.mark, "row {} was moved under {}, and {} had it", key, fence, before.mark)
+            self._expect("S3", fence == before.fence, "row {} was moved under {}, and {} had it", key, fence, before.fence)
         if after.status == "failed" and key not in rules.poison and rules.max_resets is not None:
             is_spent = after.resets >= rules.max_resets
             self._expect("L4", is_spent, "row {} failed, was not poison, and was reset {} times", key, after.resets)

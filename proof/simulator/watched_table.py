@@ -20,15 +20,15 @@ VERBS = tuple(name for name, member in vars(Table).items() if inspect.iscoroutin
 class _Moves:
     """Moves of one transaction, made when it commits. ``connection``: keys of rows whose effect it commits with them."""
 
-    def __init__(self, table: "WitnessedTable", mark: RowFence) -> None:
-        self._table, self._mark = table, mark
+    def __init__(self, table: "WitnessedTable", fence: RowFence) -> None:
+        self._table, self._fence = table, fence
         self.connection: list[Any] = []
         self.sent: list[tuple[Key, RowOutcome, str]] = []
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Return the keys whose rows are under the fence now, and move these when the transaction commits."""
-        self._table.require_all(self._mark, keys, is_all=is_all)
-        found = self._table.under(self._mark, keys)
+        self._table.require_all(self._fence, keys, is_all=is_all)
+        found = self._table.under(self._fence, keys)
         self.sent += [(key, end, reason) for key in found]
         return found
 
@@ -63,10 +63,10 @@ class WitnessedTable(MemoryTable):
         self._tell(before, "claim", claimed.fence)
         return claimed
 
-    async def renew(self, mark: RowFence) -> RowFence | None:
+    async def renew(self, fence: RowFence) -> RowFence | None:
         before = deepcopy(self.rows)
-        renewed = await super().renew(mark)
-        self._tell(before, "renew", mark)
+        renewed = await super().renew(fence)
+        self._tell(before, "renew", fence)
         return renewed
 
     async def stamp_unstamped(self, limit: int) -> list[Key]:
@@ -81,46 +81,48 @@ class WitnessedTable(MemoryTable):
         self._tell(before, "reset")
         return found
 
-    def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[Any]:  # type: ignore[override]
+    def transaction(self, fence: RowFence) -> AbstractAsyncContextManager[Any]:  # type: ignore[override]
         """Open a transaction that makes its moves at once when it commits. A row taken before that aborts it, as a lock would."""
-        return self._transaction(mark, self.caller)
+        return self._transaction(fence, self.caller)
 
-    def moved(self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        self.require_all(mark, keys, is_all=is_all)
+    def moved(
+        self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
+        self.require_all(fence, keys, is_all=is_all)
         before = deepcopy(self.rows)
-        found = super().moved(mark, keys, end, reason)
-        self._tell(before, "move", mark)
+        found = super().moved(fence, keys, end, reason)
+        self._tell(before, "move", fence)
         return found
 
-    def under(self, mark: RowFence, keys: Iterable[Key]) -> list[Key]:
+    def under(self, fence: RowFence, keys: Iterable[Key]) -> list[Key]:
         """Return the keys whose rows are under the fence."""
-        return [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
+        return [key for key in keys if key in self.rows and self._is_under(self.rows[key], fence)]
 
-    def require_all(self, mark: RowFence, keys: Sequence[Key], *, is_all: bool) -> None:
+    def require_all(self, fence: RowFence, keys: Sequence[Key], *, is_all: bool) -> None:
         """Complain of a caller that claims to move all rows under its fence, and leaves some."""
-        if is_all and (others := set(self.under(mark, self.rows)) - set(keys)):
+        if is_all and (others := set(self.under(fence, self.rows)) - set(keys)):
             self._complain(f"{self.caller} claimed that these are all rows of its batch, and {sorted(others)} were too")
 
     @asynccontextmanager
-    async def _transaction(self, mark: RowFence, caller: str) -> AsyncIterator[_Moves]:
-        yield (moves := _Moves(self, mark))
+    async def _transaction(self, fence: RowFence, caller: str) -> AsyncIterator[_Moves]:
+        yield (moves := _Moves(self, fence))
         self.caller, before, sent = caller, deepcopy(self.rows), [key for key, _, _ in moves.sent]
-        if self.under(mark, sent) != sent:
+        if self.under(fence, sent) != sent:
             raise StoreUnavailable("transaction: a row was taken by another one, and it is rolled back")
         for key in moves.connection:
             self.others[key,] = self.others.get((key,), 0) + 1
         for key, end, reason in moves.sent:
             self._move(key, end, reason)
-        self._tell(before, "transaction", mark, [(key,) for key in moves.connection])
+        self._tell(before, "transaction", fence, [(key,) for key in moves.connection])
 
-    def _tell(self, before: dict[Key, Row], verb: str, mark: RowFence | None = None, effects: Sequence[Key] = ()) -> None:
-        carried = "" if mark is None else self._mark_of(mark.owner, mark.stamp)
+    def _tell(self, before: dict[Key, Row], verb: str, fence: RowFence | None = None, effects: Sequence[Key] = ()) -> None:
+        carried = "" if fence is None else self._fence_of(fence.owner, fence.stamp)
         for key, old in before.items():
             if self.rows.get(key) != old or key in effects:
                 self._write(verb, carried, self._row_of(old, key in effects), self._shown(key))
 
-    def _write(self, verb: str, mark: str, before: TableRow | None, after: TableRow | None) -> None:
-        by = By(verb, outcome=mark)
+    def _write(self, verb: str, fence: str, before: TableRow | None, after: TableRow | None) -> None:
+        by = By(verb, outcome=fence)
         event = Event(time=self._now(), process=self.caller, what="row", phase=Phase.TRUTH, by=by, before=before, after=after)
         self._history.add(event)
 
@@ -133,13 +135,13 @@ class WitnessedTable(MemoryTable):
         return TableRow(
             key=key,
             status=row[watch.status],
-            mark=self._mark_of(self._owner(row) or "", "" if since is None else repr(since)) if is_busy else "",
+            fence=self._fence_of(self._owner(row) or "", "" if since is None else repr(since)) if is_busy else "",
             held=self._clock.wall() - since if is_busy and since is not None else 0.0,
             resets=(row[watch.resets] or 0) if watch.resets else 0,
             effects=self.others.get((key,), 0) - has_effect,
         )
 
-    def _mark_of(self, owner: str, stamp: str) -> str:
+    def _fence_of(self, owner: str, stamp: str) -> str:
         return owner if self.watch.owner else stamp
 
 
@@ -155,13 +157,13 @@ class _FaultyTable(Faulty):
     def refused(self) -> list[Refusal]:
         return cast(list[Refusal], self._store.refused())
 
-    def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[RowWriter]:  # type: ignore[override]
+    def transaction(self, fence: RowFence) -> AbstractAsyncContextManager[RowWriter]:  # type: ignore[override]
         """Open a transaction that can fail when it commits."""
         self._introduce(self._process)
-        return self._committing(self._store.transaction(mark))
+        return self._committing(self._store.transaction(fence))
 
-    def blocking_transaction(self, mark: RowFence) -> AbstractContextManager[BlockingRowWriter]:  # type: ignore[override]
-        return cast("AbstractContextManager[BlockingRowWriter]", self._store.blocking_transaction(mark))
+    def blocking_transaction(self, fence: RowFence) -> AbstractContextManager[BlockingRowWriter]:  # type: ignore[override]
+        return cast("AbstractContextManager[BlockingRowWriter]", self._store.blocking_transaction(fence))
 
 
 for _name in VERBS:

@@ -198,7 +198,7 @@ def test_an_index_that_does_not_find_them_is_not_taken_for_one_that_does(sqlite:
     async def act(table: Table) -> None:
         assert isinstance(table, SqliteTable)
         claimed = await table.claim("", 9)
-        assert not (await table._ready()).finds_marks
+        assert not (await table._ready()).finds_fences
         assert sorted(await table.move(claimed.fence, keys(claimed), RowOutcome.DONE, is_all=True)) == [(1,), (2,)]
 
     sqlite.play(act)
@@ -210,10 +210,10 @@ def test_an_index_of_ones_own_finds_them_too_once_it_is_there(sqlite: Ground, in
 
     async def act(table: Table) -> None:
         assert isinstance(table, SqliteTable)
-        assert not (await table._ready()).finds_marks
+        assert not (await table._ready()).finds_fences
         sqlite.say(f"CREATE INDEX pastes_i ON pastes {index}")
         await table.create_indexes()
-        assert (await table._ready()).finds_marks
+        assert (await table._ready()).finds_fences
 
     sqlite.play(act)
 

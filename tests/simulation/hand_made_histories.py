@@ -103,12 +103,12 @@ class Tale:
         return self.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
 
     def parcel(
-        self, verb: str, status: str, mark: str = "", *, under: str | None = None, held: float = 0.0, **more: int
+        self, verb: str, status: str, fence: str = "", *, under: str | None = None, held: float = 0.0, **more: int
     ) -> "Tale":
         """Change a row of a watched table by a verb, which carries the fence ``under``."""
         before = None if self.parcels is None else structs.replace(self.parcels, held=held)
-        self.parcels = structs.replace(before or TableRow(1, status), status=status, mark=mark, held=0.0, **more)
-        by = By(verb, outcome=mark if under is None else under)
+        self.parcels = structs.replace(before or TableRow(1, status), status=status, fence=fence, held=0.0, **more)
+        by = By(verb, outcome=fence if under is None else under)
         return self.say("row", Phase.TRUTH, before=before, after=self.parcels, by=by)
 
     def calm(self) -> "Tale":

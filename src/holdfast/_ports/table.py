@@ -146,7 +146,7 @@ class Table(Protocol):
         ...
 
     async def move(
-        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         """Finish rows, or return them to pending; return the keys of those that still had the fence.
 
@@ -155,11 +155,11 @@ class Table(Protocol):
         """
         ...
 
-    async def release(self, mark: RowFence) -> int:
+    async def release(self, fence: RowFence) -> int:
         """Return all rows that still have the fence to pending, after a handler ended or an attempt died; return how many."""
         ...
 
-    async def renew(self, mark: RowFence) -> RowFence | None:
+    async def renew(self, fence: RowFence) -> RowFence | None:
         """Give the rows that still have the fence a new stamp; ``None`` if no row has it. Only with an owner column."""
         ...
 
@@ -190,11 +190,11 @@ class Table(Protocol):
         """Return how many rows are in which state, and which owners have rows."""
         ...
 
-    def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[RowWriter]:
+    def transaction(self, fence: RowFence) -> AbstractAsyncContextManager[RowWriter]:
         """Open a transaction for the caller's statements, in which rows with this fence can be moved."""
         ...
 
-    def blocking_transaction(self, mark: RowFence) -> AbstractContextManager[BlockingRowWriter]:
+    def blocking_transaction(self, fence: RowFence) -> AbstractContextManager[BlockingRowWriter]:
         """Open the same transaction for code that is not awaited."""
         ...
 

@@ -99,12 +99,12 @@ ROWS = "rows."
 
 
 class TableRow(Struct, frozen=True):
-    """A row of a watched table. ``mark``: the fence under which it is in progress; ``held``: seconds since its stamp, by the
+    """A row of a watched table. ``fence``: the fence under which it is in progress; ``held``: seconds since its stamp, by the
     table's clock; ``effects``: how many transactions have committed an effect of it."""
 
     key: int
     status: str
-    mark: str = ""
+    fence: str = ""
     held: float = 0.0
     resets: int = 0
     effects: int = 0
@@ -232,6 +232,6 @@ def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
             spent = f"a{row.attempt} f{row.failures} c{row.crashes}"
             return f"{row.state}[{_short(row.token)} {spent}{' cancel!' if row.is_cancel_requested else ''}]"
         case TableRow():
-            return f"row {row.key} {row.status}[{row.mark or '-'} r{row.resets}]"
+            return f"row {row.key} {row.status}[{row.fence or '-'} r{row.resets}]"
         case LeaseRow():
             return "ended" + (" free" if row.is_free else "") if row.is_ended else f"alive({-row.overdue:.3f}s left)"

@@ -26,7 +26,7 @@ async def test_s9_a_single_row_whose_error_stops_the_run_is_noticed(monkeypatch:
 
 
 async def _release(run: Any, state: Any, error: BaseException) -> int:
-    released: int = await run._table.release(state.mark)
+    released: int = await run._table.release(state.fence)
     return released
 
 

@@ -67,7 +67,7 @@ class BatchOfRows(Generic[AnyJob]):
         # Sent again after an outage it may be too late: the next batch may have the same rows under the same owner's name.
         def move() -> Awaitable[list[Key]]:
             ledger, keys = self._ledger, [] if self._ledger.is_closed else sent
-            return self._table.move(ledger.mark, keys, end, text, is_all=ledger.is_whole_batch(keys))
+            return self._table.move(ledger.fence, keys, end, text, is_all=ledger.is_whole_batch(keys))
 
         moved = await self._ask(move)
         self._ledger.settle(moved, end)
@@ -82,11 +82,11 @@ class BatchOfRows(Generic[AnyJob]):
         if not self._ledger.open:
             return not self._ledger.is_closed
         sent = clock.monotonic()
-        mark = await self._ask(lambda: self._table.renew(self._ledger.mark))
-        if mark is None:
+        fence = await self._ask(lambda: self._table.renew(self._ledger.fence))
+        if fence is None:
             self._lose(list(self._ledger.open), [])
             return False
-        self._ledger.mark = mark
+        self._ledger.fence = fence
         self._ledger.measure(clock.monotonic(), since=sent)
         return True
 
@@ -264,7 +264,7 @@ class Batch(BatchOfRows[Job]):
         """
         self.job._require_owned()
         try:
-            async with self._table.transaction(self._ledger.mark) as moves:
+            async with self._table.transaction(self._ledger.fence) as moves:
                 transaction = BatchTransaction(self, moves)
                 yield transaction
                 transaction._require_all()
@@ -308,7 +308,7 @@ class SyncBatch(BatchOfRows[SyncJob]):
         """
         self.job._require_owned()
         try:
-            with self._table.blocking_transaction(self._ledger.mark) as moves:
+            with self._table.blocking_transaction(self._ledger.fence) as moves:
                 transaction = SyncBatchTransaction(self, moves)
                 yield transaction
                 transaction._require_all()

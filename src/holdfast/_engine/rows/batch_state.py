@@ -17,7 +17,7 @@ class BatchState:
     """
 
     def __init__(self, watch: TableSpec, claimed: ClaimedRows, since: float) -> None:
-        self.watch, self.mark, self.rows, self.keys = watch, claimed.fence, list(claimed.rows), claimed.keys
+        self.watch, self.fence, self.rows, self.keys = watch, claimed.fence, list(claimed.rows), claimed.keys
         self._open: dict[Key, None] | None = None  # nothing is finished yet: most batches are finished whole
         self._shown: list[Any] | None = None
         self._gone = set[Key]()

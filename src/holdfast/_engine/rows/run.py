@@ -55,7 +55,7 @@ class RowsRun:
         self._is_idle = self.has_failed = False
         self._error: BaseException | None = None
         saved = job.checkpoint_value or {}
-        self._marks = [RowFence(stamp, owner) for stamp, owner in saved.get("marks", ())]
+        self._fences = [RowFence(stamp, owner) for stamp, owner in saved.get("marks", ())]
         self._ahead: list[RowFence] = []
         self._passed = self._named = 0
         self._saved_at, self._saved_wall = clock.monotonic(), clock.wall()
@@ -70,8 +70,8 @@ class RowsRun:
         """Verify the table, and release the rows that earlier attempts had."""
         with self.snooze_if_unavailable():
             self._table: Table = await self._tables.verified(self._settings)
-            for mark in self._marks:
-                await self._release(mark)
+            for fence in self._fences:
+                await self._release(fence)
 
     async def next(self) -> BatchParts | None:
         """Release what the handler left open of the last batch, and return the next one; ``None``: the run is over."""
@@ -116,7 +116,7 @@ class RowsRun:
         if self.has_failed and self._saved != self.answer and not self._job._is_cancelled:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RELEASE_WITHIN):
-                    await self._remember(self._marks)
+                    await self._remember(self._fences)
 
     @property
     def _has_passed_what_befell_it(self) -> bool:
@@ -130,17 +130,17 @@ class RowsRun:
         return job.crashes + job.failures
 
     async def _take(self) -> None:
-        watch, mark = self._settings.watch, await self._next_mark()
-        sent = self._saved_at if mark.stamp else self._clock.monotonic()
+        watch, fence = self._settings.watch, await self._next_fence()
+        sent = self._saved_at if fence.stamp else self._clock.monotonic()
         with self.snooze_if_unavailable(), telling_of_refused(self._table, self._events, self._job.id):
-            claimed = await self._table.claim(mark.owner, batch_size_after(watch.batch, self._ends), mark.stamp)
+            claimed = await self._table.claim(fence.owner, batch_size_after(watch.batch, self._ends), fence.stamp)
         self._passed += len(claimed.rows)
         if claimed.rows:
             self._current = BatchState(watch, claimed, sent)
-            if watch.owner is None and claimed.fence != mark:
+            if watch.owner is None and claimed.fence != fence:
                 await self._remember([claimed.fence, *self._ahead])
 
-    async def _next_mark(self) -> RowFence:
+    async def _next_fence(self) -> RowFence:
         """Return the fence that the next claim writes, saved before the claim; an empty one if only the claim's answer has it."""
         has_owner, clock = self._settings.watch.owner is not None, self._clock
         now, wall = clock.monotonic(), clock.wall()
@@ -182,7 +182,7 @@ class RowsRun:
             left = await self._keep(ledger, self._error)
         elif ledger.open:
             with self.snooze_if_unavailable():
-                left = await self._release(ledger.mark)
+                left = await self._release(ledger.fence)
         ledger.close()
         self._current = None
         self._is_idle = not ledger.finished and self._error is None
@@ -218,19 +218,19 @@ class RowsRun:
                 raise HoldfastError(f"{type(verdict).__name__}: {text_of(verdict)}") from error
             self._error = verdict or error
 
-    async def _release(self, mark: RowFence) -> int:
+    async def _release(self, fence: RowFence) -> int:
         with telling_of_refused(self._table, self._events, self._job.id):
-            return await self._table.release(mark)
+            return await self._table.release(fence)
 
     async def _keep(self, ledger: BatchState, error: BaseException) -> int:
         """Leave the row to the watchdog, which counts and resets it after ``stale_after``, or fail it if it has no resets left."""
         watch, (key,), reason = ledger.watch, ledger.open, text_of(error)
         if has_resets_left(watch, ledger.rows[0]):
-            kept = [mark for mark in self._marks if (mark.owner or mark.stamp) != (ledger.mark.owner or ledger.mark.stamp)]
+            kept = [fence for fence in self._fences if (fence.owner or fence.stamp) != (ledger.fence.owner or ledger.fence.stamp)]
             await self._remember(kept)
         else:
             with self.snooze_if_unavailable():
-                ledger.settle(await self._table.move(ledger.mark, [key], RowOutcome.FAIL, reason), RowOutcome.FAIL)
+                ledger.settle(await self._table.move(ledger.fence, [key], RowOutcome.FAIL, reason), RowOutcome.FAIL)
         shown = f"{type(error).__name__}: {reason}"
         self._events.emit(EventName.ROWS_KEPT, rows=watch.name, keys=format_keys([key]), error=shown, job=self._job.id)
         return len(ledger.open)
@@ -242,11 +242,11 @@ class RowsRun:
             name, longest = ledger.watch.name, ledger.longest
             self._events.emit(EventName.ROWS_BATCH_SLOW, rows=name, seconds=longest, stale_after=stale_after, job=self._job.id)
 
-    async def _remember(self, marks: list[RowFence]) -> None:
+    async def _remember(self, fences: list[RowFence]) -> None:
         """Save the fences and counts durably, unless the code is to stop: the store may be away, and the save would delay the stop."""
         self._require_not_cancelled()
-        await self._job._save({"marks": [[mark.stamp, mark.owner] for mark in marks], "so_far": self.answer})
-        self._marks, self._saved = marks, dict(self.answer)
+        await self._job._save({"marks": [[fence.stamp, fence.owner] for fence in fences], "so_far": self.answer})
+        self._fences, self._saved = fences, dict(self.answer)
 
     def _require_not_cancelled(self) -> None:
         if self._job._is_cancelled:

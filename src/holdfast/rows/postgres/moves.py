@@ -38,8 +38,8 @@ class RowsBlock(UserTransaction):
 class Awaited:
     """The moves on a connection of asyncpg's."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: RowFence, block: RowsBlock) -> None:
-        self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
+    def __init__(self, connection: Any, statements: Statements, fence: RowFence, block: RowsBlock) -> None:
+        self.connection, self._statements, self._fence, self._block = connection, statements, fence, block
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
@@ -47,14 +47,14 @@ class Awaited:
         self._block.moves += 1
         if await self._have_all_moved(keys, end, reason):
             return list(keys)
-        question = self._statements.move(self._mark, keys, end, reason, is_counted=True)
+        question = self._statements.move(self._fence, keys, end, reason, is_counted=True)
         return [tuple(row) for row in await self.connection.fetch(*question)]
 
     async def _have_all_moved(self, keys: Sequence[Key], end: RowOutcome, reason: str) -> bool:
         """Return whether all have moved; if not, none has. Sending back a thousand keys takes longer than to ask again."""
         trial = self.connection.transaction()
         await trial.start()
-        question = self._statements.move(self._mark, keys, end, reason, returns_keys=False, is_counted=True)
+        question = self._statements.move(self._fence, keys, end, reason, returns_keys=False, is_counted=True)
         answer = await self.connection.execute(*question)
         if int(answer.split()[-1]) == len(keys):
             await trial.commit()
@@ -66,8 +66,8 @@ class Awaited:
 class Blocking:
     """The moves on a connection of psycopg's."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: RowFence, block: RowsBlock) -> None:
-        self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
+    def __init__(self, connection: Any, statements: Statements, fence: RowFence, block: RowsBlock) -> None:
+        self.connection, self._statements, self._fence, self._block = connection, statements, fence, block
 
     def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         from psycopg import RawCursor  # noqa: PLC0415 - it is there, because the connection is
@@ -76,6 +76,6 @@ class Blocking:
         if not keys:
             return []
         self._block.moves += 1
-        sql, *values = self._statements.move(self._mark, keys, end, reason, is_counted=True)
+        sql, *values = self._statements.move(self._fence, keys, end, reason, is_counted=True)
         with RawCursor(self.connection, row_factory=tuple_row) as cursor:
             return [tuple(row) for row in cursor.execute(sql, values).fetchall()]

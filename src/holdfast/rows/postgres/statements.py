@@ -50,7 +50,7 @@ class Statements:
 
     def move(
         self,
-        mark: RowFence,
+        fence: RowFence,
         keys: Sequence[Key],
         end: RowOutcome,
         reason: str = "",
@@ -61,7 +61,7 @@ class Statements:
         """Move rows. Answers: their keys, with ``returns_keys``. ``is_counted``: a savepoint that reverts the move is noticed."""
         place = len(self._keys) + 1
         arrays = [list(values) for values in zip(*keys, strict=True)]
-        values: list[Any] = [*arrays, self._fenced_by(mark)]
+        values: list[Any] = [*arrays, self._fenced_by(fence)]
         has_reason = end is RowOutcome.FAIL and self._watch.reason is not None
         if has_reason:
             values.append(storable_text(reason))
@@ -79,15 +79,15 @@ class Statements:
             *values,
         )
 
-    def release(self, mark: RowFence, keys: Keys = None) -> Question:
+    def release(self, fence: RowFence, keys: Keys = None) -> Question:
         """Release the rows of a fence; the answer is their number."""
         among, values = self._among(keys, 2)
         sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(RowOutcome.RETRY), among=among)
-        return sql, self._fenced_by(mark), *values
+        return sql, self._fenced_by(fence), *values
 
-    def renew(self, mark: RowFence) -> Question:
+    def renew(self, fence: RowFence) -> Question:
         """Renew the stamp of a fence's rows; the answer is their number and their stamp."""
-        return self.texts.of("renew", fence=self._fence(1)), self._fenced_by(mark)
+        return self.texts.of("renew", fence=self._fence(1)), self._fenced_by(fence)
 
     @property
     def is_touched(self) -> bool:
@@ -109,7 +109,7 @@ class Statements:
         among, values = self._among(keys, 2)
         return self.texts.of("prune", forgettable=self._forgettable, among=among), limit, *values
 
-    def candidates(self, verb: str, most: int, mark: RowFence | None = None) -> Question:
+    def candidates(self, verb: str, most: int, fence: RowFence | None = None) -> Question:
         """Ask for the keys of the rows that a verb would change."""
         part = self._parts()
         held, oldest = f"{part['status']} = {part['in_progress']}", f"ORDER BY {part['claimed_at']}"
@@ -120,8 +120,8 @@ class Statements:
             "reset": (f"{held} AND {part['claimed_at']} < {part['stale']}", oldest),
             "prune": (f"{part['status']} = {part['done']} AND {part['claimed_at']} < {self._forgettable}", oldest),
         }[verb]
-        source = self.table if mark is None else f"{self.table} AS own"
-        values = [] if mark is None else [self._fenced_by(mark)]
+        source = self.table if fence is None else f"{self.table} AS own"
+        values = [] if fence is None else [self._fenced_by(fence)]
         return self.texts.of("candidates", source=source, which=which, order=order), most, *values
 
     # indexes
@@ -241,8 +241,8 @@ class Statements:
             f"own.{quoted(self._watch.claimed_at)} = {f'({read} AT TIME ZONE {chr(39)}UTC{chr(39)})' if self._has_zone else read}"
         )
 
-    def _fenced_by(self, mark: RowFence) -> str:
-        return mark.stamp if self._watch.owner is None else mark.owner
+    def _fenced_by(self, fence: RowFence) -> str:
+        return fence.stamp if self._watch.owner is None else fence.owner
 
     def _cut(self, reason: str) -> str:
         # Only an explicit cast cuts a string to the length of its column.

@@ -91,31 +91,31 @@ class PostgresTable:
             return sorted(rows, key=itemgetter(0))
 
         rows = await self._sparing("claim", ask(), lambda keys: statements.claim(owner, limit, keys), limit)
-        mark = RowFence("", owner) if self._watch.owner else RowFence(rows[0][1] if rows else "", "")
+        fence = RowFence("", owner) if self._watch.owner else RowFence(rows[0][1] if rows else "", "")
         keys = keys_of(rows, self._watch.key)
-        return ClaimedRows(mark, tuple(map(_record, rows)), keys)
+        return ClaimedRows(fence, tuple(map(_record, rows)), keys)
 
     async def move(
-        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         if not keys:
             return []
-        return [tuple(row) for row in await self._ask("move", (await self._ready()).move(mark, keys, end, reason))]
+        return [tuple(row) for row in await self._ask("move", (await self._ready()).move(fence, keys, end, reason))]
 
-    async def release(self, mark: RowFence) -> int:
-        if not (mark.stamp if self._watch.owner is None else mark.owner):
+    async def release(self, fence: RowFence) -> int:
+        if not (fence.stamp if self._watch.owner is None else fence.owner):
             return 0  # from a time when the watch had an owner, or had none: nothing identifies its rows
         statements = await self._ready()
-        asked = self._ask("release", statements.release(mark))
-        return _sum(await self._sparing("release", asked, lambda keys: statements.release(mark, keys), mark=mark))
+        asked = self._ask("release", statements.release(fence))
+        return _sum(await self._sparing("release", asked, lambda keys: statements.release(fence, keys), fence=fence))
 
-    async def renew(self, mark: RowFence) -> RowFence | None:
+    async def renew(self, fence: RowFence) -> RowFence | None:
         if self._watch.owner is None:
             raise Unsupported(
                 f"rows {self._watch.name}: only an owner's rows can get a new stamp: name a column, as owner='claimed_by'"
             )
-        ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(mark))
-        return RowFence(stamp, mark.owner) if count else None
+        ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(fence))
+        return RowFence(stamp, fence.owner) if count else None
 
     async def stamp_unstamped(self, limit: int) -> list[Key]:
         statements = await self._ready()
@@ -152,18 +152,18 @@ class PostgresTable:
         return States(rows, due, stuck, oldest, tuple(RowHolder(*row) for row in holders))
 
     @asynccontextmanager
-    async def transaction(self, mark: RowFence) -> AsyncIterator[RowWriter]:
+    async def transaction(self, fence: RowFence) -> AsyncIterator[RowWriter]:
         statements = await self._ready()
         block = moves.RowsBlock(self._way)
         async with self._way.transaction(block) as link:
-            yield moves.Awaited(link, statements, mark, block)
+            yield moves.Awaited(link, statements, fence, block)
 
     @contextmanager
-    def blocking_transaction(self, mark: RowFence) -> Iterator[BlockingRowWriter]:
+    def blocking_transaction(self, fence: RowFence) -> Iterator[BlockingRowWriter]:
         statements = self._statements or asyncio.run(self._ready())
         block = moves.RowsBlock(self._way)
         with self._way.blocking_transaction(block) as connection:
-            yield moves.Blocking(connection, statements, mark, block)
+            yield moves.Blocking(connection, statements, fence, block)
 
     async def close(self) -> None:
         await self._way.close()
@@ -180,7 +180,7 @@ class PostgresTable:
         limit: int = MAX_BATCH,
         *,
         past: int = 0,
-        mark: RowFence | None = None,
+        fence: RowFence | None = None,
     ) -> list[Any]:
         """Ask for a whole batch; if a row of it is refused, ask for all others. A claim that gets none raises."""
         try:
@@ -198,7 +198,7 @@ class PostgresTable:
 
         name, require = f"rows {self._watch.name}: {verb}", self._require_ours if verb == "claim" else _nothing
         for _ in range(ROUNDS if verb == "claim" else 1):
-            candidates = statements.candidates(verb, past + limit + refusals.known(verb), mark)
+            candidates = statements.candidates(verb, past + limit + refusals.known(verb), fence)
             rows, parts = await self._way.ask_in_parts(name, candidates, divide, change, require)
             refusals.learn(verb, parts)
             if rows or not parts.refused:

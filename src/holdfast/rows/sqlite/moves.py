@@ -40,9 +40,9 @@ class Blocking:
     """The moves on a connection of ``sqlite3`` or ``apsw``."""
 
     def __init__(
-        self, connection: Any, statements: Statements, mark: RowFence, now: Callable[[], float], block: RowsBlock
+        self, connection: Any, statements: Statements, fence: RowFence, now: Callable[[], float], block: RowsBlock
     ) -> None:
-        self.connection, self._statements, self._mark, self._now = connection, statements, mark, now
+        self.connection, self._statements, self._fence, self._now = connection, statements, fence, now
         self._block = block
 
     def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
@@ -55,11 +55,15 @@ class Blocking:
             return []
         statements, how = self._statements, (end, reason, self._now)
         with driver.plain_cursor(self.connection) as cursor:
-            if is_all and statements.finds_marks and _have_all_moved(cursor, [statements.move_all(self._mark, *how)], len(keys)):
+            if (
+                is_all
+                and statements.finds_fences
+                and _have_all_moved(cursor, [statements.move_all(self._fence, *how)], len(keys))
+            ):
                 return list(keys)
-            if _have_all_moved(cursor, [*statements.move(self._mark, keys, *how, returns_keys=False)], len(keys)):
+            if _have_all_moved(cursor, [*statements.move(self._fence, keys, *how, returns_keys=False)], len(keys)):
                 return list(keys)
-            questions = statements.move(self._mark, keys, *how)
+            questions = statements.move(self._fence, keys, *how)
             return [tuple(row) for question in questions for row in cursor.execute(*question).fetchall()]
 
 

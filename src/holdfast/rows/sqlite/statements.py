@@ -40,18 +40,18 @@ class Statements:
         self._read = [name for name in read if name not in self._written]
         self._reader = Reader(read, self._written)
         self.texts = Queries(_FOLDER, self._parts())
-        self.finds_marks = False
+        self.finds_fences = False
         """Whether all rows of a fence are found along an index, and no trigger makes other rows like them."""
 
-    def mark(self, stamp: Stamp, owner: str) -> RowFence:
+    def fence_of(self, stamp: Stamp, owner: str) -> RowFence:
         """Return the fence of a batch."""
         return RowFence(str(stamp), owner if self._watch.owner else "")
 
-    def fence(self, mark: RowFence) -> Stamp:
+    def fence_value(self, fence: RowFence) -> Stamp:
         """Return the value that the rows of a batch hold."""
         if self._watch.owner is not None:
-            return mark.owner
-        return self.form.read(mark.stamp)
+            return fence.owner
+        return self.form.read(fence.stamp)
 
     def keys_of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...]:
         """Take the keys from a claim's answer."""
@@ -69,8 +69,8 @@ class Statements:
 
     def claim_of(self, among: str, *, is_begun: bool = False) -> str:
         """Claim rows of a part of a batch. ``is_begun``: rows of other parts are under its fence already."""
-        fence = "0" if is_begun else self._fence(":now" if self._watch.owner is None else ":owner")
-        return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence, among=among)
+        fence_value = "0" if is_begun else self._fence(":now" if self._watch.owner is None else ":owner")
+        return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence_value, among=among)
 
     @cached_property
     def held(self) -> str:
@@ -84,7 +84,7 @@ class Statements:
 
     def move(
         self,
-        mark: RowFence,
+        fence: RowFence,
         keys: Sequence[Key],
         end: RowOutcome,
         reason: str,
@@ -101,16 +101,16 @@ class Statements:
             given, values = _given(part)
             yield (
                 self.texts.of(name, keys=given, **parts),
-                (self.fence(mark), self.form.stamp(now()), storable_text(reason), *values),
+                (self.fence_value(fence), self.form.stamp(now()), storable_text(reason), *values),
             )
 
-    def move_all(self, mark: RowFence, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
+    def move_all(self, fence: RowFence, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
         """Move all rows of a fence: to send and read a thousand keys would take longer than the move."""
         name = "remove_all" if end is RowOutcome.DONE and self._watch.deletes else "move_all"
         sql = self.texts.of(
             name, moved=self._changes(_NOW).moved(end, _REASON), fence=f"+{self._fence(_FENCE)}", stamp=_PLACES[0]
         )
-        return sql, (self.fence(mark), self.form.stamp(now()), storable_text(reason), self.form.read(mark.stamp))
+        return sql, (self.fence_value(fence), self.form.stamp(now()), storable_text(reason), self.form.read(fence.stamp))
 
     def undone(self, keys: Sequence[Key]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield statements, each with its values, that count which of these rows are in progress."""

@@ -105,8 +105,8 @@ class SqliteTable:
         def claim(file: RowsFile, statements: Statements) -> ClaimedRows:
             for given in (stamp, ""):  # after a step of the clock another process may have rows under the same stamp
                 now = statements.form.read(given) if given else self._new_stamp(file, statements)
-                mark = statements.mark(now, owner)
-                values = {"limit": limit, "now": now, "owner": owner, "fence": statements.fence(mark)}
+                fence = statements.fence_of(now, owner)
+                values = {"limit": limit, "now": now, "owner": owner, "fence": statements.fence_value(fence)}
                 if rows := self._claimed(file, statements, values):
                     break
             keys = statements.keys_of(rows)
@@ -114,19 +114,19 @@ class SqliteTable:
                 order = {key: place for place, key in enumerate(file.ask(self._name("claim"), statements.held, values))}
                 places = sorted(range(len(rows)), key=lambda place: order.get(keys[place], 0))
                 rows, keys = [rows[place] for place in places], tuple(keys[place] for place in places)
-            return ClaimedRows(mark, statements.records_of(rows, now, owner), keys)
+            return ClaimedRows(fence, statements.records_of(rows, now, owner), keys)
 
         return await self._run(claim)
 
     async def move(
-        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         def move(file: RowsFile, statements: Statements) -> list[Key]:
-            name, asked = self._name("move"), (mark, keys, end, reason, file.stamp)
+            name, asked = self._name("move"), (fence, keys, end, reason, file.stamp)
             if (
                 is_all
-                and statements.finds_marks
-                and file.all_of(name, *statements.move_all(mark, end, reason, file.stamp), len(keys))
+                and statements.finds_fences
+                and file.all_of(name, *statements.move_all(fence, end, reason, file.stamp), len(keys))
             ):
                 return list(keys)
             at_once = [*statements.move(*asked, returns_keys=False)]
@@ -136,12 +136,12 @@ class SqliteTable:
 
         return await self._run(move)
 
-    async def release(self, mark: RowFence) -> int:
-        if not (mark.stamp if self._watch.owner is None else mark.owner):
+    async def release(self, fence: RowFence) -> int:
+        if not (fence.stamp if self._watch.owner is None else fence.owner):
             return 0  # from a time when the watch had an owner, or had none: nothing identifies its rows
 
         def release(file: RowsFile, statements: Statements) -> int:
-            values = {"fence": statements.fence(mark)}
+            values = {"fence": statements.fence_value(fence)}
 
             def act(keys: Keys) -> int:
                 among, given = statements.among(keys)
@@ -152,15 +152,15 @@ class SqliteTable:
 
         return await self._run(release)
 
-    async def renew(self, mark: RowFence) -> RowFence | None:
+    async def renew(self, fence: RowFence) -> RowFence | None:
         if self._watch.owner is None:
             remedy = "name a column, as owner='claimed_by'"
             raise Unsupported(f"rows {self._watch.name}: only an owner's rows can get a new stamp: {remedy}")
 
         def renew(file: RowsFile, statements: Statements) -> RowFence | None:
             stamp = statements.form.stamp(file.stamp())
-            count = self._under(file, statements, statements.renew(), mark, stamp)
-            return statements.mark(stamp, mark.owner) if count else None
+            count = self._under(file, statements, statements.renew(), fence, stamp)
+            return statements.fence_of(stamp, fence.owner) if count else None
 
         return await self._run(renew)
 
@@ -255,18 +255,18 @@ class SqliteTable:
         return await self._run(states)
 
     @asynccontextmanager
-    async def transaction(self, mark: RowFence) -> AsyncIterator[RowWriter]:
+    async def transaction(self, fence: RowFence) -> AsyncIterator[RowWriter]:
         statements = await self._ready()
         block = self._block(statements)
         async with in_thread(block) as connection:
-            yield moves.Awaited(moves.Blocking(connection, statements, mark, self._clock.wall, block))
+            yield moves.Awaited(moves.Blocking(connection, statements, fence, self._clock.wall, block))
 
     @contextmanager
-    def blocking_transaction(self, mark: RowFence) -> Iterator[BlockingRowWriter]:
+    def blocking_transaction(self, fence: RowFence) -> Iterator[BlockingRowWriter]:
         statements = self._statements or asyncio.run(self._ready())
         block = self._block(statements)
         with blocking(block) as connection:
-            yield moves.Blocking(connection, statements, mark, self._clock.wall, block)
+            yield moves.Blocking(connection, statements, fence, self._clock.wall, block)
 
     async def close(self) -> None:
         self._spares.close()  # first: the last connection of a file to close truncates its log, and does that in a thread
@@ -340,8 +340,8 @@ class SqliteTable:
             return file.count(self._name(verb), sql, lambda: values)
         return file.at_once(self._name(verb), lambda connection: connection.execute(sql, values).rowcount)
 
-    def _under(self, file: RowsFile, statements: Statements, sql: str, mark: RowFence, stamp: Any) -> int:
-        return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence(mark), "now": stamp})
+    def _under(self, file: RowsFile, statements: Statements, sql: str, fence: RowFence, stamp: Any) -> int:
+        return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence_value(fence), "now": stamp})
 
     def _name(self, verb: str) -> str:
         return f"rows {self._watch.name}: {verb}"
@@ -362,10 +362,10 @@ class SqliteTable:
         if problems := [*wording.missing_columns(self._watch, facts.columns)]:
             raise wording.refusal(self._watch, *problems)
         statements = Statements(self._watch, facts)
-        statements.finds_marks = not statements.is_touched and self._finds_marks(file, statements)
+        statements.finds_fences = not statements.is_touched and self._finds_fences(file, statements)
         return statements
 
-    def _finds_marks(self, file: RowsFile, statements: Statements) -> bool:
+    def _finds_fences(self, file: RowsFile, statements: Statements) -> bool:
         sql, values = statements.move_all(RowFence("", ""), RowOutcome.RETRY, "", self._clock.wall)
         plan = file.ask(self._name("plan"), f"EXPLAIN QUERY PLAN {sql}", values)
         return any(f"{self._watch.claimed_at}=?" in str(step[-1]) for step in plan)
