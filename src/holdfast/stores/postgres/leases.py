@@ -7,12 +7,14 @@ from typing import Final
 from uuid import UUID
 
 from holdfast._core.answers import BeatAnswer, LeaseView, OverdueJob
+from holdfast._core.encoding import end_of
 from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.reading import first_readable
 from holdfast._core.requests import NewLease
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.postgres.database import BEAT_LIMIT
+from holdfast.databases.readable import readable
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
 
@@ -58,16 +60,16 @@ class Leases(StoreDatabase):
         while True:
             found = await self._fetch("end_lease", lease, json_text(why), "{}", seen)
             if found:
-                return rows.end_of(found[0])
+                return end_of(found[0]["end_reason"], is_draining=bool(found[0]["is_draining"]))
             if seen is not None:
                 return None
             # Another session has ended the lease during this statement: the next one sees that.
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
-        return await first_readable(partial(self._fetch, "held", lease), partial(rows.readable, rows.active_job_of), limit)
+        return await first_readable(partial(self._fetch, "held", lease), partial(readable, rows.active_job_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
-        return await first_readable(partial(self._fetch, "expired"), partial(rows.readable, rows.lease_of), limit)
+        return await first_readable(partial(self._fetch, "expired"), partial(readable, rows.lease_of), limit)
 
     async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
-        return await first_readable(partial(self._fetch, "overdue"), partial(rows.readable, rows.overdue_of), limit)
+        return await first_readable(partial(self._fetch, "overdue"), partial(readable, rows.overdue_of), limit)

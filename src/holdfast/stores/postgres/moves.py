@@ -17,6 +17,7 @@ from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
 from holdfast.databases.postgres import errors as failures
+from holdfast.databases.readable import readable
 from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
@@ -110,7 +111,7 @@ class Moves(StoreDatabase):
 
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         found = await self._fetch("owed_hooks", tasks, limit, pause, LONGEST_HOOK_DELAY)
-        return rows.readable(lambda row: structs.replace(rows.record_of(row), hook_due_at=row["offered_until"]), found)
+        return readable(lambda row: structs.replace(rows.record_of(row), hook_due_at=row["offered_until"]), found)
 
     # internals
 

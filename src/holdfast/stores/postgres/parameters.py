@@ -8,7 +8,8 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
+from holdfast._core.encoding import failure_text
+from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
@@ -319,11 +320,6 @@ def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
         )
         for merged in apart(latest.values(), lambda note: note.token.number)
     ]
-
-
-def failure_text(failure: Failure | None) -> str | None:
-    """Return an exception as JSON, or None."""
-    return None if failure is None else json_text(failure)
 
 
 def _is_plain(settle: Transition) -> bool:

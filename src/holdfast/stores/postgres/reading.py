@@ -9,6 +9,7 @@ from holdfast._core.job import PLACE_OF, State
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.requests import IsolatedJobs, JobFilter
 from holdfast._core.text import json_text, storable_text
+from holdfast.databases.readable import readable
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.parameters import takes
@@ -43,13 +44,13 @@ class Reading(StoreDatabase):
             None if which.tag is None else json_text(which.tag),
             which.limit,
         )
-        return rows.readable(rows.record_of, found)
+        return readable(rows.record_of, found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         return {(row["name"], rows.state_of(row)): row["number"] for row in await self._search("counts", by)}
 
     async def workers(self) -> tuple[LeaseView, ...]:
-        return rows.readable(rows.lease_of, await self._fetch("workers"))
+        return readable(rows.lease_of, await self._fetch("workers"))
 
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE

@@ -1,52 +1,17 @@
 """Conversion of rows to values, by the names of their columns. One bad row never fails the others: an unreadable one is left out."""
 
-import logging
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
-
-import msgspec
-from msgspec import Struct
+from typing import Any
 
 from holdfast._core.answers import LeaseView, OverdueJob
-from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, Rescue, RescueReason, State, Token
-from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.encoding import end_of, failure_of, names_of, process_of, rescue_of, timing_of
+from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord
-from holdfast._core.timing import LeaseTiming
 
 Row = Any
 """``asyncpg.Record``, or any other mapping from the names of columns to values."""
 
-Value = TypeVar("Value")
-
-logger = logging.getLogger("holdfast")
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
-_UNKNOWN = ProcessIdentity("", 0)
-_UNREADABLE = (TypeError, ValueError, KeyError, OverflowError)
-
-
-class _Rescue(Struct):
-    """A rescue as stored on a row: ``at`` in microseconds since the epoch."""
-
-    reason: RescueReason
-    worker: str
-    attempt: int
-    at: int
-
-
-def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
-    """Return the values of all readable rows; skip and log those that were damaged by hand."""
-    values = []
-    for row in found:
-        try:
-            values.append(read(row))
-        except _UNREADABLE:
-            logger.warning("a row of the jobs' database cannot be read and is left alone: %.200r", tuple(row)[:3])
-    return tuple(values)
 
 
 def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
@@ -84,7 +49,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
         is_stub=row["is_stub"],
         rescue=rescue_of(row["rescue"]),
         hook_due_at=row["hook_due_at"],
-        tags=_read(row["tags"], tuple[str, ...]) or (),
+        tags=names_of(row["tags"]),
         attempts=attempts,
     )
 
@@ -138,50 +103,17 @@ def lease_of(row: Row) -> LeaseView:
     return LeaseView(
         id=row["id"],
         worker=row["worker"] or "",
-        process=_read(row["process"], ProcessIdentity) or _UNKNOWN,
+        process=process_of(row["process"]),
         timing=timing_of(row["timing"]),
         overdue=row["overdue"] / 1e6,
         seen=row["seen"] or "",
         age=row["age"] / 1e6,
         holds=row["holds"],
         is_draining=bool(row["is_draining"]),
-        end=end_of(row) if row["is_ended"] else None,
-        queues=_read(row["queues"], tuple[str, ...]) or (),
-        tasks=_read(row["tasks"], tuple[str, ...]) or (),
+        end=end_of(row["end_reason"], is_draining=bool(row["is_draining"])) if row["is_ended"] else None,
+        queues=names_of(row["queues"]),
+        tasks=names_of(row["tasks"]),
         grace=row["grace"] or 0.0,
         slots=row["slots"] or 0,
         is_isolated=bool(row["is_isolated"]),
     )
-
-
-def timing_of(text: str | None) -> LeaseTiming:
-    """Read a lease's timing; zeros if it is unreadable."""
-    return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
-
-
-def failure_of(text: str | None) -> Failure | None:
-    """Return an exception from the JSON on a row; None if missing or unreadable."""
-    return _read(text, Failure)
-
-
-def rescue_of(text: str | None) -> Rescue | None:
-    """Return the last rescue of a job from the JSON on its row; None if missing or unreadable."""
-    rescue = _read(text, _Rescue)
-    if rescue is None:
-        return None
-    at = _EPOCH + timedelta(microseconds=rescue.at)
-    return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=at)
-
-
-def end_of(row: Row) -> LeaseEnd:
-    """Return why a lease ended; expiry if the reason is unreadable."""
-    return (_read(row["end_reason"], LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
-
-
-def _read(text: str | None, kind: type[Value]) -> Value | None:
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
+from holdfast._core.encoding import failure_of, rescue_of
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
@@ -17,7 +18,7 @@ from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
 from holdfast._core.requests import ClaimRequest
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import parameters as packing
-from holdfast.stores.postgres.records import Row, failure_of, rescue_of
+from holdfast.stores.postgres.records import Row
 
 ALL = EnqueueAnswer()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,9 +10,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.answers import LeaseView
+from holdfast._core.encoding import end_of, names_of, process_of, timing_of
 from holdfast._core.identity import ProcessIdentity
 from holdfast.databases.sqlite.values import micros
-from holdfast.stores.sqlite.records import Row, end_of, names_of, process_of, timing_of
+from holdfast.stores.sqlite.records import Row
 
 
 class Sighting(Struct, frozen=True):
@@ -62,7 +63,7 @@ class LeaseSightings:
             age=(wall - opened) / 1e6,
             holds=holds,
             is_draining=bool(is_draining),
-            end=end_of(is_ended, end_reason, is_draining),
+            end=end_of(end_reason, is_draining=bool(is_draining)) if is_ended else None,
             queues=names_of(queues),
             tasks=names_of(tasks),
             grace=(grace or 0) / 1e6,

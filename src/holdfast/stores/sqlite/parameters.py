@@ -12,7 +12,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
+from holdfast._core.encoding import failure_text
+from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
@@ -257,11 +258,6 @@ def notes(learnt: Sequence[AttemptNote]) -> Values:
     packed = records([(note.job, note.token, note.late_result) for note in merged.values()])
     texts = [{"error": failure_text(note.error), "stacks": storable_text(note.stacks)} for note in merged.values()]
     return {**packed, "notes": json_text(texts)}
-
-
-def failure_text(failure: Failure | None) -> str | None:
-    """Return an exception as JSON, or None."""
-    return None if failure is None else json_text(failure)
 
 
 def _settling(settle: Transition, place: int) -> SettleKind:

@@ -1,48 +1,20 @@
 """Conversion of rows to values. One bad row never fails the others: a row that cannot be read is left out."""
 
-import logging
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
-import msgspec
-
 from holdfast._core.answers import DueJob, OverdueJob
-from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Failure, Json, Reason, Rescue, RescueReason, State, Token
-from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.encoding import failure_of, instant, names_of, rescue_of, timing_of
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
 from holdfast._core.requests import ClaimRequest
-from holdfast._core.timing import LeaseTiming
+from holdfast.databases.readable import readable
 
 Row = tuple[Json, ...]
-Value = TypeVar("Value")
 
-logger = logging.getLogger("holdfast")
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
-_UNKNOWN = ProcessIdentity("", 0)
-
-
-class _Rescue(msgspec.Struct):
-    reason: RescueReason
-    worker: str
-    attempt: int
-    at: int
-
-
-def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
-    """Return the values of all readable rows; skip and log those that were damaged by hand."""
-    values = []
-    for row in found:
-        try:
-            values.append(read(row))
-        except (TypeError, ValueError, KeyError, OverflowError, AssertionError):  # UUID asserts
-            logger.warning("a row of the jobs' file cannot be read and is left alone: %.200r", row[:3])
-    return tuple(values)
 
 
 def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
@@ -138,7 +110,7 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         is_stub=bool(is_stub),
         rescue=rescue_of(rescue),
         hook_due_at=_instant(hook_due),
-        tags=_read(tags, tuple[str, ...]) or (),
+        tags=names_of(tags),
         attempts=attempts,
     )
 
@@ -174,54 +146,6 @@ def settled_attempt_of(job: UUID, token: Token, row: Row) -> SettledAttempt | No
     )
 
 
-def failure_of(text: str | None) -> Failure | None:
-    """Return an exception from the JSON on a row; None if missing or unreadable."""
-    return _read(text, Failure)
-
-
-def rescue_of(text: str | None) -> Rescue | None:
-    """Return a rescue from the JSON on a row; None if missing or unreadable."""
-    rescue = _read(text, _Rescue)
-    return (
-        None
-        if rescue is None
-        else Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=instant(rescue.at))
-    )
-
-
-def process_of(text: str | None) -> ProcessIdentity:
-    """Return the process that opened a lease; an unknown one if the column is unreadable."""
-    return _read(text, ProcessIdentity) or _UNKNOWN
-
-
-def timing_of(text: str | None) -> LeaseTiming:
-    """Return the timing on a lease's row; zeros if it is unreadable."""
-    return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
-
-
-def end_of(is_ended: int, end_reason: str | None, is_draining: int | None) -> LeaseEnd | None:
-    """Return why a lease ended, ``None`` if it has not ended."""
-    return (
-        (_read(end_reason, LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=bool(is_draining))
-        if is_ended
-        else None
-    )
-
-
-def names_of(text: str | None) -> tuple[str, ...]:
-    """Return names of queues or tasks from JSON."""
-    return _read(text, tuple[str, ...]) or ()
-
-
-def _read(text: str | None, kind: type[Value]) -> Value | None:
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
 def _blob(value: Json) -> bytes | None:
     """Return JSON as bytes; encode any other value, written by hand, so that its reader refuses it."""
     return value if value is None or isinstance(value, bytes) else str(value).encode("utf-8", "replace")
@@ -229,11 +153,6 @@ def _blob(value: Json) -> bytes | None:
 
 def _uuid(value: bytes | None) -> UUID | None:
     return None if value is None else UUID(bytes=value)
-
-
-def instant(microseconds: int) -> datetime:
-    """Return an instant of the wall clock."""
-    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _instant(microseconds: int | None) -> datetime | None:

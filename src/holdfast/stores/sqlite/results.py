@@ -7,11 +7,12 @@ from uuid import UUID
 import msgspec
 
 from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExpiredJob, Pruned, QueueView
+from holdfast._core.encoding import instant
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
-from holdfast.stores.sqlite.records import Row, attempt_of, instant, record_of, settled_attempt_of
+from holdfast.stores.sqlite.records import Row, attempt_of, record_of, settled_attempt_of
 
 _ATTEMPT = 11  # columns
 

@@ -32,6 +32,7 @@ from holdfast._core.answers import (
     QueueView,
     ReopenAnswer,
 )
+from holdfast._core.encoding import end_of, instant
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
@@ -44,6 +45,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.backup import Backup
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.trial import try_out
+from holdfast.databases.readable import readable
 from holdfast.databases.sqlite import driver, transactions
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.database import BUSY_LIMIT
@@ -177,7 +179,7 @@ class SqliteStore:
         return await self._states("delete", ids, {"only_waiting": only_waiting})
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        until = until or rows.instant(micros(self._clock.wall()))
+        until = until or instant(micros(self._clock.wall()))
         gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": micros_of(until)})
         return Purged(len(gone), until)
 
@@ -193,7 +195,7 @@ class SqliteStore:
             database.write("owed_hooks", **values)
             return database.read("owed_hooks_jobs")
 
-        return rows.readable(lambda row: rows.record_of(row[0], row[1:]), await self._thread.run(offer))
+        return readable(lambda row: rows.record_of(row[0], row[1:]), await self._thread.run(offer))
 
     # leases
 
@@ -215,7 +217,8 @@ class SqliteStore:
         def end(database: StoreDatabase) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
             database.write("end_lease", is_overdue=is_overdue, **values)
-            return rows.end_of(*database.read("end_reason", **values)[0])
+            (is_ended, end_reason, is_draining) = database.read("end_reason", **values)[0]
+            return end_of(end_reason, is_draining=bool(is_draining)) if is_ended else None
 
         return await self._thread.run(end)
 
@@ -223,7 +226,7 @@ class SqliteStore:
         def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
             return self._read("held", {"lease": lease.bytes, "limit": -1 if most is None else most})
 
-        return await first_readable(fetch, partial(rows.readable, rows.active_job_of), limit)
+        return await first_readable(fetch, partial(readable, rows.active_job_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         found = [view for view in await self._leases() if (view.holds if view.end is not None else view.overdue > 0)]
@@ -233,7 +236,7 @@ class SqliteStore:
         def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
             return self._read("overdue", {"limit": most})
 
-        return await first_readable(fetch, partial(rows.readable, rows.overdue_of), limit)
+        return await first_readable(fetch, partial(readable, rows.overdue_of), limit)
 
     # reading
 
@@ -243,7 +246,7 @@ class SqliteStore:
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         before = None if which.before is None else which.before.bytes
         found = await self._read("list", {**structs.asdict(which), "before": before})
-        return rows.readable(lambda row: rows.record_of(row[0], row[1:]), found)
+        return readable(lambda row: rows.record_of(row[0], row[1:]), found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         return {(name, State(state)): count for name, state, count in await self._read("counts", {"by": by})}
@@ -269,7 +272,7 @@ class SqliteStore:
         if limit <= 0:
             return ()
         values = {**packing.claimable(tasks, queues, isolated), "limit": limit, "age": micros(age)}
-        return rows.readable(rows.due_of, await self._read("due", values))
+        return readable(rows.due_of, await self._read("due", values))
 
     async def queues(self) -> tuple[QueueView, ...]:
         return answers.queues(await self._read("queues", {}))

@@ -1,0 +1,79 @@
+"""Values as the JSON that a SQL store keeps in a column. What was damaged by hand reads as unknown and never raises."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Failure, Rescue, RescueReason
+from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.text import json_text
+from holdfast._core.timing import LeaseTiming
+
+Value = TypeVar("Value")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNKNOWN = ProcessIdentity("", 0)
+
+
+class _Rescue(Struct):
+    """A rescue as stored: ``at`` in microseconds since the epoch."""
+
+    reason: RescueReason
+    worker: str
+    attempt: int
+    at: int
+
+
+def instant(microseconds: int) -> datetime:
+    """Return the instant so many microseconds after the epoch."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def failure_text(failure: Failure | None) -> str | None:
+    """Return an exception as JSON; None for none."""
+    return None if failure is None else json_text(failure)
+
+
+def failure_of(text: str | None) -> Failure | None:
+    """Return an exception; None if missing or unreadable."""
+    return _read(text, Failure)
+
+
+def rescue_of(text: str | None) -> Rescue | None:
+    """Return the last rescue of a job; None if missing or unreadable."""
+    rescue = _read(text, _Rescue)
+    if rescue is None:
+        return None
+    return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=instant(rescue.at))
+
+
+def process_of(text: str | None) -> ProcessIdentity:
+    """Return the process that opened a lease; an unknown one if it is unreadable."""
+    return _read(text, ProcessIdentity) or _UNKNOWN
+
+
+def timing_of(text: str | None) -> LeaseTiming:
+    """Return a lease's timing; zeros if it is unreadable."""
+    return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
+
+
+def end_of(text: str | None, *, is_draining: bool) -> LeaseEnd:
+    """Return why a lease ended; expiry if the reason is unreadable."""
+    return (_read(text, LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=is_draining)
+
+
+def names_of(text: str | None) -> tuple[str, ...]:
+    """Return names of queues, tasks or tags; none if they are unreadable."""
+    return _read(text, tuple[str, ...]) or ()
+
+
+def _read(text: str | None, kind: type[Value]) -> Value | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
