@@ -5,8 +5,7 @@ D1: a docstring that does not begin with a verb in the imperative. D2: a docstri
 S1: a sentence of more than 35 words. T1: the name of a test over 100 characters, or with a banned word. C1: the subject of a commit.
 `# language: word – why` in a file (in Markdown: `<!-- language: word – why -->`) allows a word, or a rule, in that file.
 
-`scripts/language_baseline.json` counts the hits of files that are still to be rewritten, by rule and file: a count must not grow.
-`--renew` writes it again; paths as arguments print every hit below them; `--commit-msg FILE` judges one message.
+Paths as arguments judge only what is below them; `--commit-msg FILE` judges one message.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +35,6 @@ from language_rules import (
 )
 
 ROOT = Path(__file__).parents[1]
-BASELINE = "scripts/language_baseline.json"
 FOLDERS = ("src", "proof", "scripts", "bench", "examples", "tests")
 DOCUMENTS = ("*.md", "docs/**/*.md", "bench/**/*.md", "examples/**/*.md")
 SKIPPED = ("tests/simulation/stories/", "bench/results/", "scripts/language_rules.py", "tests/house/test_language.py")
@@ -338,36 +335,16 @@ def check_tree(root: Path, below: Iterable[str] = ()) -> list[Hit]:
     return sorted(found)
 
 
-def count(hits: Iterable[Hit]) -> dict[str, dict[str, int]]:
-    """Return the number of hits by rule and file."""
-    counted: dict[str, dict[str, int]] = {}
-    for (rule, path), number in sorted(Counter((hit.rule, hit.path) for hit in hits).items()):
-        counted.setdefault(rule, {})[path] = number
-    return counted
-
-
-def new_hits(hits: list[Hit], baseline: dict[str, dict[str, int]]) -> list[Hit]:
-    """Return the hits of files that have more of a rule than the baseline allows."""
-    now = count(hits)
-    return [hit for hit in hits if now[hit.rule][hit.path] > baseline.get(hit.rule, {}).get(hit.path, 0)]
-
-
 def main(arguments: list[str]) -> int:
     """Do what the arguments ask for; 1 when a rule is broken."""
     if arguments[:1] == ["--commit-msg"]:
         problem = check_subject(Path(arguments[1]).read_text(encoding="utf-8"))
         print(*filter(None, [problem]), sep="\n", end="\n" if problem else "")
         return 1 if problem else 0
-    path = ROOT / BASELINE
-    hits = check_tree(ROOT, [each for each in arguments if not each.startswith("-")])
-    if "--renew" in arguments:
-        path.write_text(json.dumps(count(hits), indent=1) + "\n", encoding="utf-8")
-        return 0
-    if not arguments:
-        hits = new_hits(hits, json.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
+    hits = check_tree(ROOT, arguments)
     for hit in hits:
         print(hit)
-    if hits and not arguments:
+    if hits:
         print("write it plainly, or allow it with a reason: `# language: word – why`")
     return 1 if hits else 0
 

@@ -150,10 +150,3 @@ def test_exception_needs_a_reason_and_holds_for_its_file() -> None:
     assert rules("# language: nobody\n# nobody\n") == ["W1"]
     assert rules("# language: nobody – the account of Unix\n# whoever\n") == ["W1"]
     assert rules("<!-- language: S1 – a quotation -->\n\n" + "word " * 36, "docs/x.md") == []
-
-
-def test_count_may_shrink_but_not_grow() -> None:
-    hits = check_language.check_text("src/x.py", "# nobody\n# nobody\n")
-    assert check_language.new_hits(hits, {"W1": {"src/x.py": 2}}) == []
-    assert check_language.new_hits(hits, {"W1": {"src/x.py": 1}}) == hits
-    assert check_language.new_hits(hits, {}) == hits

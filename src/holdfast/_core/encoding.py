@@ -28,7 +28,7 @@ class _Rescue(Struct):
 
 
 def instant(microseconds: int) -> datetime:
-    """Return the instant so many microseconds after the epoch."""
+    """Return the instant that is this many microseconds after the epoch."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
