@@ -60,15 +60,6 @@ def test_s5_only_an_absent_entry_and_a_signal_without_a_target_prove_that_a_proc
     assert may_run(THEIRS, look, are_starts_comparable=False) is (may or (look.start is not None and look.is_alive))
 
 
-def test_clocks_are_shared_by_boot_and_time_namespace() -> None:
-    assert THEIRS.shares_clock_with(OURS)
-    assert structs.replace(THEIRS, pid_namespace="x", host="y").shares_clock_with(OURS)
-    assert not structs.replace(THEIRS, clock="time:[2]").shares_clock_with(OURS)
-    assert not structs.replace(THEIRS, boot="x").shares_clock_with(OURS)
-    unknown = structs.replace(THEIRS, boot="")
-    assert not unknown.shares_clock_with(unknown)
-
-
 def test_a_worker_is_named_by_host_pid_and_incarnation() -> None:
     names = {worker_name("web-1", 42, UUID(int=n << 96)) for n in range(3)}
     assert names == {"web-1-42-00000000", "web-1-42-00000001", "web-1-42-00000002"}

@@ -27,10 +27,6 @@ class ProcessIdentity(Struct, frozen=True):
         mine = (self.host, self.boot, self.pid_namespace)
         return all(mine) and mine == (other.host, other.boot, other.pid_namespace)
 
-    def shares_clock_with(self, other: "ProcessIdentity") -> bool:
-        """Return whether readings of their monotonic clocks can be compared."""
-        return bool(self.boot) and (self.boot, self.clock) == (other.boot, other.clock)
-
 
 class Look(Struct, frozen=True):
     """The system's findings about a pid. ``start`` and ``is_alive``: read from its entry in /proc; a zombie is not alive.
