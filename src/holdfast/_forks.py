@@ -51,7 +51,11 @@ class Forks:
         self._one_at_a_time = threading.Lock()
 
     def register(self, each: Forked) -> None:
-        """Call this object's methods at every fork from now on. While it holds its locks it must not wait for another registered object."""
+        """Call this object's methods at every fork from now on.
+
+        While the object holds one of its locks, at any time, it must not wait for a lock of another registered object: both could
+        wait for each other during a fork.
+        """
         self._known.append(ref(each, self._known.remove))
 
     def before_fork(self) -> None:

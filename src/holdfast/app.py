@@ -153,9 +153,10 @@ class App(TaskRegistrar, RowsDeclarations):
     def worker(self, *, concurrency: int | None = None, queues: Sequence[str] | None = None) -> "EmbeddedWorker":
         """Run a worker inside the running event loop, from entry to exit, for web applications and the like.
 
-        The exit drains: running jobs get the App's ``grace``. It beats from a separate thread, so a loop that is blocked
-        keeps its jobs. This process is never killed and no signal is touched: code that cannot be cancelled runs on, fenced.
-        ``holdfast worker`` ends such code, and is the better choice for jobs that compute. Last tries run here, not isolated.
+        At exit the worker drains: running jobs get the App's ``grace``. A separate thread renews the lease, so a blocked loop
+        keeps its jobs. Holdfast never kills this process and handles no signal here: code that cannot be cancelled runs on,
+        fenced. ``holdfast worker`` ends such code, and is the better choice for jobs that compute. A job whose next crash would
+        be its last runs here too, beside the others, and not isolated in a separate process.
 
         >>> async with app.worker(concurrency=10, queues=["mail"]):  # doctest: +SKIP
         ...     await serve()

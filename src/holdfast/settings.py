@@ -99,7 +99,7 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
 
 
 def public_url(url: str) -> str:
-    """Return the URL without what only its owner may know."""
+    """Return the URL as it may be logged: without password, token and options. URLs of SQLite and memory stay as they are."""
     return url if url.startswith(("sqlite://", "memory://")) else location.public_url(url)
 
 

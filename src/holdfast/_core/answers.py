@@ -115,7 +115,10 @@ class ExchangeAnswer(Struct, frozen=True):
 
 
 class OverdueJob(Struct, frozen=True):
-    """An active job far past a limit of its task: its owner's supervisor should have acted long ago. ``timing``: that of its lease."""
+    """An active job so far past a limit of its task that other supervisors may rescue it: its own supervisor should have acted before.
+
+    ``charge``: the limit that it passed. ``timing``: the timing of the lease that holds it.
+    """
 
     job: ActiveJob
     worker: str

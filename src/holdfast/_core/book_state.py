@@ -30,18 +30,19 @@ Rows = list[JobRecord]
 
 
 class Moment(Struct, frozen=True, gc=False):
-    """The time at which a verb is called. ``wall`` decides which jobs are due and which may be pruned.
+    """The time at which a verb is called, on two clocks.
 
-    ``stamp``: the time that the book records when a lease is renewed, or a job starts or moves. Here it is a monotonic clock that all
-    callers share, in microseconds, because a step of the wall clock must not make a job overdue. A store without such a clock
-    overrides ``elapsed``.
+    ``wall`` decides which jobs are due and which may be pruned. ``stamp`` decides which leases and jobs are overdue: the book
+    records it when a lease is renewed, and when a job starts or makes progress. It counts the microseconds of a monotonic clock that
+    all callers share: a step of the wall clock must not make a job overdue. A store whose callers share no such clock subclasses
+    ``Moment`` and overrides ``elapsed``.
     """
 
     wall: datetime
     stamp: int
 
     def elapsed(self, what: UUID, since: int) -> int:
-        """Return the microseconds for which the caller knows that this lease or job has had the stamp ``since``."""
+        """Return how many microseconds ago this lease or job got the stamp ``since``, as far as the caller knows."""
         del what  # only a caller without a shared clock must remember when it first saw the stamp
         return self.stamp - since
 

@@ -10,9 +10,9 @@ from holdfast._core.record import OUTCOME_OF, JobRecord, SettledAttempt
 
 
 def is_duplicate_settle(transition: Transition, row: JobRecord | None, ended: SettledAttempt | None) -> bool:
-    """Return whether an earlier copy of this transition moved the job, so that it is no longer active under its token.
+    """Return whether an earlier copy of this transition moved the job: then the repeated settle is answered as applied.
 
-    ``row``: the job as it is now; ``ended``: the record of the attempt under the transition's token.
+    ``row``: the job as it is now. ``ended``: the record of the attempt under the transition's token.
     """
     if row is not None and PLACE_OF[row.state] is Place.FINISHED and row.token == transition.token:
         return _is_outcome_of(transition, row)

@@ -17,7 +17,7 @@ def type_name(error: BaseException) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return the value's string, cut; or why there is none, even if ``str`` raises ``SystemExit`` or needs more stack than there is."""
+    """Return the value's string, cut to the limit. If ``str`` raises, even ``SystemExit``, return a note that it cannot be read."""
     try:
         return cut_text(str(value), ERROR_TEXT_LIMIT)
     except BaseException as broken:

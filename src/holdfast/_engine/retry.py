@@ -14,7 +14,7 @@ Answered = TypeVar("Answered")
 
 
 class Retrier:
-    """Calls a verb until the store answers; ``StoreUnavailable`` after ``give_up`` seconds."""
+    """Calls a verb until the store answers; raises ``StoreUnavailable`` after ``give_up`` seconds."""
 
     def __init__(self, clock: Clock, chance: Randomness, events: Events, *, give_up: float = GIVE_UP) -> None:
         self._clock = clock
@@ -23,7 +23,7 @@ class Retrier:
         self._give_up = give_up
 
     async def call(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
-        """Return the verb's answer. The caller fixes what makes two copies of the verb one, such as the id of an enqueue."""
+        """Call the verb until it answers, and return the answer. Every call must send the same id, so that the store applies it once."""
         started, pause, failures = self._clock.monotonic(), PAUSES[0], 0
         while True:
             try:

@@ -128,7 +128,7 @@ def require_not_cancelled() -> None:
 
 
 def is_cancelled() -> bool:
-    """Return whether this task was cancelled; if not, a cancellation escaped from inside a store's driver."""
+    """Return whether the running asyncio task was cancelled. If not, a caught ``CancelledError`` escaped from inside a store's driver."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

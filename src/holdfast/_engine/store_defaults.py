@@ -27,9 +27,10 @@ def offers(store: object, protocol: type[Any]) -> bool:
 
 
 async def purge(store: Store, queue: str, limit: int, until: datetime | None = None) -> Purged:
-    """Delete at most ``limit`` jobs of the queue that wait and were enqueued by ``until``, without it by now.
+    """Delete at most ``limit`` waiting jobs of the queue that were enqueued by ``until``; without ``until``, by now.
 
-    The default lists what waits and deletes those that still wait in that write. Now is when the newest of them was enqueued.
+    For a store without this verb, list the waiting jobs and delete those that still wait. "Now" is then the time at which the newest
+    of them was enqueued.
     """
     if offers(store, QueueVerbs):
         return await cast(QueueVerbs, store).purge(queue, limit, until)
@@ -41,7 +42,7 @@ async def purge(store: Store, queue: str, limit: int, until: datetime | None = N
 
 
 async def waiting_tasks(store: Store) -> tuple[str, ...]:
-    """Return the tasks of which a job waits, by name; the default counts the jobs of each task."""
+    """Return the tasks that have a waiting job, by name. For a store without this verb, count the jobs of each task."""
     if offers(store, QueueVerbs):
         return await cast(QueueVerbs, store).waiting_tasks()
     return tuple(sorted({task for task, state in await store.counts("task") if state in WAITING}))
@@ -56,14 +57,14 @@ async def due(
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
     age: float = 0.0,
 ) -> tuple[DueJob, ...]:
-    """Return the first jobs that a claim would take; by default none, so that nothing is published again and polling finds them."""
+    """Return the first jobs that a claim would take, to publish them again. A store without this verb returns none: polling finds them."""
     if offers(store, Republishing):
         return await cast(Republishing, store).due(tasks, limit, queues=queues, isolated=isolated, age=age)
     return ()
 
 
 async def owed_hooks(store: Store, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-    """Return jobs that have ended and whose hook is due; by default none, because such a store refuses hooks at start."""
+    """Return jobs that have ended and whose hook is due. A store without this verb returns none: workers refuse hooks on it at start."""
     if offers(store, RescueHooks):
         return await cast(RescueHooks, store).owed_hooks(tasks, limit, pause=pause)
     return ()
@@ -77,21 +78,21 @@ def has_hooks(store: Store) -> bool:
 def enqueue_within(
     store: Store, connection: Any, call: UUID, jobs: Sequence[NewJob]
 ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-    """Enqueue inside the transaction of the caller's connection; ``Unsupported`` by default."""
+    """Enqueue inside the transaction of the caller's connection. Raises ``Unsupported`` for a store without this verb."""
     return _transactions(store, "enqueue inside the caller's transaction").enqueue_within(connection, call, jobs)
 
 
 def transaction(
     store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
 ) -> AbstractAsyncContextManager[Any]:
-    """Open a transaction that commits only under the job's token; ``Unsupported`` by default."""
+    """Open a transaction that commits only under the job's token. Raises ``Unsupported`` for a store without this verb."""
     return _transactions(store, "commit rows together with a job").transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
 
 def blocking_transaction(
     store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
 ) -> AbstractContextManager[Any]:
-    """Open the same for code in its own thread or process."""
+    """Open the same transaction as ``transaction``, for code that blocks a thread or runs in another process."""
     return _transactions(store, "commit rows together with a job").blocking_transaction(
         job, token, idle=idle, hook_due_at=hook_due_at
     )

@@ -12,7 +12,7 @@ class Clock(Protocol):
         ...
 
     def boottime(self) -> float:
-        """Return the monotonic time that runs through suspend, for deadlines that another machine's clock judges."""
+        """Return the monotonic time that goes on in suspend: for deadlines of leases that are judged by the clock of another machine."""
         ...
 
     def wall(self) -> float:

@@ -40,10 +40,12 @@ class Ownership(Protocol):
     """Moves of jobs and leases: all that tokens and leases protect."""
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
-        """Insert all jobs durably, or none. A job whose key an unfinished job of its task has is answered with that job instead.
+        """Insert all jobs durably, or none.
 
-        Nothing is inserted if a key is taken by a job with another payload, or if ``under``, a job and its token, is no longer
-        active so. A call whose receipt exists inserts nothing and answers the same.
+        If an unfinished job of the same task already has the unique key of a new job, the new job is not inserted: the answer
+        names the other one. The whole call inserts nothing if that other job has a different payload. It also inserts nothing
+        if ``under`` names a job and a token, and the job is no longer active under that token. A call whose receipt exists
+        inserts nothing and returns the answer of the first copy.
         """
         ...
 
@@ -286,7 +288,7 @@ class CallerTransactions(Protocol):
     def blocking_transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
-        """Open the same transaction for code in its own thread or process."""
+        """Open the same transaction as ``transaction``, for code that blocks a thread or runs in another process."""
         ...
 
 

@@ -12,9 +12,8 @@ from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 class RowFence(Struct, frozen=True):
     """The fence of a batch: the values that its rows must still have when they are finished.
 
-    ``stamp``: the table's own time, as a string that the table can read again. ``owner``: ``""`` without an owner column. With
-    such a column the owner alone is the fence, and ``stamp`` may be ``""``: a claim whose answer was lost can then be released
-    by its owner.
+    ``stamp``: the table's own time, as a string that the table can read again. ``owner``: ``""`` if the table has no owner column.
+    If it has one, the owner alone is the fence, and ``stamp`` may be ``""``: the stamp is unknown when the claim's answer was lost.
     """
 
     stamp: str
@@ -88,17 +87,23 @@ class RowWriter(Protocol):
     connection: Any
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Move the rows that still have the fence, and return their keys. ``is_all``: no other row can have this fence."""
+        """Move these rows if they still have the fence, and return the keys of those that had it.
+
+        ``is_all``: no other row can have this fence, so that a table may find the rows by it.
+        """
         ...
 
 
 class BlockingRowWriter(Protocol):
-    """A writer like ``RowWriter`` for code that is not awaited."""
+    """A ``RowWriter`` for code in a thread: it blocks."""
 
     connection: Any
 
     def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
-        """Move the rows that still have the fence, and return their keys. ``is_all``: no other row can have this fence."""
+        """Move these rows if they still have the fence, and return the keys of those that had it.
+
+        ``is_all``: no other row can have this fence, so that a table may find the rows by it.
+        """
         ...
 
 

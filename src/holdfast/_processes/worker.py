@@ -150,11 +150,11 @@ def _require_runnable(app: App, target: str) -> None:
 
 
 def leave_it_to_the_supervisor(number: int, frame: FrameType | None) -> None:
-    """Ignore the signal: the supervisor has received it too, or will."""
+    """Ignore a signal: the supervisor has received it too, or will."""
 
 
 def leave(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> NoReturn:
-    """Run ``main`` and end the process, even if threads of user code still run."""
+    """Run ``main`` and then exit the process with its code; do not wait for threads of user code."""
     try:
         code = main(arguments)
     except BaseException:

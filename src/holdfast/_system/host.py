@@ -43,7 +43,7 @@ class SystemHost:
         return identify(os.getpid())
 
     def is_running(self, process: ProcessIdentity) -> bool:
-        """Return whether it exists here; a zombie does not count. In doubt it does."""
+        """Return whether the process runs on this machine; a zombie does not. In doubt return true."""
         if not guard.sees_processes():
             return _exists(process.pid)
         # Start times are shown shifted in another time namespace; then the pid alone must do.
@@ -121,7 +121,7 @@ class SystemChild:
         return self._channel
 
     def set_deadline(self, guard_deadline: float) -> bool:
-        """Send its guard a deadline; one that has not read for hours misses some, and judges by an older deadline."""
+        """Send the worker's guard a deadline. A guard that has not read for hours misses some, and judges by an older one."""
         try:
             os.write(self._deadlines, struct.pack("d", guard_deadline))
         except BlockingIOError:
@@ -131,13 +131,16 @@ class SystemChild:
         return True
 
     def is_stopped(self) -> bool:
-        """Return whether its state is T, or t under a debugger."""
+        """Return whether the worker is stopped: its process state is T, or t under a debugger."""
         self._memory_kills.poll()  # at every watch, so that a memory kill of another process is not taken for this one's
         stat = guard.read_stat(self._process.pid)
         return stat is not None and stat.state in "Tt"
 
     def dump_stacks(self) -> str:
-        """Ask its signal handler, which needs neither its event loop nor its GIL. Waits for it up to 0.2 s."""
+        """Return the stacks of the worker's threads; wait for them up to 0.2 s.
+
+        A signal handler in the worker writes them, and needs neither the event loop nor the GIL.
+        """
         if self._stacks < 0 or (before := os.fstat(self._stacks).st_size) == 0:
             return ""  # reaped; or no handler yet, and the signal would kill it
         os.kill(self._process.pid, signal.SIGUSR1)
@@ -151,13 +154,13 @@ class SystemChild:
         return os.pread(self._stacks, MOST_STACKS, before).decode("ascii", "replace")
 
     def kill(self) -> None:
-        """SIGKILL every process of its session; ``wait`` kills those that are being forked at this moment."""
+        """SIGKILL every process of the worker's session; ``wait`` kills those that are being forked at this moment."""
         self._is_killed = True
         if self._popen.returncode is None:  # its pid is reserved until it is reaped
             guard.kill_all(self._process.pid)
 
     async def wait(self) -> Exit:
-        """Return how it ended, once it has been reaped and no process of its session is left."""
+        """Return how the worker ended, once it has been reaped and no process of its session is left."""
         return await asyncio.shield(self._ended)
 
     async def _reap(self) -> Exit:
@@ -218,7 +221,7 @@ class SystemSupervisorLink:
         return identify(os.getpid())
 
     def set_code_running(self, is_running: bool) -> None:
-        """Write one byte of shared memory: without a system call the thread keeps the GIL."""
+        """Set the guard's flag, one byte of shared memory: a system call could cost the thread the GIL."""
         self._flags[0] = is_running
 
     def set_lease_clock(self, *, runs_through_suspend: bool) -> None:
@@ -227,7 +230,7 @@ class SystemSupervisorLink:
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """Identify a process of this machine that exists; facts that the system does not show stay empty, and then prove nothing."""
+    """Identify an existing process of this machine. A fact that the system does not show stays empty: nothing is concluded from it."""
     stat = guard.read_stat(pid) if guard.sees_processes() else None
     return ProcessIdentity(
         host=socket.gethostname(),
@@ -277,7 +280,10 @@ def _exists(pid: int) -> bool:
 
 
 def _marked_members(session: int, known: set[int]) -> list[int]:
-    """Return the living ones; a dying one whose environment is gone already is still known."""
+    """Return the living processes of a session that Holdfast has marked in their environment.
+
+    ``known``: processes found so before. A process that is being killed may have lost its environment already.
+    """
     return [pid for pid, stat in guard.session_processes(session).items() if stat.is_alive and (pid in known or _is_marked(pid))]
 
 
@@ -303,7 +309,7 @@ def shared_file(name: str) -> int:
 
 
 def _start_guard(guard_fd: int, flags_fd: int) -> str:
-    """Start the guard and wait until it is armed; return what went wrong, if anything."""
+    """Start the guard and wait until it watches this process; return what went wrong, if anything."""
     # Signals stay blocked in it: it must outlive every signal that stops or ends the others.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

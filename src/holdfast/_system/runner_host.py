@@ -37,7 +37,7 @@ class SystemRunnerHost:
         self._memory_kills = MemoryKills()
 
     async def spawn(self) -> "SystemRunner":
-        """Start one. Call it from the thread that lives as long as the worker does, its event loop's."""
+        """Start a runner. Call it from the thread of the event loop, which lives as long as the worker does."""
         self._memory_kills.poll()
         return SystemRunner(self._clock, self._command, self._arguments, self._memory_kills)
 
@@ -71,16 +71,19 @@ class SystemRunner:
 
     @property
     def pid(self) -> int:
-        """Its process id, and its group's."""
+        """The process id of the runner, and the id of its group."""
         return self._popen.pid
 
     @property
     def channel(self) -> SystemChannel:
-        """The worker's end of its pipe."""
+        """The worker's end of the runner's pipe."""
         return self._channel
 
     async def dump_stacks(self) -> str:
-        """Ask its signal handler, which needs neither its event loop nor its GIL; waits for it up to a second."""
+        """Return the stacks of the runner's threads; wait for them up to a second.
+
+        A signal handler in the runner writes them, and needs neither the event loop nor the GIL.
+        """
         if self._stacks < 0 or (before := os.fstat(self._stacks).st_size) == 0 or self._popen.returncode is not None:
             return ""  # reaped; or no handler yet, and the signal would kill it
         os.kill(self._popen.pid, signal.SIGUSR1)
@@ -94,16 +97,16 @@ class SystemRunner:
         return os.pread(self._stacks, MOST_STACKS, before).decode("ascii", "replace") if self._stacks >= 0 else ""
 
     def last_stacks(self) -> str:
-        """Return the last stacks it wrote, known once it has been reaped."""
+        """Return the last stacks that the runner wrote; they are known once it has been reaped."""
         return self._last_stacks
 
     def kill(self) -> None:
-        """SIGKILL its group; ``wait`` kills what is left of it."""
+        """SIGKILL the runner's process group; ``wait`` kills what is left of it."""
         self._is_killed = True
         self._strike()
 
     async def wait(self) -> Exit:
-        """Return how it ended, once it has been reaped and no process of its group is left."""
+        """Return how the runner ended, once it has been reaped and no process of its group is left."""
         return await asyncio.shield(self._ended)
 
     def _strike(self) -> None:

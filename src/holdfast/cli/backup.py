@@ -12,7 +12,8 @@ from holdfast.cli.options import JSON, store_options
 def backup(path: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Copy a SQLite store to PATH while workers run.
 
-    The copy is one moment of the store. It is verified before it gets its name, and replaces no file. Only you may read it.
+    The copy holds the store as it was at one moment. It is verified before it appears under PATH. No existing
+    file is replaced. Only you may read it.
     """
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json

@@ -20,7 +20,7 @@ _PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::|:([a-z_]\w*)")
 
 
 def read(path: Path) -> str:
-    """Return the text of a file, its parts included."""
+    """Return the text of a file, with the text of a part in place of each include."""
     return _expanded(path.read_text(encoding="utf-8"), path.parent)
 
 
@@ -54,7 +54,7 @@ def _expanded(text: str, folder: Path) -> str:
 
 
 def _part(path: Path, arguments: list[str]) -> str:
-    """Return the text of a part, with the arguments of one include in place of its parameters."""
+    """Return the text of a part, with these arguments in place of its parameters."""
     text = path.read_text(encoding="utf-8")
     head = _HEAD.match(text)
     names = [] if head is None else head[2].split(", ") if head[2] else []
@@ -66,7 +66,7 @@ def _part(path: Path, arguments: list[str]) -> str:
 
 
 def _includes(text: str) -> Iterator[tuple[str, list[str], int, int]]:
-    """Yield the name, the arguments, the start and the end of each inclusion."""
+    """Yield each include of the text: the name of the part, its arguments, and where the include starts and ends."""
     for found in _INCLUDE.finditer(text):
         arguments, depth, place = [""], 1, found.end()
         while depth:

@@ -53,7 +53,7 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, value: object) -> Self | None:
-        """Read a checkpoint; ``None`` for none."""
+        """Read a checkpoint; return ``None`` if there is no checkpoint."""
         return None if value is None else msgspec.convert(value, cls)
 
 
@@ -78,7 +78,7 @@ class Analysis:
         return Bookmark(tip=tip, rows=self._rows.name, commits=commits)
 
     def resume(self, mark: Bookmark | None) -> Bookmark | None:
-        """Copy the valid rows of an earlier attempt; ``None`` if there is none, or its file is gone."""
+        """Copy the valid rows of an earlier attempt; return where to go on, or ``None`` without a bookmark or without its file."""
         if mark is None or not (self._work / mark.rows).exists():
             return None
         with (self._work / mark.rows).open("rb") as old, self._rows.open("wb") as new:
@@ -86,7 +86,7 @@ class Analysis:
         return msgspec.structs.replace(mark, rows=self._rows.name)
 
     def count(self, mark: Bookmark, batch: int, most: int) -> Bookmark:
-        """Count the next commits. A row is kept for each, or for an even sample of ``most`` of them."""
+        """Count the next ``batch`` commits. Write a row for each, or for every n-th and the last if ``most`` is exceeded."""
         if self._log is None:
             self._start(mark)
         step = -(-mark.commits // most)
@@ -119,7 +119,7 @@ class Analysis:
         return {**head, "files": {kind: str(path) for kind, path in files.items() if path.exists()}}
 
     def close(self) -> None:
-        """End the git that still runs, if the analysis was cancelled."""
+        """Kill the git process if it still runs, because the analysis was cancelled."""
         if self._log is not None:
             with self._log:
                 self._log.kill()

@@ -22,13 +22,13 @@ class Dialect(Struct, frozen=True):
 
 
 class Assignments:
-    """Lists of ``column = value``."""
+    """Makes the list of ``column = value`` for each UPDATE that changes the state of a row."""
 
     def __init__(self, watch: TableSpec, dialect: Dialect) -> None:
         self._watch, self._dialect = watch, dialect
 
     def taken(self, owner: str, stamp: str) -> str:
-        """Claimed by an owner, now."""
+        """Return the assignments when an owner claims a row, now."""
         watch, literal = self._watch, self._dialect.literal
         taken = {watch.status: literal(watch.in_progress), watch.claimed_at: stamp}
         return _set(taken if watch.owner is None else {**taken, watch.owner: owner})
@@ -50,7 +50,7 @@ class Assignments:
                 return _set({watch.status: literal(watch.failed), **details})
 
     def reset(self) -> str:
-        """Return the assignments when a row is taken from its owner. After too many resets it fails, and keeps its owner and stamp."""
+        """Return the assignments when a row is taken from its owner. After too many resets the row fails, and keeps owner and stamp."""
         watch, dialect = self._watch, self._dialect
         if watch.resets is None:
             return self.moved(RowOutcome.RETRY)

@@ -13,7 +13,10 @@ _NAME_LIMIT = 40
 
 
 class Wanted(Struct, frozen=True):
-    """An index on ``columns``, in SQL, of the rows with that status. ``leading``: the first of them, if it is a plain column."""
+    """An index that a table should have: on ``columns``, in SQL, of the rows with that status.
+
+    ``leading``: the first of the columns, if it is a plain column.
+    """
 
     name: str
     columns: str
@@ -22,7 +25,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Index(Struct, frozen=True):
-    """An existing index: its columns, ``None`` for expressions, and of which rows."""
+    """An existing index. ``columns``: ``None`` for an expression. ``predicate``: the condition of a partial index, in SQL."""
 
     name: str
     columns: tuple[str | None, ...]
@@ -30,8 +33,11 @@ class Index(Struct, frozen=True):
 
 
 def wanted(watch: TableSpec, columns: Collection[str], *, folds: bool, since: str | None = None) -> tuple[Wanted, ...]:
-    """List indexes for claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters.
-    ``since``: what orders stamps by their time, if that is not their column."""
+    """List the indexes that a table should have: for claims, for resets, and for retention if there is one.
+
+    ``folds``: the database reads names without quotes in small letters. ``since``: an SQL expression that orders stamps by their
+    time, if their column does not.
+    """
     leading = None if watch.order_by else compared_first(watch.where, columns, folds=folds) or watch.key[0]
     first = ended(watch.order_by or "") or (
         ", ".join(map(quoted, watch.key)) if leading == watch.key[0] else quoted(leading or "")
@@ -60,7 +66,11 @@ def compared_first(where: str, columns: Collection[str], *, folds: bool) -> str 
 
 
 def serves(index: Index, want: Wanted, watch: TableSpec) -> bool:
-    """Return whether an index answers the same question: it is that one, or is of rows with that status, or has the status in front."""
+    """Return whether an existing index makes the wanted one unnecessary.
+
+    It does if it has the same name, if it begins with the leading column and has only rows with that status, or if it begins with
+    the status and the leading column.
+    """
     if index.name == want.name:
         return True
     if want.leading is None:

@@ -1,4 +1,4 @@
-"""Messages about a table that does not fit its watch, the same for every database."""
+"""Messages about a table that does not fit its spec, the same for every database. The functions only build them."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -26,12 +26,12 @@ def refusal(watch: TableSpec, *problems: str) -> ConfigurationError:
 
 
 def missing_table(watch: TableSpec, public: str, known: Collection[str]) -> str:
-    """Report that there is no such table."""
+    """Return the message that there is no such table."""
     return f"there is no table {shown(watch)} in {public}: {nearest(shown(watch), known)}"
 
 
 def not_a_table(watch: TableSpec, what: str) -> str:
-    """Report that the name is not a table's."""
+    """Return the message that the name belongs to something other than a table, such as a view."""
     return f"{shown(watch)} is {what}, whose rows cannot be locked and marked: name the table beneath it"
 
 
@@ -45,7 +45,7 @@ def has_heirs(watch: TableSpec) -> str:
 
 
 def missing_columns(watch: TableSpec, known: Collection[str]) -> Iterator[str]:
-    """Report the named columns that do not exist."""
+    """Yield a message for each named column that does not exist."""
     named = {**watch.named, **{f"columns[{place}]": column for place, column in enumerate(watch.columns or ())}}
     for what, column in named.items():
         if column not in known:
@@ -53,7 +53,7 @@ def missing_columns(watch: TableSpec, known: Collection[str]) -> Iterator[str]:
 
 
 def values_of(watch: TableSpec) -> dict[str, Value]:
-    """Return the values that the status gets, by their meaning."""
+    """Return the values that Holdfast writes to the status column, by their meaning."""
     found = {"pending": watch.pending, "in_progress": watch.in_progress}
     if not watch.deletes:
         found["done"] = watch.done
@@ -61,7 +61,7 @@ def values_of(watch: TableSpec) -> dict[str, Value]:
 
 
 def not_unique(watch: TableSpec, keys: Iterable[Collection[str]]) -> str:
-    """Report that no constraint makes the key unique."""
+    """Return the message that no constraint makes the key unique."""
     others = " or ".join(f"key={tuple(each) if len(each) > 1 else next(iter(each))!r}" for each in keys)
     columns = ", ".join(map(quoted, watch.key))
     remedy = f"use {others}" if others else f"ALTER TABLE … ADD PRIMARY KEY ({columns}), or a unique index on them"
@@ -77,7 +77,7 @@ def no_identity(table: str, publication: str) -> str:
 
 
 def null_keys(watch: TableSpec, column: str) -> str:
-    """Report that some rows have no key."""
+    """Return the message that some rows have no key."""
     return (
         f"{shown(watch)} has rows whose key {quoted(column)} is NULL, and such a row cannot be named: give them "
         "a value, then ALTER the column to NOT NULL"
@@ -85,27 +85,27 @@ def null_keys(watch: TableSpec, column: str) -> str:
 
 
 def may_be_null(column: str) -> str:
-    """Report that rows without a key are possible."""
+    """Return the message that rows without a key are possible."""
     return f"key {quoted(column)} may be NULL, and rows where it is are never claimed: make it NOT NULL"
 
 
 def forbidden(watch: TableSpec, constraint: str, values: Iterable[str], definition: str, remedy: str) -> str:
-    """Report a constraint that forbids a status which Holdfast writes."""
+    """Return the message about a constraint that forbids a status which Holdfast writes."""
     return f"{constraint} of {shown(watch)} forbids {', '.join(values)}: {definition}: {remedy}, or name values that it allows"
 
 
 def unread_constraint(watch: TableSpec, constraint: str, definition: str) -> str:
-    """Report a constraint on columns that Holdfast writes together with others."""
+    """Return the message about a constraint on columns that Holdfast writes together with others."""
     return f"{constraint} of {shown(watch)} depends on other columns too: see that it holds in each state of a row: {definition}"
 
 
 def misfit(what: str, column: str, kind: str, remedy: str) -> str:
-    """Report a column whose type cannot hold what is written there."""
+    """Return the message about a column whose type cannot hold what is written there."""
     return f"{what}: column {quoted(column)} is {kind}: {remedy}"
 
 
 def too_coarse(watch: TableSpec, kind: str, remedy: str) -> str:
-    """Report that two claims could have the same stamp."""
+    """Return the message that two claims could have the same stamp."""
     return (
         f"claimed_at: column {quoted(watch.claimed_at)} is {kind}, too coarse to tell one claim from the next: "
         f"{remedy}, or name a text column for the owner of a row, as owner='claimed_by'"
@@ -113,7 +113,7 @@ def too_coarse(watch: TableSpec, kind: str, remedy: str) -> str:
 
 
 def foreign_stamps(watch: TableSpec, ours: str, form: str, number: int, sample: str) -> str:
-    """Report stamps of another form than the one that is compared. ``form``: ``""`` if they can be read in no form."""
+    """Return the message about stamps of another form than the one that is compared. ``form``: ``""`` if they can be read in no form."""
     remedy = f"use stamps={form!r}" if form in STAMPS else "leave out stamps=…" if form else "UPDATE them to that form"
     return (
         f"claimed_at: column {quoted(watch.claimed_at)} holds {_FORMS[form]} in {number:,} rows, such as {sample}; a stamp is "
@@ -122,7 +122,7 @@ def foreign_stamps(watch: TableSpec, ours: str, form: str, number: int, sample: 
 
 
 def surprising_trigger(watch: TableSpec, trigger: str) -> str:
-    """Report a trigger of the user's that runs with each write of Holdfast."""
+    """Return the message about a trigger of the user that runs with each write of Holdfast."""
     return (
         f"trigger {trigger} of {shown(watch)} runs whenever rows are claimed or moved: see that it is quick, "
         "and leaves their status, stamp and owner alone"
@@ -130,17 +130,17 @@ def surprising_trigger(watch: TableSpec, trigger: str) -> str:
 
 
 def not_writable(watch: TableSpec, error: str) -> str:
-    """Report that a session with these rights and settings cannot change the rows."""
+    """Return the message that a session with these rights and settings cannot change the rows."""
     return f"rows of {shown(watch)} cannot be changed from here: {error}: leave it out of its constraints, indexes and triggers"
 
 
 def not_stored(watch: TableSpec, what: str, error: str) -> str:
-    """Report a value that a STRICT table does not take."""
+    """Return the message about a value that a STRICT table does not take."""
     return f"{what}: {shown(watch)} is STRICT: {error}: name another value, or a column of another type"
 
 
 def meddling_trigger(watch: TableSpec) -> str:
-    """Report that claimed rows do not carry their fence, so that no worker could finish them."""
+    """Return the message that claimed rows do not carry their fence, so that no worker could finish them."""
     fence = f"owner {quoted(watch.owner)}" if watch.owner else f"stamp {quoted(watch.claimed_at)}"
     return (
         f"a trigger of {shown(watch)} changes the status or the {fence} of rows that are claimed, so nothing was: "
@@ -149,7 +149,7 @@ def meddling_trigger(watch: TableSpec) -> str:
 
 
 def wrong_sql(watch: TableSpec, error: str, remedy: str = "correct the SQL") -> str:
-    """Report that the database does not understand ``where`` or ``order_by``."""
+    """Return the message that the database does not understand ``where`` or ``order_by``."""
     return f"where={watch.where!r}, order_by={watch.order_by!r}: {error}: {remedy}"
 
 

@@ -44,7 +44,10 @@ class Parts:
 
 
 class Refusals:
-    """The refusals of one table. ``now``: seconds that never go back."""
+    """The rows of one table that the database has refused to change; for a while, the refused verb skips them.
+
+    ``now``: returns seconds that never go back.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -52,22 +55,22 @@ class Refusals:
         self._untold: list[Refusal] = []
 
     def known(self, verb: str) -> int:
-        """Return how many rows this verb skips."""
+        """Return how many rows this verb, such as ``claim``, skips at the moment because the database refused them."""
         now = self._now()
         self._known = {row: until for row, until in self._known.items() if until > now}
         return sum(of == verb for of, _ in self._known)
 
     def parts(self, verb: str, candidates: Sequence[Key], limit: int) -> Parts:
-        """Make the parts of a batch with at most ``limit`` of these rows."""
+        """Make the parts of a batch: at most ``limit`` of the candidates, without those that the verb skips."""
         return Parts([key for key in candidates if (verb, key) not in self._known][:limit])
 
     def learn(self, verb: str, parts: Parts) -> None:
-        """Note which rows of the parts were refused."""
+        """Record which rows of the parts were refused."""
         until = self._now() + REMEMBERED
         self._known |= dict.fromkeys(((verb, key) for key in parts.refused), until)
         self._untold += [Refusal(verb, key, error) for key, error in parts.refused.items()]
 
     def take(self) -> list[Refusal]:
-        """Remove and return what has not been reported yet."""
+        """Remove and return the refusals that have not been reported yet."""
         untold, self._untold = self._untold, []
         return untold

@@ -31,14 +31,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Queries:
-    """The files of a folder of ``queries``, each with the replacements for ``{…}`` in it."""
+    """The SQL files of a folder. ``parts``: what replaces each ``{name}`` in them."""
 
     def __init__(self, folder: Path, parts: Mapping[str, str]) -> None:
         self._folder, self._parts = folder, parts
         self._read: dict[str, str] = {}
 
     def of(self, name: str, **more: str) -> str:
-        """Return the text of a file, filled in."""
+        """Return the text of the file with that name; ``more``: further replacements, for this file only."""
         text = self._read.get(name)
         if text is None:
             text = self._read[name] = (self._folder / f"{name}.sql").read_text(encoding="utf-8")

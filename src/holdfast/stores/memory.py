@@ -48,17 +48,17 @@ class MemoryStore:
         return Capabilities("memory", "kernel")
 
     def moment(self) -> Moment:
-        """Return when a verb that is called now happens."""
+        """Return the time on both clocks, for a verb that is called now."""
         clock = self._clock
         return Moment(_EPOCH + timedelta(0, 0, round(clock.wall() * 1e6)), round(clock.monotonic() * 1e6))
 
     def snapshot(self) -> Snapshot:
-        """Return what the store knows now; ``restore`` forgets later writes, as a fail-over without the newest ones does."""
+        """Return a copy of the store's content. To ``restore`` it later simulates a fail-over that loses the newest writes."""
         with self._lock:
             return self.book.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot, which stays usable."""
+        """Replace the store's content by a snapshot, which can be restored again."""
         with self._lock:
             self.book.restore(snapshot)
 

@@ -24,7 +24,10 @@ IN_CARE = "in care of a healthy supervisor"  # ends the note of a process' end
 
 
 class Phase(StrEnum):
-    """How far a call got, or what else the event is."""
+    """The kind of an event.
+
+    Of a call: ``INVOKE``, then ``OK``, ``FAIL`` or ``UNKNOWN``. ``TRUTH``: a change of the store. ``LIFE``: of a process or a handler.
+    """
 
     INVOKE = "invoke"
     OK = "ok"
@@ -111,10 +114,11 @@ class TableRow(Struct, frozen=True):
 
 
 class By(Struct, frozen=True):
-    """The right with which a write was asked for. ``outcome`` distinguishes two answers to one claim.
+    """The verb that caused a write, and the right that it carried.
 
-    Of a verb of a watched table ``outcome`` is the fence it carried.
-    Of an enqueue: its ``call``, the ``parent`` under whose token it was sent, and in its answer the ``holder`` of the key.
+    ``outcome``: what distinguishes two outcomes under one token; of a verb of a watched table, its fence. ``is_judged``: a
+    supervisor ended the lease because it had expired. Of an enqueue: ``call`` is its id, ``parent`` the job under whose token it was
+    sent, and ``holder``, in its answer, the job that has the key.
     """
 
     verb: str

@@ -74,7 +74,7 @@ def watch(database: str | PathLike[str]) -> None:
 
 
 def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-    """Write down ``handler.start``, ``handler.end``, or what was acknowledged, in the process where it happened."""
+    """Append a deed to the history: ``handler.start``, ``handler.end``, or one of ``CALLS``. Call it in the process that did it."""
     after = msgspec.json.encode(_Report(process, token))
     with opened(database) as connection:
         connection.execute(

@@ -20,10 +20,11 @@ CALLS = ("enqueue", "request_cancel")
 
 
 class ProcessEvent(Struct, frozen=True, omit_defaults=True):
-    """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, one of ``CALLS``.
+    """Something that happened to a process, or that it did. ``what`` names it.
 
-    ``write.refused``: it tried to write to a job that it had lost.
-    ``time``: seconds since the epoch when it had run its last instruction, before it ran its next one, or when it wrote this.
+    A test does ``process.end``, ``process.freeze`` and ``process.thaw`` to it. The process does ``handler.start``, ``handler.end``
+    and ``CALLS``; ``write.refused``: it tried to write to a job that it had lost. ``time``: seconds since the epoch. For an end or a
+    freeze it is after the last instruction of the process, for a thaw before the next one.
     """
 
     time: float
@@ -40,7 +41,7 @@ class ProcessEvent(Struct, frozen=True, omit_defaults=True):
 
 
 def tell(path: Path, deed: ProcessEvent) -> None:
-    """Append it, in one write, to a file that many processes share."""
+    """Append the event, in one write, to a file that many processes share."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(file, b"\n" + msgspec.json.encode(deed) + b"\n")

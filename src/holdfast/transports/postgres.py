@@ -36,14 +36,17 @@ Connect = Callable[[], Awaitable["asyncpg.Connection"]]
 
 
 class Notification(Struct, omit_defaults=True):
-    """The content of one notification. ``is_for_all``: there was more than fits."""
+    """The content of one notification.
+
+    ``is_for_all``: it wakes every worker, because not all hints fit, or because a hint names neither a queue nor a job.
+    """
 
     queues: list[str] = []
     ids: list[UUID] = []
     is_for_all: bool = False
 
     def hints(self) -> list[Hint]:
-        """Return the hints as they were published, the jobs of a queue without their queue."""
+        """Return the hints to deliver: one for each queue, one for all jobs, and one for every worker if needed."""
         found = [Hint(queue) for queue in self.queues]
         found += [Hint(ids=tuple(self.ids))] if self.ids else []
         return found + ([Hint()] if self.is_for_all else [])
@@ -77,7 +80,7 @@ class PostgresTransport:
         self._posts.here().listen(wake)
 
     async def close(self) -> None:
-        """Close the running loop's connection, and soon those of other loops."""
+        """Close the running loop's connection at once, and those of other loops soon."""
         ours, others = self._posts.take_all()
         for loop, post in others:
             try:
@@ -111,7 +114,7 @@ class Outbox:
         self.is_filled.set()
 
     def take(self) -> Notification:
-        """Take all that fits into one payload; if more is left, the payload is for every worker."""
+        """Remove and return all hints, as one notification. If they do not fit, drop ids, then queues, and wake every worker instead."""
         notification = Notification(list(self._queues), list(self._ids), self._is_for_all)
         self._queues, self._ids, self._is_for_all = {}, {}, False
         self.is_filled.clear()

@@ -48,10 +48,10 @@ class Client:
         self._commits = GroupCommit(environment, self._retry)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        """Write all jobs durably, or none. ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
+        """Write all jobs durably, or none. Raises ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
 
-        ``UniqueConflict`` if a job with another payload has one of the keys. Jobs of a cancelled caller may still land if they
-        were on their way; those of its neighbours in the same commit do.
+        Raises ``UniqueConflict`` if a job with another payload has one of the keys. If the caller is cancelled while the write
+        is under way, its jobs may still be written. The jobs of other callers in the same commit are not affected.
         """
         if not jobs:
             return EnqueueAnswer()
@@ -143,7 +143,7 @@ class Client:
         return await self._each("delete", jobs, self._store.delete, emit)
 
     async def queues(self) -> tuple[QueueView, ...]:
-        """Return the queues that have jobs or are paused, with all nine counts."""
+        """Return the queues that have jobs or are paused, each with the number of its jobs in every one of the nine states."""
         found = await self._retry("queues", self._store.queues)
         return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
 

@@ -62,7 +62,7 @@ class Connections(Forked):
             return self._clients[loop]
 
     def move(self, settings: Settings) -> None:
-        """Open the store and transport of these settings instead. ``ConfigurationError`` when others are open already."""
+        """Use the store and transport of these settings from now on. Raises ``ConfigurationError`` once the store is open."""
         with self._lock:
             if self._opened is not None:
                 raise ConfigurationError(["the App's store was opened when its module was imported: open it in a function"])

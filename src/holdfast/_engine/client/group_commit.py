@@ -102,7 +102,7 @@ class GroupCommit:
                 call.succeed()
 
     def _take(self) -> Calls:
-        """Remove and return the calls that share the next commit, none of them divided; jobs of cancelled callers are dropped."""
+        """Remove the calls that share the next commit, and return those not cancelled. All jobs of a call go into the same commit."""
         size = taken = 0
         for call in self._waiting:
             if taken and size + len(call.jobs) > SHARED_COMMIT:

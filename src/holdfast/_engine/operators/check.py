@@ -37,7 +37,7 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
-    """Check the server that carries hints, if one does."""
+    """Check the server that carries hints, if one does. ``mark``: the id of no job, known to this check alone."""
     name = server_of_hints(settings.url, settings.transport, settings.pooler)
     return (await check_hints(lambda: open_one(settings), name, mark),) if name else ()
 

@@ -67,20 +67,20 @@ class Jobs:
         return await self._connect().ids(structs.replace(which, limit=BATCH), why, limit)
 
     async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
-        """Count jobs by state, all nine, zeros included; ``by`` nests that under each queue or task."""
+        """Count jobs in each of the nine states, zeros included. With ``by``, return such counts for each queue or task."""
         if by not in (None, "queue", "task"):
             raise ConfigurationError([f"by={by!r}: use 'queue' or 'task'"])
         groups = await self._connect().counts(by)
         return groups if by is not None else groups[""]
 
     async def acancel(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """End jobs that wait, ask those that run to end; return the state each is in now. Unknown ids are left out."""
+        """End jobs that wait, and ask those that run to end; return the state each is in now. Unknown ids are left out."""
         return await self._connect().cancel(_ids(jobs))
 
     async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """Run finished, held and scheduled jobs now, with fresh budgets; return the state each is in now, without unknown ids.
+        """Run finished, held and scheduled jobs now, with fresh budgets; return the state each is in now. Unknown ids are left out.
 
-        One whose unique key another unfinished job has stays finished.
+        A finished job stays finished if another unfinished job has its unique key.
         """
         return (await self._connect().retry(_ids(jobs))).states
 
@@ -97,7 +97,7 @@ class Jobs:
         return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
 
     async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """Remove every trace of jobs that no worker runs; return the states of those left, because they run: cancel them first."""
+        """Remove every trace of jobs. Jobs that a worker runs stay, and their states are returned: cancel them first."""
         return await self._connect().delete(_ids(jobs))
 
     async def aexplain(self, job: Id) -> Explanation:

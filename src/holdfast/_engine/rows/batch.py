@@ -202,7 +202,7 @@ class BatchTransaction(BatchCommit[Job]):
 
 
 class SyncBatchTransaction(BatchCommit[SyncJob]):
-    """The same in a thread. ``connection``: psycopg's or sqlite3's."""
+    """A ``BatchTransaction`` for a ``def`` handler, which runs in a thread. ``connection``: psycopg's or sqlite3's."""
 
     def __init__(self, batch: BatchOfRows[SyncJob], moves: BlockingRowWriter) -> None:
         super().__init__(batch)
@@ -275,7 +275,7 @@ class Batch(BatchOfRows[Job]):
 
 
 class SyncBatch(BatchOfRows[SyncJob]):
-    """The same for a handler that is not awaited, in a thread.
+    """A ``Batch`` for a ``def`` handler, which runs in a thread: its verbs block.
 
     >>> @pastes.handler  # doctest: +SKIP
     ... def delete(batch: SyncBatch) -> None:

@@ -103,10 +103,10 @@ class RowsRun:
             raise Snooze(self._settings.interval)
 
     async def close(self) -> None:
-        """Release the open rows, for any end of the run; its code has stopped.
+        """Release the open rows. Call it once the run's code has stopped, for any reason.
 
-        A run that ended by itself has no time limit for that: a snooze would drop what its handler raised. The checkpoint saves the
-        counts, also if another attempt goes on.
+        A cancelled run snoozes if that takes longer than ``RELEASE_WITHIN``. Any other run has no such limit: a snooze would replace
+        the error that its handler raised. After a failure the counts are saved in the checkpoint, from which the next attempt goes on.
         """
         try:
             async with asyncio.timeout(RELEASE_WITHIN if self._job._is_cancelled else None):

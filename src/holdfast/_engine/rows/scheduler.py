@@ -49,10 +49,11 @@ class TableJobs:
         return await (await self._tables.verified(self.settings)).has_due()
 
     async def reset(self) -> float:
-        """Reset one batch of rows that their owners have had for too long; a full batch is followed by the next at once.
+        """Reset one batch of rows that their owners have had for too long; return the seconds until the next batch.
 
-        A trigger or another program undoes a reset of a row that comes again. The next batch begins behind such rows, until no full
-        batch is left; then all begins again."""
+        After a full batch the next follows soon. A row that is found again although it was just reset has been changed back, by a
+        trigger or another program. The next batch skips as many rows, so that they do not block the others. After a batch that is
+        not full, the search begins at the first row again."""
         table = await self._tables.verified(self.settings)
         error: Exception | None = None
         try:

@@ -135,7 +135,7 @@ class RunnerPool:
         self._retire(runner)
 
     async def _end(self, running: Running) -> None:
-        """Keep the stacks of a handler that did not stop when cancelled, and kill its process."""
+        """Save the stacks of a handler that did not stop when cancelled, and kill its process."""
         context = running.context
         if not isinstance(context, RunnerJobContext) or (runner := context.runner) is None:
             return
@@ -172,7 +172,7 @@ class RunnerPool:
         return None
 
     def _fail(self, error: str) -> None:
-        """Start no runner for a while: one that cannot start would not start a moment later either. Its job goes back, and others wait."""
+        """Start no runner for a while: one that cannot start would not start a moment later either. Release its job; others wait."""
         self._failures += 1
         longest = min(PAUSES[1], PAUSES[0] * 2.0 ** min(self._failures - 1, 16))
         self._not_before = _now() + longest * (0.75 + 0.25 * self._chance.jitter())

@@ -18,8 +18,8 @@ SHORTEST_PAUSE = 0.05
 class Isolation:
     """The workers of isolated attempts: one for each attempt that is due, at most ``room`` at once.
 
-    ``live`` runs an isolated worker until it exits, and returns whether it started an attempt.
-    ``service`` repeats ``step()`` and can be woken.
+    ``live``: runs an isolated worker until it exits, and returns whether the worker started an attempt.
+    ``serve``: makes the service that repeats ``step()``; setting its ``wake`` runs the next step at once.
     """
 
     def __init__(

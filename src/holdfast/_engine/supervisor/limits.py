@@ -14,9 +14,10 @@ from holdfast._core.job import RescueReason, Token
 class TimedAttempt(Struct):
     """A running job with a limit; all instants are on the lease's clock.
 
-    ``told``: the limit for which the job was asked to stop, and when. ``has_stood``: its progress clock was paused, and the
-    row, by which other supervisors judge it, does not show that yet. ``is_waiting``: its code has not started, or its
-    worker, with a blocked event loop, has not reported the start yet.
+    ``moved``: when it last made progress, plus the pauses of its progress clock since. ``stop_requested``: the limit for which it
+    was asked to stop, and when.
+    ``has_stood``: its progress clock was paused, and that is not written to its row yet, by which other supervisors judge it.
+    ``is_waiting``: its code has not started, or its worker has not reported the start yet because its event loop is blocked.
     """
 
     token: Token
@@ -86,7 +87,7 @@ class Limits:
         return [(job, limited.token) for job, limited in self._jobs.items() if limited.has_stood]
 
     def acknowledge(self, jobs: Iterable[UUID]) -> None:
-        """Record that the pauses of these jobs are written to their rows."""
+        """Record that the pauses of these jobs are written to their rows. The clock of a waiting job stays paused."""
         for job in jobs:
             if job in self._jobs:
                 self._jobs[job].has_stood = self._jobs[job].is_waiting
@@ -97,7 +98,10 @@ class Limits:
         return any(not limited.stop_requested and limited.exceeded(now, now) for limited in self._jobs.values())
 
     def exceeded(self, reported_until: float) -> list[tuple[UUID, Token, RescueReason]]:
-        """Return the jobs that have just passed a limit; each is returned once."""
+        """Return the jobs that have just passed a limit, each of them once.
+
+        ``reported_until``: all progress made by then has arrived. Later progress may still wait in the worker.
+        """
         now, found = self._now(), []
         for job, limited in self._jobs.items():
             charge = None if limited.stop_requested else limited.exceeded(now, reported_until)

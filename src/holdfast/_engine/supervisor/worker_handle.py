@@ -57,7 +57,7 @@ class WorkerHandle:
         return self.is_ready and not self.is_gone and self.drain_by is None and self.hello is not None and self.hello.listens
 
     def lease_granted(self, lease: NewLease, sent: float) -> None:
-        """Take over the lease that a call sent at ``sent`` opened, and send it to the worker."""
+        """Adopt the lease that the store has opened, and send it to the worker. Its deadlines count from ``sent``, when the call left."""
         self.lease, self.name = lease, lease.worker
         self._ponged = self._answered = self._now()
         self._silence = 0.0
@@ -67,7 +67,7 @@ class WorkerHandle:
         self.send(messages.LeaseGranted(lease.id, lease.worker, self.deadline, self.is_isolated))
 
     def lease_renewed(self, sent: float) -> None:
-        """Move the worker's deadlines on: a beat that was sent at ``sent`` was answered."""
+        """Extend the worker's deadlines, because the store answered its beat. They count from ``sent``, when the beat left."""
         if self.lease is not None:
             now, timing = self._now(), self.lease.timing
             if now >= self.deadline:

@@ -51,7 +51,7 @@ class ProgressSink(Protocol):
 
     @property
     def children(self) -> ChildWriter:
-        """What writes the children of ``job.enqueue``."""
+        """The writer of the child jobs that a handler enqueues with ``job.enqueue``."""
         ...
 
     def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
@@ -188,7 +188,7 @@ class Job(JobContext):
         await self._save(value)
 
     async def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """Enqueue a child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``.
+        """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job.
 
         >>> await job.enqueue(thumbnail.options(priority=5), path="a.png")  # doctest: +SKIP
         """
@@ -233,7 +233,7 @@ class SyncJob(JobContext):
         self._in_loop(self._save(value))
 
     def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """Enqueue a child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``."""
+        """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job."""
         return self._in_loop(self._enqueue(other.bind(*args, **kwargs)))
 
     @contextmanager

@@ -11,7 +11,7 @@ from holdfast.errors import ConfigurationError
 
 
 def import_module(name: str, remedy: str) -> ModuleType:
-    """Return the module; ``ConfigurationError`` when there is none, or when its own code fails."""
+    """Import and return the module. Raises ``ConfigurationError``, with the remedy, if there is none or its code fails."""
     try:
         with redirect_stdout(sys.stderr):  # what a module prints is not part of a command's answer
             return importlib.import_module(name)
@@ -26,7 +26,7 @@ def import_module(name: str, remedy: str) -> ModuleType:
 
 
 def import_all(names: Sequence[str]) -> None:
-    """Import the modules that ``App(imports=…)`` names; all problems at once."""
+    """Import the modules that ``App(imports=…)`` names. One ``ConfigurationError`` names all that cannot be imported."""
     problems = []
     for name in names:
         try:
@@ -38,7 +38,7 @@ def import_all(names: Sequence[str]) -> None:
 
 
 def problems_of_imports(names: object) -> list[str]:
-    """Return what is wrong with the names themselves."""
+    """Return what is wrong with the value of ``App(imports=…)``, without importing anything."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         return [f"imports={names!r}: use a tuple of module names, for example imports=('shop.tasks',)"]
     return [

@@ -89,7 +89,7 @@ class RescueHooks:
         return self.interval
 
     def has_been_idle(self) -> bool:
-        """Return whether a look at the store since the last call found no hook due; always true without hooks."""
+        """Return whether the last ``step`` found no hook due; false if no step ran since the previous call. Always true without hooks."""
         was_idle, self.is_idle = self.is_idle, not self._tasks
         return was_idle
 
@@ -162,7 +162,7 @@ class RescueHooks:
 
 
 def problems_of_hooks(registry: Registry, store: Store) -> list[str]:
-    """Return what is wrong with having hooks on such a store."""
+    """Return a problem for each task with a hook if this store cannot run hooks."""
     if store_defaults.has_hooks(store):
         return []
     return [

@@ -25,10 +25,11 @@ Question = tuple[str, tuple[Any, ...]]
 
 
 class UserTransaction:
-    """The checks at the beginning and at the end of a user's block, and the meaning of its failures.
+    """The checks at the beginning and at the end of a user's transaction block, and the errors for its failures.
 
-    ``idle``: the seconds that the server allows without a statement. ``begins`` and ``ends`` return whether the rest may happen.
-    ``begins`` sets, and ``ends`` returns, the ``mark``: if it is missing, the user's code has ended the transaction itself.
+    ``idle``: the seconds that the server allows without a statement. ``begins`` and ``ends``: the statements of both checks. Each
+    first returns ``is_ours``: whether the job, if the block depends on one, still belongs to this attempt. ``begins`` sets the
+    ``mark`` and ``ends`` returns it: if it is missing, the user's code has ended the transaction itself.
     """
 
     what, beside = "transaction()", "together with what belongs to it"
@@ -44,12 +45,12 @@ class UserTransaction:
         return failures.statement_error("transaction", self._public, error)
 
     def begun(self, is_ours: bool, *_: str) -> None:
-        """Start the idle time, and raise if the job has lost its owner."""
+        """Start the idle time, and raise unless the answer of ``begins`` allows the block."""
         self.spoke()
         self._require(is_ours)
 
     def spoke(self) -> None:
-        """Restart the idle time: a statement has ended."""
+        """Restart the idle time, because the server has answered a statement."""
         self._spoke = self._now()
 
     def ended(self, is_ours: bool, mark: str | None) -> None:
@@ -82,7 +83,7 @@ class UserTransaction:
         )
 
     def _require(self, is_ours: bool) -> None:
-        """Raise if the transaction must not commit; this base class accepts all."""
+        """Raise unless the transaction may commit; ``is_ours`` is the answer of a check. The base class raises nothing."""
 
 
 class TransactionTurns:
@@ -104,7 +105,7 @@ class TransactionTurns:
 
 @asynccontextmanager
 async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bool = False) -> AsyncIterator[Connection]:
-    """Run the transaction on an asyncpg connection; close that at the end, unless it ``is_kept`` and nothing failed."""
+    """Run the transaction on an asyncpg connection; then close the connection, unless it ``is_kept`` and nothing failed."""
 
     def spoke(query: Any) -> None:
         if not query.exception:

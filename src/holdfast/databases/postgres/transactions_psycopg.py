@@ -16,7 +16,7 @@ _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count
 
 
 class TrackedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A psycopg connection that calls ``spoke`` after each answer of the server."""
+    """A psycopg connection that calls ``spoke`` after each answer of the server: the transaction's idle time restarts then."""
 
     spoke: Callable[[], None] = staticmethod(lambda: None)
 
@@ -50,7 +50,7 @@ def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> Tr
 def blocking(
     transaction: UserTransaction, connection: TrackedConnection, *, is_kept: bool = False
 ) -> Iterator[TrackedConnection]:
-    """Run the transaction on this connection; close that at the end, unless it ``is_kept`` and nothing failed."""
+    """Run the transaction on this connection; then close the connection, unless it ``is_kept`` and nothing failed."""
     is_ending = is_over = False
     connection.spoke = transaction.spoke
     try:

@@ -47,8 +47,11 @@ class Files:
         return self._guarded is None or GUARDS.has_write_lock(*self._guarded)
 
     def close(self, connection: driver.Connection) -> None:
-        """Close the connection and leave a lost log as it is. As the last user of that log, the connection would copy it over what
-        other processes have written to the database since."""
+        """Close the connection; leave its log as it is if one of the files was deleted or replaced.
+
+        SQLite copies the log into the database when its last user closes it. A lost log would overwrite what other processes have
+        written to the database since.
+        """
         if is_lost := self.lost() is not None:
             with suppress(sqlite3.Error):
                 driver.keep_log(connection)

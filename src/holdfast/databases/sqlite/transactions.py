@@ -61,7 +61,7 @@ class TransactionTurns(Forked):
         return self._lock.release
 
     def after_fork_in_child(self) -> None:
-        """Replace the lock in the child, where no turn of the parent ever ends."""
+        """Replace the lock in the child: a thread of the parent may hold it, and no thread would release it here."""
         self._lock = threading.Lock()
 
 

@@ -19,7 +19,11 @@ _NUMBERS = count(1)
 
 
 class RowsBlock(UserTransaction):
-    """A transaction without a check at its end: each move is judged by its rows, and holds their locks until the end."""
+    """A transaction in which a handler finishes rows beside the user's own statements.
+
+    It need not check the fence again at its end: each move has checked it, and keeps its rows locked until then. The end checks
+    that the user's code has not ended the transaction itself, and that no savepoint has reverted a move.
+    """
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
 
@@ -36,7 +40,7 @@ class RowsBlock(UserTransaction):
 
 
 class Awaited:
-    """The moves on a connection of asyncpg's."""
+    """The writer of row states on a connection of asyncpg."""
 
     def __init__(self, connection: Any, statements: Statements, fence: RowFence, block: RowsBlock) -> None:
         self.connection, self._statements, self._fence, self._block = connection, statements, fence, block
@@ -64,7 +68,7 @@ class Awaited:
 
 
 class Blocking:
-    """The moves on a connection of psycopg's."""
+    """The writer of row states on a connection of psycopg."""
 
     def __init__(self, connection: Any, statements: Statements, fence: RowFence, block: RowsBlock) -> None:
         self.connection, self._statements, self._fence, self._block = connection, statements, fence, block

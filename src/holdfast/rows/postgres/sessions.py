@@ -33,12 +33,12 @@ class Sessions(Database):
 
     @property
     def name(self) -> str:
-        """The name of its sessions on the server."""
+        """The name of these sessions on the server."""
         return f"holdfast rows {self._process.host}-{self._process.pid}"[:63]
 
     @asynccontextmanager
     async def run(self, block: UserTransaction) -> AsyncIterator[Connection]:
-        """Run a block in one of the sessions. Behind a pooler the pooler keeps them."""
+        """Run a block in one of the sessions. The session is kept for the next block, except behind a pooler, which keeps its own."""
         pool, is_kept = self._here().shared, not self._location.is_pooled
         link = await self._young(pool)
         try:
@@ -112,7 +112,7 @@ class Sessions(Database):
 
 
 def _has_unread(file: int) -> bool:
-    """Return whether the server has sent something unread, such as the end of the session: no statement is waiting for an answer."""
+    """Return whether the server has sent something that no statement asked for, most likely that it has ended the session."""
     ear = select.poll()
     ear.register(file, select.POLLIN)
     return bool(ear.poll(0))

@@ -26,7 +26,7 @@ Keys = Sequence[Key] | None
 
 
 class Statements:
-    """Makes the statement of each verb."""
+    """Makes the SQL statement of each verb, with its values. No method runs it."""
 
     def __init__(self, watch: TableSpec, facts: TableFacts) -> None:
         self._watch, self._facts = watch, facts
@@ -41,7 +41,10 @@ class Statements:
     # moving
 
     def claim(self, owner: str, limit: int, keys: Keys = None) -> Question:
-        """Claim rows. Each answer: its ctid, its stamp, whether it is as it was written, its columns."""
+        """Make the statement that claims rows.
+
+        It returns for each row: its ctid, its stamp, whether the row is as it was written, and its columns.
+        """
         shared = (limit,) if self._watch.owner is None else (limit, owner)
         if keys is None:
             return self._claim, *shared
@@ -58,7 +61,10 @@ class Statements:
         returns_keys: bool = True,
         is_counted: bool = False,
     ) -> Question:
-        """Move rows. Answers: their keys, with ``returns_keys``. ``is_counted``: a savepoint that reverts the move is noticed."""
+        """Make the statement that moves rows; with ``returns_keys`` it returns the keys of those that moved.
+
+        ``is_counted``: it also counts the move, so that the end of the transaction can detect a savepoint that reverted it.
+        """
         place = len(self._keys) + 1
         arrays = [list(values) for values in zip(*keys, strict=True)]
         values: list[Any] = [*arrays, self._fenced_by(fence)]
@@ -80,13 +86,13 @@ class Statements:
         )
 
     def release(self, fence: RowFence, keys: Keys = None) -> Question:
-        """Release the rows of a fence; the answer is their number."""
+        """Make the statement that releases the rows of a fence and returns their number."""
         among, values = self._among(keys, 2)
         sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(RowOutcome.RETRY), among=among)
         return sql, self._fenced_by(fence), *values
 
     def renew(self, fence: RowFence) -> Question:
-        """Renew the stamp of a fence's rows; the answer is their number and their stamp."""
+        """Make the statement that gives a fence's rows a new stamp, and returns their number and that stamp."""
         return self.texts.of("renew", fence=self._fence(1)), self._fenced_by(fence)
 
     @property
@@ -95,22 +101,25 @@ class Statements:
         return self._facts.is_touched
 
     def reset(self, limit: int, past: int = 0, keys: Keys = None) -> Question:
-        """Reset stuck rows. Answers: whether each failed, its owner, for how long, its key."""
+        """Make the statement that resets stuck rows, oldest first, without the first ``past``.
+
+        It returns for each row: whether the row failed, its owner, for how many seconds that had it, and its key.
+        """
         among, values = self._among(keys, 3)
         return self.texts.of("reset", moved=self._changes.reset(), among=among), limit, past, *values
 
     def adopt(self, limit: int, keys: Keys = None) -> Question:
-        """Stamp rows that have no valid stamp; answers: their keys."""
+        """Make the statement that stamps rows without a valid stamp, and returns their keys."""
         among, values = self._among(keys, 2)
         return self.texts.of("adopt", among=among), limit, *values
 
     def prune(self, limit: int, keys: Keys = None) -> Question:
-        """Delete rows past their retention; the answer is their number."""
+        """Make the statement that deletes rows past their retention, and returns their number."""
         among, values = self._among(keys, 2)
         return self.texts.of("prune", forgettable=self._forgettable, among=among), limit, *values
 
     def candidates(self, verb: str, most: int, fence: RowFence | None = None) -> Question:
-        """Ask for the keys of the rows that a verb would change."""
+        """Make the statement that returns the keys of the rows that a verb would change."""
         part = self._parts()
         held, oldest = f"{part['status']} = {part['in_progress']}", f"ORDER BY {part['claimed_at']}"
         which, order = {
@@ -132,13 +141,13 @@ class Statements:
         return wanted(self._watch, self._facts.columns, folds=True)
 
     def create_index(self, want: Wanted) -> str:
-        """Create an index without blocking writers, unless the table has partitions: then that is not possible."""
+        """Make the statement that creates an index. It blocks writers only where the table has partitions: there it cannot avoid that."""
         words = "CREATE INDEX" if self._facts.kind == "p" else "CREATE INDEX CONCURRENTLY"
         where = f"{quoted(self._watch.status)} = {literal(want.status)}"
         return f"{words} IF NOT EXISTS {quoted(want.name)} ON {self.table} ({want.columns}) WHERE {where}"
 
     def drop_index(self, want: Wanted) -> str:
-        """Drop an index whose creation was begun and never finished."""
+        """Make the statement that drops an index whose creation was begun and never finished."""
         return f"DROP INDEX CONCURRENTLY IF EXISTS {quoted(self._facts.schema)}.{quoted(want.name)}"
 
     # parts
@@ -211,13 +220,13 @@ class Statements:
         return self._ago(self._watch.retention or 0.0)
 
     def _among(self, keys: Keys, first: int) -> tuple[str, list[Any]]:
-        """Restrict a statement to these rows, for a part of a batch; return the values for it, from number ``first`` on."""
+        """Return a condition that restricts a statement to these rows, a part of a batch, and its values, numbered from ``first`` on."""
         if keys is None:
             return "", []
         return f"AND {self._these('', first)}", [list(values) for values in zip(*keys, strict=True)]
 
     def _these(self, own: str = "own.", first: int = 1) -> str:
-        """Compare the keys along an index of the key, even where the planner has no statistics."""
+        """Return a condition on the keys that uses an index of the key, even where the planner has no statistics."""
         arrays = [f"${number}::{column.array}" for number, column in enumerate(self._keys, first)]
         names = [f"{own}{quoted(column.name)}" for column in self._keys]
         among = [f"{name} = ANY({array})" for name, array in zip(names, arrays, strict=True)]
@@ -227,7 +236,11 @@ class Statements:
         return " AND ".join(among)
 
     def _unique(self) -> str:
-        """Make a stamp that no other claim has: two claims may begin in one microsecond, but not a thousand transactions in between."""
+        """Return an SQL expression for a stamp that no other claim has.
+
+        With an owner column the stamp need not be unique. Else its microseconds are the transaction's number modulo 1000: two claims
+        with the same stamp would need a thousand transactions in between, in one millisecond.
+        """
         if self._watch.owner is not None:
             return self._ago(0.0)
         number = "pg_current_xact_id()::text::bigint % 1000"

@@ -14,7 +14,10 @@ _SOME_TIME = 1.5e9
 
 
 def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]:
-    """Return problems and warnings."""
+    """Check which values the table refuses; return problems and warnings.
+
+    A value of Holdfast's that it refuses is a problem. A constraint that depends on other columns too is a warning.
+    """
     problems, unread = [], []
     ours = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     with closing(sqlite3.connect(":memory:")) as scratch:
@@ -44,7 +47,7 @@ def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]
 
 
 def checks_in(sql: str) -> Iterator[tuple[str, set[str]]]:
-    """Find the conditions of CHECK in the text of a table, and the names each mentions.
+    """Yield the condition of each CHECK constraint in a CREATE TABLE statement, and the names that it mentions.
 
     >>> [(text, sorted(names)) for text, names in checks_in("CREATE TABLE t (a CHECK (a IN ('b)')), c /* CHECK (x) */)")]
     [("a IN ('b)')", ['IN', 'a'])]

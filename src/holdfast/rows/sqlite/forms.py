@@ -25,7 +25,7 @@ class Form(Struct, frozen=True):
     affinity: str
 
     def stamp(self, seconds: float) -> Stamp:
-        """Return a time as the column holds it."""
+        """Return a time, in seconds since the epoch, as a stamp of this form."""
         if self.name == "text":
             return iso(seconds)
         if self.name == "iso":
@@ -41,27 +41,27 @@ class Form(Struct, frozen=True):
         return float(text or 0) if self._is_number else text
 
     def since(self, seconds: float) -> Stamp:
-        """Return a time to compare ``since_of`` with."""
+        """Return a time, in seconds since the epoch, as a value that compares with the expression ``since_of``."""
         return seconds / _DAY + _EPOCH_AS_JULIAN_DAY if self.name == "iso" else self.stamp(seconds)
 
     @property
     def since_of(self) -> str:
-        """Return what orders stamps by their time, in SQL: the column itself, except where strings of two offsets are compared."""
+        """Return an SQL expression that orders stamps by their time: the column, or a call for a form whose strings have offsets."""
         return f"julianday({self.column})" if self.name == "iso" else self.column
 
     @property
     def least(self) -> Stamp:
-        """Return the lower bound of every ``since`` of this form: in SQLite a number comes before any string, and need not be read."""
+        """Return a lower bound of every ``since`` of this form. A search from it skips numbers among strings, which precede them."""
         return 0.0 if self._is_number or self.name == "iso" else ""
 
     @property
     def usual(self) -> Stamp:
-        """Return the usual lower bound: in a column of strings, seconds since 1970 are strings, too, and come before such a date."""
+        """Return a lower bound that also skips strings which are not dates: seconds since 1970, stored as strings, precede ``1970-``."""
         return "1970-" if self.name == "text" else self.least
 
     @property
     def held(self) -> str:
-        """For how many seconds a row has been held at ``:now``, which is a ``since``; NULL if its stamp is of another form."""
+        """An SQL expression: the seconds for which a row has been held at ``:now``, a ``since``; NULL for stamps of another form."""
         if self.name == "text":
             found = f"(julianday(:now) - julianday({self.column})) * {_DAY}"
         elif self.name == "iso":
@@ -72,12 +72,12 @@ class Form(Struct, frozen=True):
 
     @property
     def readable(self) -> str:
-        """Whether a stamp is of this form, in SQL, never NULL."""
+        """An SQL condition, never NULL: the stamp is of this form."""
         return " AND ".join(self._conditions)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is an integer, too coarse to distinguish one claim from the next."""
+        """Whether stamps of this form are integers, too coarse to distinguish one claim from the next."""
         return self._is_number and self.affinity == "INTEGER"
 
     @property
@@ -120,7 +120,7 @@ def form_of(watch: TableSpec, columns: Mapping[str, Column]) -> Form:
 
 
 def forms_of(form: Form) -> list[Form]:
-    """Return all forms that the same column may hold; their values tell them from each other."""
+    """Return all forms that stamps in the same column may have."""
     return [Form(name, form.column, form.affinity) for name in ("text", *STAMPS)]
 
 

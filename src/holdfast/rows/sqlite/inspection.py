@@ -92,7 +92,10 @@ def _of_sql(file: RowsFile, watch: TableSpec, facts: TableFacts, statements: Sta
 
 
 def _of_stamps(file: RowsFile, watch: TableSpec, statements: Statements) -> tuple[list[str], list[str]]:
-    """Return problems and warnings. No stamp in the expected form: a problem. Some in another: a warning; no statement touches them."""
+    """Check the form of the stamps; return problems and warnings.
+
+    Stamps of another form are a problem if no stamp has the expected one, else a warning: no statement changes their rows.
+    """
     ours = statements.form
     cases = " ".join(
         f"WHEN {form.readable} THEN {literal(form.name)}" for form in sorted(forms_of(ours), key=lambda each: each != ours)

@@ -29,7 +29,7 @@ _NUL = rb"\u0000"  # how SQLite reads it in a list depends on its release
 
 
 class Statements:
-    """Makes the statement of each verb. Keys are bound by number: looking them up by name would take quadratic time."""
+    """Makes the SQL statement of each verb; no method runs it. Keys are bound by number: by name they would take quadratic time."""
 
     def __init__(self, watch: TableSpec, facts: TableFacts) -> None:
         self._watch, self._facts = watch, facts
@@ -64,17 +64,17 @@ class Statements:
 
     @cached_property
     def claim(self) -> str:
-        """Claim rows. Answers: their columns, without those that it writes."""
+        """The statement that claims rows and returns their columns, without those that it writes."""
         return self.claim_of("")
 
     def claim_of(self, among: str, *, is_begun: bool = False) -> str:
-        """Claim rows of a part of a batch. ``is_begun``: rows of other parts are under its fence already."""
+        """Make the statement that claims a part of a batch. ``is_begun``: rows of other parts have the batch's fence already."""
         fence_value = "0" if is_begun else self._fence(":now" if self._watch.owner is None else ":owner")
         return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence_value, among=among)
 
     @cached_property
     def held(self) -> str:
-        """Ask for the keys of a fence's rows, in the order in which they were due."""
+        """The statement that returns the keys of a fence's rows, in the order in which they were due."""
         return self.texts.of("held", fence=self._fence(":fence"))
 
     @property
@@ -92,7 +92,7 @@ class Statements:
         *,
         returns_keys: bool = True,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield statements and their values. Answers: the keys of moved rows, with ``returns_keys``."""
+        """Yield the statements that move rows, each with its values. With ``returns_keys`` each returns the keys of those that moved."""
         name = "remove" if end is RowOutcome.DONE and self._watch.deletes else "move"
         # Along the keys, and not along an index whose entries the statement itself removes: so it needs one pass.
         parts = {"moved": self._changes(_NOW).moved(end, _REASON), "fence": f"+{self._fence(_FENCE)}"}
@@ -105,7 +105,7 @@ class Statements:
             )
 
     def move_all(self, fence: RowFence, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
-        """Move all rows of a fence: to send and read a thousand keys would take longer than the move."""
+        """Make the statement that moves all rows of a fence: to send and read a thousand keys would take longer than the move."""
         name = "remove_all" if end is RowOutcome.DONE and self._watch.deletes else "move_all"
         sql = self.texts.of(
             name, moved=self._changes(_NOW).moved(end, _REASON), fence=f"+{self._fence(_FENCE)}", stamp=_PLACES[0]
@@ -113,29 +113,29 @@ class Statements:
         return sql, (self.fence_value(fence), self.form.stamp(now()), storable_text(reason), self.form.read(fence.stamp))
 
     def undone(self, keys: Sequence[Key]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield statements, each with its values, that count which of these rows are in progress."""
+        """Yield statements, each with its values, that count how many of these rows are in progress."""
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
             yield self.texts.of("undone", keys=given), (None, None, None, *values)
 
     def release(self, among: str = "") -> str:
-        """Release the rows of a fence; the answer is their number."""
+        """Make the statement that releases the rows of a fence and returns their number."""
         return self.texts.of(
             "release", moved=self._changes(":now").moved(RowOutcome.RETRY), fence=self._fence(":fence"), among=among
         )
 
     def renew(self) -> str:
-        """Renew the stamp of a fence's rows; the answer is their number."""
+        """Make the statement that gives a fence's rows a new stamp and returns their number."""
         return self.texts.of("renew", fence=self._fence(":fence"))
 
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Reset rows by stamp and key. Answers: whether each failed, its key."""
+        """Yield the statements that reset rows by stamp and key, each with its values. Each returns whether the row failed, and its key."""
         for part in _parts_of(keys, len(self._watch.key) + 1):
             given, values = _given(part)
             yield self.texts.of("reset", moved=self._changes(_NOW).reset(), keys=given), (None, None, None, *values)
 
     def among(self, keys: Sequence[Key] | None) -> tuple[str, dict[str, Any]]:
-        """Restrict a statement to these rows, for a part of a batch; return the values for it by name."""
+        """Return a condition that restricts a statement to these rows, a part of a batch, and its values by name."""
         if keys is None:
             return "", {}
         values = {f"k{place}": value for place, value in enumerate(value for key in keys for value in key)}
@@ -144,7 +144,7 @@ class Statements:
         return f"AND {self._parts()['these']} IN (VALUES {', '.join(rows)})", values
 
     def candidates(self, verb: str) -> str:
-        """Ask for the keys of the rows that a verb would change."""
+        """Make the statement that returns the keys of the rows that a verb would change."""
         part = self._parts()
         held = f"{part['status']} = {part['in_progress']}"
         unjudged = f"{part['claimed_at']} IS NULL OR {part['since']} > :ahead AND {part['readable']}"
@@ -165,7 +165,7 @@ class Statements:
         return wanted(self._watch, self._facts.columns, folds=False, since=self.form.since_of)
 
     def create_index(self, want: Wanted) -> str:
-        """Create an index; writers wait for it."""
+        """Make the statement that creates an index; writers wait until it is done."""
         where = f"{quoted(self._watch.status)} = {literal(want.status)}"
         return f"CREATE INDEX IF NOT EXISTS {quoted(want.name)} ON {quoted(self._watch.table[-1])} ({want.columns}) WHERE {where}"
 

@@ -67,7 +67,10 @@ class KnownConnections:
 
 
 def run_dialogue(connection: Any, talk: Callable[[object], Dialogue]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-    """Run a dialogue over a connection of any driver; ``Unsupported`` if it is not a PostgreSQL connection."""
+    """Run the statements of a dialogue on the caller's connection, of any driver, and return the dialogue's answer.
+
+    On an async driver the result is a coroutine. Raises ``Unsupported`` if it is not a PostgreSQL connection.
+    """
     if (wrapper := wrapper_of(connection)) is not None:
         return wrapper.run(partial(_hold_through, talk))
     if is_a(connection, _PSYCOPG):

@@ -37,8 +37,11 @@ class LastClaimed(Struct, frozen=True):
 
 
 class ClaimCursor(Struct, frozen=True):
-    """The position of one kind of claims. ``taken``: the jobs taken in a row. ``slack``: how many more ranges, and candidates of each,
-    a claim reads than it asks for, because other claims have as many locked. ``is_whole``: no range was left out."""
+    """The position of one kind of claims. ``taken``: the jobs taken since a claim got fewer than it asked for.
+
+    ``slack``: how many more ranges, and candidates of each, a claim reads than it asks for, because other claims have as many locked.
+    ``is_whole``: no range was left out.
+    """
 
     ranges: tuple[Range, ...] = ()
     seen: LastClaimed | None = None
@@ -53,7 +56,7 @@ class ClaimCursor(Struct, frozen=True):
         return self.taken < FAST
 
     def after_walk(self, claimed: int, room: int) -> "ClaimCursor":
-        """Return the cursor after a walk along all ranges."""
+        """Return the cursor after a claim that searched all ranges in the same statement."""
         return structs.replace(self, taken=claimed if claimed == room else 0)
 
     def leads_on(self, now: float) -> bool:

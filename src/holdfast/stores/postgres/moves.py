@@ -186,7 +186,7 @@ class Moves(StoreDatabase):
         return is_usual and bool(request.tasks) and self._cursors.get(kind_of(request), _NEW).is_slow
 
     async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
-        """Search and claim in one statement. A claim that finds nothing must search again: other claims may have all these jobs locked."""
+        """Search all ranges and claim, in one statement. If it claims nothing, search again: other claims may have locked all it found."""
         values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room + SPARE_RANGES))
         rows = await self._fetch("claim due_all_ranges", *values)
         if rows:
@@ -241,7 +241,7 @@ class Moves(StoreDatabase):
     async def _states(
         self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None, column: str = "state"
     ) -> dict[UUID, State]:
-        """Return the state of each job after the verb; a job that was just moving is asked for again, in a new snapshot.
+        """Run the verb and return the state of each job after it. A job that another session moved in the meantime is sent again.
 
         ``StoreBusy`` names the jobs that another session keeps locked; the verb has been applied to all others.
         """

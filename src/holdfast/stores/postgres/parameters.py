@@ -275,13 +275,13 @@ def starts(asked: Iterable[tuple[UUID, Token]]) -> list[tuple[Any, ...]]:
 
 
 def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID | None], list[int]]:
-    """Return columns of jobs, claim ids and claim numbers."""
+    """Return three query parameters: the arrays of the jobs, of their claim ids, and of their claim numbers."""
     pairs = list(entries)
     return [job for job, _ in pairs], [token.claim for _, token in pairs], [token.number for _, token in pairs]
 
 
 def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
-    """Return columns of progress updates; of several for one job the latest wins, field by field."""
+    """Return the arrays of progress updates; of several updates for one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], ProgressUpdate] = {}
     for update in made:
         old = latest.get((update.job, update.token), update)
@@ -301,7 +301,10 @@ def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
 
 
 def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
-    """Return columns of notes; of several for one attempt the latest wins, but the first error stays."""
+    """Return the parameters of ``annotate.sql``, for each statement that is needed.
+
+    Of several notes for one attempt the latest wins, but the first error stays.
+    """
     latest: dict[tuple[UUID, Token], AttemptNote] = {}
     for note in learnt:
         old = latest.get((note.job, note.token), note)

@@ -116,7 +116,7 @@ def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
 
 
 def _left_of(transition: Transition, row: Row) -> JobRecord | None:
-    """Return what recognising a repeated settle needs of the job, or None."""
+    """Return the job as it is now, or None if it is gone; fields that ``is_duplicate_settle`` does not compare are placeholders."""
     if row["state"] is None:
         return None
     return JobRecord(

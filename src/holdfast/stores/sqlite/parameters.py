@@ -28,7 +28,7 @@ _NO_CLAIM |= {"normal": True, "isolated": False}
 
 
 class SettleKind(Struct):
-    """The values that some transitions share, and the positions of their records."""
+    """The values that several transitions of one call share, and the positions of these among the call's records."""
 
     to: State
     failures: int
@@ -49,7 +49,7 @@ class SettleKind(Struct):
 
 
 class EnqueueKind(Struct, omit_defaults=True):
-    """The values that some new jobs share, and the positions of their records."""
+    """The values that several new jobs of one call share, and the positions of these jobs among the call's records."""
 
     task: str
     queue: str

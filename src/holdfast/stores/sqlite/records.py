@@ -134,7 +134,7 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
 
 
 def settled_attempt_of(job: UUID, token: Token, row: Row) -> SettledAttempt | None:
-    """Return what recognising a repeated settle needs of an attempt, from its columns in ``exchange_answers.sql``."""
+    """Return the outcome of an attempt, from its columns in ``exchange_answers.sql``: only what ``is_duplicate_settle`` compares."""
     requested_state, outcome, error = row
     if requested_state is None:
         return None

@@ -18,7 +18,7 @@ ONLY, ALSO, LEAVE = IsolatedJobs.ONLY, IsolatedJobs.INCLUDE, IsolatedJobs.EXCLUD
 
 
 async def crash(at: Scene, job: ActiveJob) -> None:
-    """End its lease as if its worker died."""
+    """End the lease of a job as if its worker died, and rescue the job."""
     await at.store.end_lease(job.lease, CRASH)
     await at.settle(rescued(job, CRASH))
 
@@ -36,7 +36,7 @@ async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -
 
 
 class LastTryContract(Part):
-    """What is promised to jobs that share a worker with a job that crashed before."""
+    """What claims promise about a job whose next crash would be its last: only claims that ask for it get it."""
 
     @story
     async def test_a_last_try_is_left_unless_it_is_asked_for(self, at: Scene) -> None:

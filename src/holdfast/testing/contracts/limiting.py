@@ -19,7 +19,7 @@ LIMITS = {
 
 
 async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: str = "worker") -> ActiveJob:
-    """Start a job under a new lease with that grace, which expires by no supervisor's judgement."""
+    """Start a job under a new lease with that grace. No supervisor judges this lease: only the test ends it."""
     lease = structs.replace(at.new_lease(worker=worker), grace=grace)
     await at.store.open_lease(lease)
     job = at.new(queue=str(lease.id))
@@ -29,12 +29,12 @@ async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: st
 
 
 def seen(job: ActiveJob, charge: RescueReason) -> Transition:
-    """Take it for what it did, as another supervisor would."""
+    """Make the transition by which another supervisor rescues a job that has passed this limit."""
     return deadline_exceeded_elsewhere(job, charge, jitter=0.0)
 
 
 async def overdue(at: Scene) -> list[tuple[ActiveJob, RescueReason]]:
-    """List the overdue jobs, and for what."""
+    """List the overdue jobs, each with the limit that it passed."""
     return [(each.job, each.charge) for each in await at.store.overdue(100)]
 
 

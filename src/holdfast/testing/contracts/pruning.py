@@ -21,14 +21,14 @@ LONG = 10 * RETENTION_FLOOR
 
 
 class Kept(NamedTuple):
-    """How much of the jobs is left."""
+    """The number of jobs that the store still lists, and how many of them are stubs."""
 
     jobs: int
     stubs: int
 
 
 async def kept(at: Scene) -> Kept:
-    """Count what is listed."""
+    """Count the jobs that the store lists, and the stubs among them."""
     rows = await at.store.list(at.everything)
     return Kept(len(rows), len([row for row in rows if row.is_stub]))
 
@@ -39,7 +39,7 @@ async def running(at: Scene, retention: float) -> ActiveJob:
 
 
 async def pruned(at: Scene, limit: int = ALL) -> tuple[int, int]:
-    """Run one pass, and return how many jobs and stubs it deleted."""
+    """Run one pass of pruning; return how many jobs it deleted, and how many it reduced to stubs."""
     answer = await at.store.prune(limit)
     return answer.jobs, answer.stubs
 

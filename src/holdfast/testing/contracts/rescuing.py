@@ -28,7 +28,7 @@ HOLDS = structs.replace(HOOKED, on_crash=CrashPolicy.HOLD)
 
 
 async def crash(at: Scene, job: ActiveJob, why: LeaseEnd = CRASH) -> JobRecord:
-    """End its worker's lease, and take the job."""
+    """End the lease of a job's worker, rescue the job, and return its record."""
     await at.store.end_lease(job.lease, why)
     assert await at.settle(rescued(job, why)) == (Answer.APPLIED,)
     return await at.row(job.id)
@@ -40,25 +40,25 @@ async def crashed(at: Scene, policy: Policy = HOOKED) -> JobRecord:
 
 
 async def again(at: Scene, row: JobRecord, policy: Policy = HOOKED) -> ActiveJob:
-    """Claim its next attempt."""
+    """Claim the next attempt of a job."""
     (claim,) = await at.claim(await at.lease(worker="second"), queues=(row.queue,), policy=policy)
     return claim.job
 
 
 async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[JobRecord]:
-    """List the jobs whose hooks are to be tried in isolation."""
+    """List the jobs whose hooks are due although no attempt of theirs follows."""
     return list(await store_defaults.owed_hooks(at.store, TASKS, limit, pause=pause))
 
 
 @asynccontextmanager
 async def hook_transaction(at: Scene, row: JobRecord, mark: datetime | None = None) -> AsyncIterator[None]:
-    """Open the transaction of its hook."""
+    """Open the transaction in which a job's hook runs."""
     async with store_defaults.transaction(at.store, row.id, row.token, idle=5.0, hook_due_at=mark or row.hook_due_at):
         yield
 
 
 async def run_hook(at: Scene, row: JobRecord, mark: datetime | None = None) -> str:
-    """Run its hook, and return how that ended."""
+    """Commit the transaction of a job's hook; return ``lost`` if the store refuses it."""
     try:
         async with hook_transaction(at, row, mark):
             return "healed"
@@ -67,7 +67,7 @@ async def run_hook(at: Scene, row: JobRecord, mark: datetime | None = None) -> s
 
 
 def blocking_run_hook(at: Scene, row: JobRecord) -> str:
-    """Run its hook in a thread, and return how that ended."""
+    """Commit the blocking transaction of a job's hook; return ``lost`` if the store refuses it."""
     try:
         with store_defaults.blocking_transaction(at.store, row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at):
             return "healed"

@@ -222,12 +222,12 @@ def answered(job: ActiveJob, outcome: Outcome) -> Transition:
 
 
 def rescued(job: ActiveJob, why: LeaseEnd) -> Transition:
-    """Make the transition by which a supervisor takes it from an owner whose lease has ended."""
+    """Make the transition by which a supervisor takes a job from an owner whose lease has ended."""
     return rescue(job, why, jitter=0.0)
 
 
 def released(job: ActiveJob, *, code_ran: bool = False) -> Transition:
-    """Make the transition by which the owner releases it."""
+    """Make the transition by which the owner releases a job."""
     return release(job, code_ran=code_ran)
 
 
@@ -313,5 +313,5 @@ class Part(ABC):
         clock.step_wall(seconds)
 
     def run(self, story: Coroutine[Any, Any, None]) -> None:
-        """Run it in an event loop; override it for stores that share expensive objects of a loop, such as connections."""
+        """Run a test's coroutine in an event loop. Override it for stores that share a loop's expensive objects, such as connections."""
         asyncio.run(story)

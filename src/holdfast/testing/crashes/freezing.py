@@ -24,22 +24,22 @@ class Ice:
 
     @property
     def is_gone(self) -> bool:
-        """Return whether the worker has ended."""
+        """Whether the worker has ended."""
         stat = guard.read_stat(self._session)
         return stat is None or not stat.is_alive
 
     def stop(self) -> None:
-        """Return when all of them stand still."""
+        """Stop all processes; return when they stand still."""
         self._send(signal.SIGSTOP, self._pids)
         while any((stat := guard.read_stat(pid)) is not None and stat.state not in "TZX" for pid in self._pids):
             blocking_sleep(PAUSE)
 
     def thaw(self) -> None:
-        """Let them go on, except for the guard."""
+        """Let the processes go on, except for the guard."""
         self._send(signal.SIGCONT, [pid for pid in self._pids if not _is_guard(pid)])
 
     def melt(self) -> None:
-        """Kill all that are left."""
+        """Kill all processes that are left."""
         for pid in self._living():
             guard.kill_member(pid, self._session)
         self._mourner.kill()

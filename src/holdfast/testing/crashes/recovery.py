@@ -11,8 +11,9 @@ from holdfast.testing.crashes.plan import Entry
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
-    """A job that was hurt, and how it is now. ``seconds``: from the kill, or the freeze, until its code ran again or, if it
-    did not, until its lease had ended.
+    """A job whose worker was killed or frozen, and how the job is now.
+
+    ``seconds``: from the kill, or the freeze, until the job's code ran again or, if it did not, until the interrupted attempt had ended.
 
     ``reached``: every point that was reached, in order, by all attempts together.
 
@@ -26,12 +27,12 @@ class Recovery(Struct, frozen=True, kw_only=True):
     reached: tuple[str, ...]
 
     def count(self, point: str) -> int:
-        """Count how often a point was reached: put one where something happens that must happen once."""
+        """Count how often a point was reached. Put a point where something happens that must happen only once."""
         return self.reached.count(point)
 
     @classmethod
     def of(cls, job: JobView, struck: Entry, entries: Sequence[Entry]) -> "Recovery":
-        """Derive it from the store's record and the journal."""
+        """Make the recovery from the job's record in the store and the journal of points."""
         record = _cut_short(job)[0]
         again = job.started_at if job.attempt > record.attempt else record.ended_at
         seconds = (again or record.ended_at or job.created_at).timestamp() - struck.time

