@@ -167,8 +167,8 @@ class App(TaskRegistrar, RowsDeclarations):
         self.load()
         options = options_of(concurrency, queues)
         require_work(self.registry, self.settings.timing)
-        rooms = self._rooms(options, self._another_store)
-        return EmbeddedWorker(structs.replace(rooms, runner_host=self._runner_host()))
+        parts = self._parts(options, self._another_store)
+        return EmbeddedWorker(structs.replace(parts, runner_host=self._runner_host()))
 
     async def arun_due(self, *, limit: int = 10_000, concurrency: int = 1) -> int:
         """Run all jobs that are due, here and now, and return how many that were: for tests, which then need no worker.
@@ -190,7 +190,7 @@ class App(TaskRegistrar, RowsDeclarations):
         if type(limit) is not int or limit < 1:
             raise ConfigurationError([f"limit={limit!r}: use an integer from 1"])
         await enqueue_all_runs(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
-        return await RunDue(self._rooms(options, lambda _: self._connections.store)).run(limit)
+        return await RunDue(self._parts(options, lambda _: self._connections.store)).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:
         """Bring the store's schema up to date; return the versions before and after."""
@@ -244,7 +244,7 @@ class App(TaskRegistrar, RowsDeclarations):
         self._connections.move(settings)
         self.settings = settings
 
-    def _rooms(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Parts":
+    def _parts(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Parts":
         from holdfast._engine.embedded.parts import Parts
         from holdfast._system.host import SystemHost
 

@@ -103,13 +103,13 @@ class SystemRunner:
     def kill(self) -> None:
         """SIGKILL the runner's process group; ``wait`` kills what is left of it."""
         self._is_killed = True
-        self._strike()
+        self._kill_group()
 
     async def wait(self) -> Exit:
         """Return how the runner ended, once it has been reaped and no process of its group is left."""
         return await asyncio.shield(self._ended)
 
-    def _strike(self) -> None:
+    def _kill_group(self) -> None:
         if self._popen.returncode is None:  # its pid, and so its group's number, is reserved until it is reaped
             try:
                 os.killpg(self._popen.pid, signal.SIGKILL)
@@ -119,7 +119,7 @@ class SystemRunner:
     async def _reap(self) -> Exit:
         try:
             await wait_for_exit(self._popen)
-            self._strike()
+            self._kill_group()
             until = self._clock.monotonic() + guard.KILL_TIMEOUT
             while _is_group_alive(self._popen.pid) and self._clock.monotonic() < until:
                 await self._clock.sleep(guard.PAUSE)

@@ -269,7 +269,7 @@ async def test_a_database_that_is_away_or_hangs_delays_only_its_own_runs() -> No
     await passing(60)
     assert await tables.enqueued() == ["rows.pastes"]
     operations = {each["operation"] for each in tables.log.of("store.unavailable")}
-    assert operations == {"sow rows.orders", "watch rows.orders", "look rows.orders"}
+    assert operations == {"enqueue runs rows.orders", "reset rows.orders", "look rows.orders"}
     assert not child.has_ended.done()
     tables.tables["orders"].is_out = False
     await passing(10)

@@ -28,38 +28,40 @@ class EmbeddedWorker:
     It may be entered again after each exit.
     """
 
-    def __init__(self, rooms: Parts) -> None:
-        self._rooms = rooms
-        self._stay: _Session | None = None
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._session: _Session | None = None
 
     async def __aenter__(self) -> Self:
         """Return once the worker claims jobs; raise ``ConfigurationError`` or ``StoreUnavailable`` if it cannot."""
-        if self._stay is not None:
+        if self._session is not None:
             raise HoldfastError("this worker runs already; app.worker() makes another one")
-        rooms = self._rooms
-        store = rooms.open_store(rooms.settings)
-        self._stay = stay = _Session(self._supervisor, lambda link: self._worker(link, store), rooms.host, store, rooms.events)
+        parts = self._parts
+        store = parts.open_store(parts.settings)
+        self._session = session = _Session(
+            self._supervisor, lambda link: self._worker(link, store), parts.host, store, parts.events
+        )
         try:
-            await stay.begin(rooms.settings.timing.margin)
+            await session.begin(parts.settings.timing.margin)
         except BaseException:
-            self._stay = None
+            self._session = None
             raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Drain, then close everything. If cancelled while it drains, stop running code at once."""
-        stay, self._stay = self._stay, None
-        if stay is not None:
-            await stay.end(self._rooms.settings.timing.margin)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.end(self._parts.settings.timing.margin)
 
     def _supervisor(self, host: InProcessHost, events: Events) -> Supervisor:
         return Supervisor(
             host=host,
-            clock=self._rooms.clock,
-            chance=self._rooms.chance,
+            clock=self._parts.clock,
+            chance=self._parts.chance,
             events=events,
-            connect=lambda settings: (self._rooms.open_store(settings), self._rooms.open_transport(settings)),
-            open_table=self._rooms.open_table,
+            connect=lambda settings: (self._parts.open_store(settings), self._parts.open_transport(settings)),
+            open_table=self._parts.open_table,
             options=SupervisorOptions(isolates=False, tells=False),
             arguments=(),
         )
@@ -67,13 +69,13 @@ class EmbeddedWorker:
     def _worker(self, link: SupervisorLink, store: Store) -> Worker:
         return Worker(
             link,
-            self._rooms.environment(store, self._rooms.events),
-            registry=self._rooms.registry,
-            settings=self._rooms.settings,
-            options=self._rooms.options,
-            tables=self._rooms.tables,
-            runner_host=self._rooms.runner_host,
-            lifespan=self._rooms.lifespan(),
+            self._parts.environment(store, self._parts.events),
+            registry=self._parts.registry,
+            settings=self._parts.settings,
+            options=self._parts.options,
+            tables=self._parts.tables,
+            runner_host=self._parts.runner_host,
+            lifespan=self._parts.lifespan(),
         )
 
 

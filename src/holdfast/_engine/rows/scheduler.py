@@ -60,7 +60,7 @@ class TableJobs:
             adopts_more = await self._adopt(table)
         except Exception as refusal:  # it must not prevent the reset of other rows
             adopts_more, error = False, refusal
-        resets_more = await self._take_back(table)
+        resets_more = await self._reset_stuck(table)
         if error is not None:
             raise error
         return PAUSE if adopts_more or resets_more else self.settings.interval
@@ -73,7 +73,7 @@ class TableJobs:
         self._undone |= again
         return len(adopted) >= watch.batch and not again
 
-    async def _take_back(self, table: Table) -> bool:
+    async def _reset_stuck(self, table: Table) -> bool:
         watch = self.settings.watch
         with telling_of_refused(table, self._events):
             found = await table.reset(watch.batch, self._past)
@@ -123,7 +123,7 @@ class RowsScheduler:
             if settings not in self._jobs:
                 jobs = TableJobs(settings, self._tables, self._client, chance=self._chance, events=self._events)
                 self._jobs[settings] = jobs
-                steps = [("sow", jobs.enqueue_runs), ("watch", jobs.reset), ("look", jobs.look)]
+                steps = [("enqueue runs", jobs.enqueue_runs), ("reset", jobs.reset), ("look", jobs.look)]
                 steps += [("prune", jobs.prune)] if settings.watch.retention is not None else []
                 served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
                 self._services += [asyncio.create_task(each.run()) for each in served]

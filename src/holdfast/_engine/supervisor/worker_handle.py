@@ -63,7 +63,7 @@ class WorkerHandle:
         self._silence = 0.0
         self.deadline = lease.timing.owner_deadline(sent)
         self._guard_deadline = lease.timing.guard_deadline(sent)
-        self._tell_guard(lease)
+        self._set_guard_deadline(lease)
         self.send(messages.LeaseGranted(lease.id, lease.worker, self.deadline, self.is_isolated))
 
     def lease_renewed(self, sent: float) -> None:
@@ -74,10 +74,10 @@ class WorkerHandle:
                 self._lapsed = now
             self.deadline = timing.owner_deadline(sent)
             self._guard_deadline = timing.guard_deadline(sent)
-            self._tell_guard(self.lease)
+            self._set_guard_deadline(self.lease)
             self.send(messages.LeaseRenewed(self.deadline))
 
-    def _tell_guard(self, lease: NewLease) -> None:
+    def _set_guard_deadline(self, lease: NewLease) -> None:
         """Set the deadline at which the guard kills the worker's code, even if this supervisor is gone by then."""
         is_guarded = self.child.set_deadline(
             min(self._guard_deadline, self.limits.kill_deadline(_kill_delay(lease.timing, lease.grace)))
@@ -243,7 +243,7 @@ class WorkerHandle:
             self.lease is not None
             and self.limits.kill_deadline(_kill_delay(self.lease.timing, self.lease.grace)) < self._guard_deadline
         ):
-            self._tell_guard(self.lease)
+            self._set_guard_deadline(self.lease)
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
         """Return whether the store answers this supervisor but not the worker.

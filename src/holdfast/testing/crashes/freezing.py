@@ -10,17 +10,17 @@ from holdfast._system.clock import blocking_sleep
 
 PAUSE = 0.005
 # If the test's process ends, even by SIGKILL, the pipe that this one reads is closed: no other process would wake the stopped ones.
-_MOURNER = 'read -r _; kill -KILL "$@"'
+_KILL_AFTER_PARENT = 'read -r _; kill -KILL "$@"'
 
 
-class Ice:
+class FrozenProcesses:
     """All processes of a session. A guard that woke would kill them at once, so it is not woken."""
 
     def __init__(self, pid: int) -> None:
         self._session = os.getsid(pid)
         self._pids = self._living()
-        script = ["sh", "-c", _MOURNER, "sh", *map(str, self._pids)]
-        self._mourner = subprocess.Popen(script, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        script = ["sh", "-c", _KILL_AFTER_PARENT, "sh", *map(str, self._pids)]
+        self._killer = subprocess.Popen(script, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
     @property
     def is_gone(self) -> bool:
@@ -42,10 +42,10 @@ class Ice:
         """Kill all processes that are left."""
         for pid in self._living():
             guard.kill_member(pid, self._session)
-        self._mourner.kill()
-        assert self._mourner.stdin is not None
-        self._mourner.stdin.close()
-        self._mourner.wait()
+        self._killer.kill()
+        assert self._killer.stdin is not None
+        self._killer.stdin.close()
+        self._killer.wait()
 
     def _living(self) -> list[int]:
         return [pid for pid, stat in guard.session_processes(self._session).items() if stat.is_alive]

@@ -24,7 +24,7 @@ from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
 from holdfast.opening import connections_of
 from holdfast.sync import PORTAL
 from holdfast.testing import history_sqlite
-from holdfast.testing.crashes.freezing import Ice
+from holdfast.testing.crashes.freezing import FrozenProcesses
 from holdfast.testing.crashes.plan import Blow, Entry, Plan
 from holdfast.testing.crashes.recovery import Recovery, has_failed_again, problems_of, story_of
 from holdfast.testing.crashes.trial_setup import plan_of
@@ -87,15 +87,15 @@ def freeze_at(
     with _trial(point, job, Blow.FREEZE, ends=ends, url=url, setup=setup, within=within) as trial:
         zombies = trial.start(processes=1, timing=LeaseTiming.of(ttl))
         struck = trial.until_struck()
-        ice = Ice(struck.pid)
+        frozen = FrozenProcesses(struck.pid)
         try:
-            trial.freeze(zombies, ice)
+            trial.freeze(zombies, frozen)
             trial.start(processes=1)
             ended = trial.until_ended(struck)
-            trial.thaw(zombies, ice)
+            trial.thaw(zombies, frozen)
             return trial.recovery(struck, trial.require_untouched(struck, ended))
         finally:
-            ice.melt()
+            frozen.melt()
 
 
 class Trial:
@@ -162,7 +162,7 @@ class Trial:
             self._fail(f"after {self._plan.point!r} the job did not recover once: {'; '.join(problems)}", self._of(struck))
         return Recovery.of(job, struck, self._plan.journal.read())
 
-    def freeze(self, crew: Crew, ice: Ice) -> None:
+    def freeze(self, crew: Crew, processes: FrozenProcesses) -> None:
         """Stop the supervisor and the workers at a moment when no process is inside a write of a SQLite file.
 
         A process that is stopped inside a write would block every other writer for as long.
@@ -171,22 +171,22 @@ class Trial:
 
         def frozen() -> bool:
             crew.freeze()
-            ice.stop()
+            processes.stop()
             if not _is_locked(self._plan.settings.url):
                 return True
-            ice.thaw()
+            processes.thaw()
             crew.thaw()
             return False
 
         self._until(frozen, f"at {self._plan.point!r} the file stays locked by an open transaction", self._handle)
 
-    def thaw(self, crew: Crew, ice: Ice) -> None:
+    def thaw(self, crew: Crew, frozen: FrozenProcesses) -> None:
         """Let the frozen processes go on; return when the worker has noticed that it lost its job, and has ended."""
         __tracebackhide__ = True
         self._plan.thaw.touch()
-        ice.thaw()
+        frozen.thaw()
         crew.thaw()
-        self._until(lambda: ice.is_gone, "the thawed worker did not end", self._handle)
+        self._until(lambda: frozen.is_gone, "the thawed worker did not end", self._handle)
 
     def require_untouched(self, struck: Entry, before: JobView) -> JobView:
         """Return the job after the zombie has ended. The zombie's result may be kept on its attempt, for people to read."""

@@ -43,7 +43,7 @@ class Server(ABC):
         self.log = self.folder / "log"
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._mourner: subprocess.Popen[bytes] | None = None
+        self._killer: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
     def _words(self) -> Sequence[str | Path]:
@@ -73,7 +73,7 @@ class Server(ABC):
                 words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         script = ["sh", "-c", _MOURNER, "sh", str(self.pid), str(self.folder)]
-        self._mourner = subprocess.Popen(script, stdin=subprocess.PIPE, start_new_session=True)
+        self._killer = subprocess.Popen(script, stdin=subprocess.PIPE, start_new_session=True)
         try:
             for _ in pauses(f"{self.name} does not answer", self.tail):
                 if self._process.poll() is not None:
@@ -114,12 +114,12 @@ class Server(ABC):
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
             self._wait_for_end(process)
-        mourner, self._mourner = self._mourner, None
-        if mourner is not None:
-            mourner.kill()
-            assert mourner.stdin is not None
-            mourner.stdin.close()
-            mourner.wait()
+        killer, self._killer = self._killer, None
+        if killer is not None:
+            killer.kill()
+            assert killer.stdin is not None
+            killer.stdin.close()
+            killer.wait()
 
     def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
         try:
