@@ -17,12 +17,18 @@ NEVER = float("inf")
 class _Worker(Struct):
     lease: LeaseRow | None = None
     running: set[UUID] = field(default_factory=set)
+    preparing: set[UUID] = field(default_factory=set)
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether fewer handlers run than the worker has slots. A worker for isolated attempts takes no other jobs."""
+        """Whether fewer jobs run than the worker has slots. A worker for isolated attempts takes no other jobs.
+
+        A job whose rescue hook runs before its code, ``preparing``, has a slot too.
+        """
         lease = self.lease
-        return lease is not None and not (lease.is_ended or lease.is_isolated) and len(self.running) < lease.slots
+        return (
+            lease is not None and not (lease.is_ended or lease.is_isolated) and len(self.running | self.preparing) < lease.slots
+        )
 
 
 class Restarts:
@@ -114,12 +120,21 @@ class Restarts:
             self._back.pop(job, None)
             return
         is_owned = PLACE_OF[after.state] is Place.ACTIVE
+        self._see_hook(job, after.lease if is_owned and after.is_owed else None)
         if is_owned and known is not None and not self._is_in_care(after):
             del self._back[job]  # that worker may be frozen, or cut off from the store
         elif not is_owned and not self._comes_back(event, before, after):
             self._back.pop(job, None)
         elif not is_owned and known is None:
             self._back[job] = event.time, after
+
+    def _see_hook(self, job: UUID, lease: UUID | None) -> None:
+        for worker in self._workers.values():
+            worker.preparing.discard(job)
+        owner = None if lease is None else self._leases.get(lease)
+        if owner is not None and owner.process in self._workers:
+            self._workers[owner.process].preparing.add(job)
+        self._judge_free()
 
     def _comes_back(self, event: Event, before: JobRow, after: JobRow) -> bool:
         is_plain = after.state is State.AVAILABLE and not (after.is_last_try or after.is_owed) and after.expires_in is None

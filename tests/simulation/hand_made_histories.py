@@ -259,6 +259,13 @@ def full(tale: Tale) -> Tale:
     return tale.say("handler.start", Phase.LIFE, job=CHILD, token=SECOND)
 
 
+def claimed_beside(tale: Tale, *, is_owed: bool) -> Tale:
+    """Another job takes the worker's only slot, with its rescue hook to run first or not, and its code does not start."""
+    waiting = JobRow(State.AVAILABLE, NO_CLAIM, attempt=1, is_owed=is_owed)
+    taken = structs.replace(waiting, state=State.RUNNING, token=SECOND, lease=LEASE, attempt=2)
+    return tale.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
+
+
 def taken_late(tale: Tale, seconds: float) -> Tale:
     """The job is claimed at once, and its code starts only after a while."""
     assert tale.row is not None

@@ -29,6 +29,7 @@ from tests.simulation.hand_made_histories import (
     begun,
     charged_to_death,
     child,
+    claimed_beside,
     core,
     frozen,
     full,
@@ -236,6 +237,12 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         RESTARTING,
         taken_late(released(core()), 2.0),
         taken_late(released(core()), 4.0),
+    ),
+    "a returned job waits while the only slot runs the hook of another": (
+        "L10",
+        RESTARTING,
+        claimed_beside(released(core()), is_owed=True).later(9.0).claim(SECOND),
+        claimed_beside(released(core()), is_owed=False).later(9.0).claim(SECOND),
     ),
     "a returned job waits until a slot is free": (
         "L10",
