@@ -144,11 +144,11 @@ async def embedded(app: App, options: argparse.Namespace) -> AsyncIterator[Kill]
     """Run a worker in this process; yield what takes it from its supervisor."""
     worker = app.worker(concurrency=options.concurrency)
     async with worker:
-        stay = worker._stay
-        assert stay is not None
+        session = worker._session
+        assert session is not None
 
         def kill(_: int) -> None:
-            stay._loop.call_soon_threadsafe(stay._supervisor.workers[0].child.kill)
+            session._loop.call_soon_threadsafe(session._supervisor.workers[0].child.kill)
 
         yield kill
 

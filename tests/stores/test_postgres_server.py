@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -182,11 +183,19 @@ def test_a_verb_whose_commit_was_not_acknowledged_is_not_done_twice(site: Site, 
     play(site, act)
 
 
+async def beat_until_refused(at: Scene, lease: UUID) -> None:
+    """Sessions that are open read a new setting only when the server's signal arrives."""
+    while True:
+        await at.store.beat([lease])
+
+
 def test_a_read_only_server_is_reported_until_it_accepts_writes(site: Site, server: PostgresServer) -> None:
     async def act(at: Scene) -> None:
         active = await at.running()
         server.configure(default_transaction_read_only="on")
         try:
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                await beat_until_refused(at, active.lease)
             for _ in range(3):
                 with pytest.raises(StoreUnavailable, match="read-only"):
                     await at.settle(done(active))
