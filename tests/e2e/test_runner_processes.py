@@ -235,10 +235,10 @@ async def _embedded() -> None:
     async with app.worker():
         result = await (await compute.aenqueue(number=5)).aresult(timeout=START)
         unresponsive = await spin.aenqueue()
-        while (await unresponsive.aget()).state != "running":  # noqa: ASYNC110 - somebody else changes it
+        while (await unresponsive.aget()).state != "running":  # noqa: ASYNC110 - a worker changes it
             await asyncio.sleep(0.01)
         await unresponsive.acancel()
-        while (state := (await unresponsive.aget()).state) == "running":  # noqa: ASYNC110 - somebody else changes it
+        while (state := (await unresponsive.aget()).state) == "running":  # noqa: ASYNC110 - a worker changes it
             await asyncio.sleep(0.01)
         print(result["number"], state, result["pid"])
 
