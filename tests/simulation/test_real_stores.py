@@ -104,6 +104,14 @@ class Crew:
         """Settle, until the store answers."""
         await self.store.exchange(moves)
 
+    async def end(self, lease: UUID, why: LeaseEnd, seen: str | None) -> LeaseEnd | None:
+        """End a lease. A late copy of the call may have it locked, and an expired lease that is locked is skipped."""
+        ended = await self.store.end_lease(lease, why, seen=seen)
+        if ended is None:
+            await self.store.rest()
+            ended = await self.store.end_lease(lease, why, seen=seen)
+        return ended
+
     async def wait(self, seconds: float) -> None:
         """Let that much time pass, with no call under way."""
         await self.store.rest()
@@ -166,7 +174,7 @@ async def rescue(crew: Crew) -> None:
             is_free=why.is_free,
             charged_jobs={owned[0].id: RescueReason.UNRESPONSIVE} if why.is_free else {},
         )
-        assert await crew.store.end_lease(lease, culprit, seen=seen) == culprit
+        assert await crew.end(lease, culprit, seen) == culprit
         while left := await crew.store.held(lease):
             await crew.settle(*(rescued(job, culprit) for job in left))
         await crew.settle(*(answered(job, Done(b"late")) for job in owned))
