@@ -3,7 +3,7 @@
 from collections import defaultdict
 from uuid import UUID
 
-from holdfast.testing.history import EMBEDDED, ROWS, Event, JobRow
+from proof.checker.history import EMBEDDED, ROWS, Event, JobRow
 from proof.checker.verdicts import CheckContext, Seers
 from proof.simulator.threads import PROCESSES, THREADED
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State, Token
 from holdfast._core.policy import CrashPolicy
-from holdfast.testing.history import Event, JobRow
+from proof.checker.history import Event, JobRow
 from proof.checker.verdicts import CheckContext, Seers
 
 FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.STALLED, AttemptOutcome.TIMED_OUT)

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast.testing.history import FAIL_OVER, Event, JobRow, Phase
+from proof.checker.history import FAIL_OVER, Event, JobRow, Phase
 from proof.checker.verdicts import CheckContext, Seers
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import CrashPolicy
-from holdfast.testing.history import CRASHED, FAIL_OVER, ROWS, Event, JobRow, LeaseRow
+from proof.checker.history import CRASHED, FAIL_OVER, ROWS, Event, JobRow, LeaseRow
 from proof.checker.verdicts import RATE, CheckContext, Seers
 
 ACCURACY = 0.01

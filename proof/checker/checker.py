@@ -12,12 +12,12 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition
-from holdfast.testing.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.app_rules import Apps
 from proof.checker.budgets import Budgets
 from proof.checker.cancels import Cancels
 from proof.checker.charges import Charges
 from proof.checker.claims import Claims
+from proof.checker.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.hooks import Hooks
 from proof.checker.inserts import Inserts
 from proof.checker.locks import Locks

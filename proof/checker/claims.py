@@ -5,7 +5,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, Reason, State
-from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow, Phase
+from proof.checker.history import FAIL_OVER, Event, JobRow, LeaseRow, Phase
 from proof.checker.verdicts import CheckContext, Seers
 
 NEVER = float("inf")

@@ -18,8 +18,8 @@ from holdfast._core.job import Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
-from holdfast.testing.process_log import ProcessEvent
+from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label
+from proof.checker.process_log import ProcessEvent
 
 # SECURITY DEFINER: changes by a role that may not write to this schema are recorded as well.
 _TRIGGER = """

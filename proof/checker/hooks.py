@@ -13,7 +13,7 @@ from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.record import JobRecord
 from holdfast.errors import JobLost
-from holdfast.testing.history import FAIL_OVER, Event, JobRow
+from proof.checker.history import FAIL_OVER, Event, JobRow
 from proof.checker.verdicts import CheckContext, Seers
 
 Rows = list[str]

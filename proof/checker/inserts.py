@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast.testing.history import FAIL_OVER, By, Event, JobRow, Phase
+from proof.checker.history import FAIL_OVER, By, Event, JobRow, Phase
 from proof.checker.verdicts import RATE, CheckContext, Seers
 
 

@@ -1,6 +1,6 @@
 """Rows that another session of the same database has locked: the only delay for which the checker allows."""
 
-from holdfast.testing.history import Event
+from proof.checker.history import Event
 from proof.checker.verdicts import CheckContext, Seers
 
 

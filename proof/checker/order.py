@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State
-from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow
+from proof.checker.history import FAIL_OVER, Event, JobRow, LeaseRow
 from proof.checker.verdicts import CheckContext, Seers
 
 

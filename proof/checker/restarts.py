@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State
-from holdfast.testing.history import FAIL_OVER, IN_CARE, Event, JobRow, LeaseRow
+from proof.checker.history import FAIL_OVER, IN_CARE, Event, JobRow, LeaseRow
 from proof.checker.verdicts import RATE, CheckContext, Seers
 
 NEVER = float("inf")

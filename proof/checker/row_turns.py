@@ -1,6 +1,6 @@
 """Rows of a watched table (semantics §9): the parts of S1, S3, S4, S5, S7, L2 and L4 that concern these."""
 
-from holdfast.testing.history import Event, TableRow
+from proof.checker.history import Event, TableRow
 from proof.checker.verdicts import CheckContext, Seers, TableRules
 
 PENDING, BUSY, ENDED = "new", "busy", ("done", "failed")

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 
-from holdfast.testing.history import Event, History, JobRow, LeaseRow, Phase, TableRow
+from proof.checker.history import Event, History, JobRow, LeaseRow, Phase, TableRow
 
 
 def shape_of(history: History) -> str:

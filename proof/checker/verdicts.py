@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import AttemptOutcome, Token
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast.testing.history import Event, History, LeaseRow
+from proof.checker.history import Event, History, LeaseRow
 from proof.report.narrative import Narrator
 
 Seers = dict[str, Callable[[Event], None]]

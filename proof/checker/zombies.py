@@ -4,7 +4,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from holdfast.testing.history import Event, LeaseRow
+from proof.checker.history import Event, LeaseRow
 from proof.checker.verdicts import CheckContext, Seers
 
 NEVER = float("inf")

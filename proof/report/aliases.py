@@ -7,7 +7,7 @@ from string import ascii_uppercase
 from uuid import UUID
 
 from holdfast._core.job import Token
-from holdfast.testing.history import Event, JobRow, LeaseRow
+from proof.checker.history import Event, JobRow, LeaseRow
 
 _ROLE_OF_EVENT = {
     "handler.start": "worker",

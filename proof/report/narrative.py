@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State, Token
 from holdfast._core.lifecycle import Precondition
-from holdfast.testing.history import FAIL_OVER, IN_CARE, Event, History, JobRow, LeaseRow, Phase
+from proof.checker.history import FAIL_OVER, IN_CARE, Event, History, JobRow, LeaseRow, Phase
 from proof.report.aliases import Aliases
 from proof.report.narrative_focus import Focus
 from proof.report.sentences import BIRTH, MINOR, TOGETHER, USUAL, VITAL, Sentence, Sentences

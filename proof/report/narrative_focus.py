@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from holdfast.testing.history import Event, JobRow, LeaseRow
+from proof.checker.history import Event, JobRow, LeaseRow
 
 
 class Focus:

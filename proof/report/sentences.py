@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from holdfast._core.job import Token
-from holdfast.testing.history import Event
+from proof.checker.history import Event
 
 LONGEST = 11  # sentences of a story
 TOGETHER = 0.01  # seconds in which two events are one

@@ -15,7 +15,7 @@ from holdfast._ports.store import Store
 from holdfast._system.clock import compose_uuid7
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.settings import Settings
-from holdfast.testing.history import Event, Phase
+from proof.checker.history import Event, Phase
 from proof.search.deviations import Deviation, Until, What
 from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.deterministic import SteadyLoop

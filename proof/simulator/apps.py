@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast._core.requests import IsolatedJobs
 from holdfast._engine.embedded.in_process import InProcessChild, InProcessHost
 from holdfast._engine.supervisor.supervisor import OK, UNREACHABLE, Supervisor, SupervisorOptions
-from holdfast.testing.history import EMBEDDED
+from proof.checker.history import EMBEDDED
 from proof.simulator.event_listeners import Ears
 from proof.simulator.hosts import Machine, SimChance, SimHost
 from proof.simulator.workers import worker_of

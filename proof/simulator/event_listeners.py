@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._engine.events import EventName, Events
-from holdfast.testing.history import IN_CARE, ROWS
+from proof.checker.history import IN_CARE, ROWS
 from proof.simulator.call_outcomes import ODD, ODD_ERRORS
 from proof.simulator.loop import Process
 from proof.simulator.watched_table import VERBS

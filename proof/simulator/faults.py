@@ -19,7 +19,7 @@ from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import CallerTransactions, Store
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.history import By, Event, History, Phase, outcome_of
+from proof.checker.history import By, Event, History, Phase, outcome_of
 from proof.simulator.call_outcomes import Fate, Fault, Faults
 from proof.simulator.connections import Connections
 from proof.stores.gateways import VERBS, Ask, Carry, Gateway

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place
-from holdfast.testing.history import Event, Phase
+from proof.checker.history import Event, Phase
 from proof.search.decisions import Strike
 from proof.simulator.world import World
 from proof.stores.locked_rows import LockedRows

@@ -9,7 +9,7 @@ from uuid import UUID
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.host import Exit, SupervisorLink
 from holdfast._system.clock import compose_uuid7
-from holdfast.testing.history import label
+from proof.checker.history import label
 from proof.simulator.loop import Process, VirtualLoop
 
 EPOCH = 1_750_000_000.0

@@ -25,7 +25,7 @@ from holdfast._engine.tasks.registry import define as _define
 from holdfast._engine.tasks.task import PreparedJob, Task
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Exit
-from holdfast.testing.history import Event, History, Phase
+from proof.checker.history import Event, History, Phase
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.loop import Process, VirtualLoop
 

@@ -12,7 +12,7 @@ from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
-from holdfast.testing.history import CRASHED
+from proof.checker.history import CRASHED
 from proof.simulator.hosts import IMPORTING, REAPING, SimChannel, SimClock
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.programs import SCENE, Scene

@@ -9,8 +9,8 @@ from msgspec import Struct, structs
 
 from holdfast._core.book import Book
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast.testing.history import History
 from proof.checker.checker import check
+from proof.checker.history import History
 from proof.checker.verdicts import Report
 from proof.search.decisions import Decision
 from proof.simulator.environment_faults import EnvironmentFaults

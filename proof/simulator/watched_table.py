@@ -10,7 +10,7 @@ from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Clock
 from holdfast._ports.table import BlockingRowWriter, ClaimedRows, Refusal, ResetRow, RowFence, RowWriter, Table
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.history import By, Event, History, Phase, TableRow
+from proof.checker.history import By, Event, History, Phase, TableRow
 from proof.simulator.faults import Faulty, verb_of
 from proof.stores.memory_table import MemoryTable, Row
 

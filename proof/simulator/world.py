@@ -20,7 +20,7 @@ from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast._system.clock import compose_uuid7
 from holdfast.errors import StoreUnavailable, UniqueConflict
-from holdfast.testing.history import IN_CARE, Event, History, Phase
+from proof.checker.history import IN_CARE, Event, History, Phase
 from proof.search.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from proof.simulator.apps import App
 from proof.simulator.backlog import backlog, left_of

@@ -26,9 +26,9 @@ from holdfast.databases.postgres.database import Pools
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
-from holdfast.testing.history import JobRow
 from holdfast.testing.servers.postgres import PostgresServer
 from proof.checker import history_postgres
+from proof.checker.history import JobRow
 from proof.simulator.hosts import EPOCH, SimClock
 from proof.simulator.loop import Process
 from proof.stores.gateways import READING

@@ -25,9 +25,9 @@ from holdfast.databases.sqlite.values import micros
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.testing import history_sqlite
 from holdfast.testing.clock import FakeChance, FakeClock
-from holdfast.testing.history import JobRow
+from proof.checker import history_sqlite
+from proof.checker.history import JobRow
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.stores.statement_recorder import Change, Mirror, announced

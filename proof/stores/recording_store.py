@@ -17,7 +17,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.history import History, JobRow, Phase
+from proof.checker.history import History, JobRow, Phase
 from proof.checker.hooks import HookedBook
 from proof.simulator.loop import Process
 from proof.stores.clockless import Clockless

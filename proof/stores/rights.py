@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place
-from holdfast.testing.history import By, JobRow, outcome_of
+from proof.checker.history import By, JobRow, outcome_of
 
 
 class Call(Struct, frozen=True):

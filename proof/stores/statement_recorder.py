@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from holdfast._core.job import State, Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
-from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase
+from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase
 from proof.simulator.loop import Process
 from proof.stores.gateways import VERBS
 from proof.stores.rights import Call

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.process_log import ProcessEvent, read_from, tell
+from proof.checker.process_log import ProcessEvent, read_from, tell
 from tests.e2e.records import UP
 
 ROOT = Path(__file__).parents[2]

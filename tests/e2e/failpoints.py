@@ -15,7 +15,7 @@ from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
 from holdfast._system.host import identify
 from holdfast.settings import Settings
-from holdfast.testing.process_log import ProcessEvent, read_from, tell
+from proof.checker.process_log import ProcessEvent, read_from, tell
 from proof.stores.gateways import VERBS
 
 POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))

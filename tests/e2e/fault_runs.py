@@ -9,8 +9,8 @@ from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.process_log import ProcessEvent
 from proof.checker.checker import Report, Rules, check
+from proof.checker.process_log import ProcessEvent
 from proof.checker.verdicts import percentile
 from tests.e2e.fleet import START, Crew, Fleet, is_stopped
 from tests.e2e.machines import HERE, Machine

@@ -19,7 +19,7 @@ from holdfast import App, JobView
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system import guard
 from holdfast._system.host import identify
-from holdfast.testing import history_sqlite
+from proof.checker import history_sqlite
 from tests.e2e.journal import Journal
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.records import record_of

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence, Set
 from uuid import UUID
 
 from holdfast import App
-from holdfast.testing.history import Event, History, Phase
+from proof.checker.history import Event, History, Phase
 
 
 class Operator:

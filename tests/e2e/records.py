@@ -8,10 +8,10 @@ from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Token
-from holdfast.testing import history_sqlite
-from holdfast.testing.history import History
-from holdfast.testing.process_log import ProcessEvent, read_from
-from holdfast.testing.process_log import tell as tell_deed
+from proof.checker import history_sqlite
+from proof.checker.history import History
+from proof.checker.process_log import ProcessEvent, read_from
+from proof.checker.process_log import tell as tell_deed
 
 PROCESS_LOG = "process_log"
 REFUSED = "write.refused"

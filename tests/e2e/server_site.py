@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from holdfast.testing.servers import NatsServer, PostgresServer, TcpProxy
+from holdfast.testing.servers import NatsServer, PostgresServer
 from tests.e2e.machines import Machine
+from tests.servers.proxy import TcpProxy
 
 TRANSPORTS = ("", "nats")
 """Transports for tests of whole machines: the default of the store, and JetStream."""

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import App
 from holdfast.errors import SchemaTooNew
-from holdfast.testing import history_sqlite
+from proof.checker import history_sqlite
 from tests.e2e.fleet import START, fleet
 from tests.e2e.waiting import until
 

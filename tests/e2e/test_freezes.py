@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from holdfast.testing import history_sqlite
+from proof.checker import history_sqlite
 from tests.e2e.fleet import START, fleet, stop, thaw
 from tests.e2e.scripted_workers import guard_of, is_alive
 from tests.e2e.waiting import STALL, until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing import history_sqlite
+from proof.checker import history_sqlite
 from tests.e2e.fleet import START, Fleet, fleet, stop, thaw
 from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until

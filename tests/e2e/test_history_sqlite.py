@@ -16,10 +16,10 @@ from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.testing import history_sqlite
-from holdfast.testing.history import JobRow, LeaseRow
-from holdfast.testing.process_log import ProcessEvent
+from proof.checker import history_sqlite
 from proof.checker.checker import Report, Rules, check
+from proof.checker.history import JobRow, LeaseRow
+from proof.checker.process_log import ProcessEvent
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
 LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import PayloadInvalid
-from holdfast.testing import history_sqlite
+from proof.checker import history_sqlite
 from tests.e2e.fleet import START, Fleet, fleet
 from tests.e2e.waiting import until
 

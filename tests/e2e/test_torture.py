@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._system.host import identify
-from holdfast.testing.process_log import ProcessEvent, tell
+from proof.checker.process_log import ProcessEvent, tell
 from tests.e2e.fault_runs import SEED
 from tests.e2e.records import PROCESS_LOG
 from tests.e2e.torture.kept import look

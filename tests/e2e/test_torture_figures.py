@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from holdfast.testing.history import History
+from proof.checker.history import History
 from proof.checker.verdicts import Report, Violation
 from tests.e2e.torture import __main__ as torture
 from tests.e2e.torture import figures, leftovers

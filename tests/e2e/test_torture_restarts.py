@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State, Token
-from holdfast.testing.history import Event, JobRow, Phase
+from proof.checker.history import Event, JobRow, Phase
 from tests.e2e.torture.restarts import waits
 
 JOB, CLAIM = UUID(int=1), UUID(int=2)

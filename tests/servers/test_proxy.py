@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.testing.servers import TcpProxy
 from tests.e2e.waiting import STALL, until
+from tests.servers.proxy import TcpProxy
 
 SHORT = 0.2
 

@@ -7,8 +7,8 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import Policy
-from holdfast.testing.history import IN_CARE, By, Event, History, JobRow, LeaseRow, Phase, TableRow
 from proof.checker.checker import check
+from proof.checker.history import IN_CARE, By, Event, History, JobRow, LeaseRow, Phase, TableRow
 from proof.checker.verdicts import Report, Rules
 
 JOB, LEASE, OTHER_LEASE, CHILD, CALL = (UUID(int=number) for number in range(1, 6))

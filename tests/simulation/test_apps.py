@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast._engine.embedded.in_process import LoopChannel
 from holdfast._ports.host import Exit
-from holdfast.testing.history import EMBEDDED, Event, JobRow, LeaseRow, Phase
+from proof.checker.history import EMBEDDED, Event, JobRow, LeaseRow, Phase
 from proof.search.decisions import Birth, Decision, Strike
 from proof.simulator.loop import PROCESS, Process
 from proof.simulator.plans import Mode, Plan, draw, draw_for

@@ -6,7 +6,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast.testing.history import FAIL_OVER, By, Phase
+from proof.checker.history import FAIL_OVER, By, Phase
 from proof.checker.verdicts import Rules
 from tests.simulation.hand_made_histories import FIRST, LEASE, OTHER, SECOND, Tale, begun, dead, stopped
 

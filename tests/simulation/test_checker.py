@@ -12,8 +12,8 @@ from msgspec import structs
 
 from holdfast._core.job import State, Token
 from holdfast._core.policy import Policy
-from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.checker import check
+from proof.checker.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.verdicts import PROPERTIES, Rules, percentile
 from tests.simulation.hand_made_histories import (
     CHILD,

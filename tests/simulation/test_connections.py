@@ -8,7 +8,7 @@ import pytest
 from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.history import History
+from proof.checker.history import History
 from proof.simulator.call_outcomes import Fault, Faults, Mix
 from proof.simulator.connections import Connections
 from proof.simulator.faults import faulty

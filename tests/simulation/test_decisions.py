@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast.testing.history import Phase
+from proof.checker.history import Phase
 from proof.search.decisions import Birth, Lookup, Mishap, Operation, Strike
 from proof.simulator.call_outcomes import Fault, Faults, Luck, Mix
 from proof.simulator.programs import TAIL

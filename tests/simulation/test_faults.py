@@ -17,7 +17,7 @@ from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.testing.history import History, Phase
+from proof.checker.history import History, Phase
 from proof.simulator.call_outcomes import Fault, Faults, Mix
 from proof.simulator.faults import faulty
 from proof.stores.gateways import PROTOCOLS, VERBS

@@ -17,7 +17,7 @@ from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast.errors import StoreBusy
-from holdfast.testing.history import By, History, JobRow, Phase
+from proof.checker.history import By, History, JobRow, Phase
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Strike
 from proof.simulator.plans import draw_for

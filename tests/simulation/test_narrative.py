@@ -18,9 +18,9 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.testing import history_sqlite
-from holdfast.testing.history import FAIL_OVER, By, Event, History, Phase
+from proof.checker import history_sqlite
 from proof.checker.checker import check
+from proof.checker.history import FAIL_OVER, By, Event, History, Phase
 from proof.checker.verdicts import Rules
 from proof.report.aliases import Aliases
 from proof.report.sentences import LONGEST

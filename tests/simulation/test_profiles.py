@@ -20,7 +20,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.history import Event, History, Phase
+from proof.checker.history import Event, History, Phase
 from proof.search.decisions import Birth, Strike
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process

@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import Policy
-from holdfast.testing.history import FAIL_OVER, By, History, JobRow, Phase
+from proof.checker.history import FAIL_OVER, By, History, JobRow, Phase
 from proof.checker.verdicts import Rules
 from tests.simulation.hand_made_histories import (
     CALL,

@@ -15,8 +15,8 @@ from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast.testing.history import History
 from proof.checker.checker import check
+from proof.checker.history import History
 from proof.checker.verdicts import Report, Rules
 from proof.stores.recording_store import Witness, witnessed
 from tests.simulation.support import Stage, on_stage

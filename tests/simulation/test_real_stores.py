@@ -23,7 +23,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, TTL, Scene, answered, raised, released, rescued
-from holdfast.testing.history import History
+from proof.checker.history import History
 from proof.simulator.call_outcomes import ODD_ERRORS, Fault, Faults, Mix, is_odd
 from proof.simulator.faults import faulty
 from tests.stores.postgres_databases import Homes

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from holdfast.testing.history import History
+from proof.checker.history import History
 from proof.checker.verdicts import Rules, TableRules
 from proof.simulator.plans import WATCHED, draw
 from proof.simulator.simulation import simulate

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast._core.book import Book
-from holdfast.testing.history import Event, Phase
+from proof.checker.history import Event, Phase
 from proof.enumerate import main
 from proof.search.deviations import Deviation, Until, What
 from proof.search.enumeration import ALL, SCRIPTS, Enumeration, Reach, Trial, attempt, perform

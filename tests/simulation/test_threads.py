@@ -13,7 +13,7 @@ from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._ports.host import Exit
 from holdfast.errors import JobLost
-from holdfast.testing.history import CRASHED, Phase
+from proof.checker.history import CRASHED, Phase
 from proof.simulator.loop import Process
 from proof.simulator.plans import WATCHED, Mode, draw_for
 from proof.simulator.profiles import Brand

@@ -13,9 +13,10 @@ from holdfast.errors import StoreUnavailable
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part
-from holdfast.testing.servers import PgBouncer, PostgresServer, TcpProxy
+from holdfast.testing.servers import PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
 from tests.e2e.waiting import PAUSE, STALL
+from tests.servers.proxy import TcpProxy
 
 Answer = TypeVar("Answer")
 

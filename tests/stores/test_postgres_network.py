@@ -14,8 +14,8 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast.databases.postgres import database as connect
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play, raised
-from holdfast.testing.servers import TcpProxy
 from tests.e2e.waiting import STALL, eventually
+from tests.servers.proxy import TcpProxy
 from tests.stores.postgres_faulty_databases import Site
 
 CLOSED = LeaseEnd(RescueReason.CLOSED)

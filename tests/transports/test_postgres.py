@@ -14,9 +14,10 @@ import pytest
 
 from holdfast._ports.transport import Hint
 from holdfast._system.clock import SystemClock, SystemRandomness
-from holdfast.testing.servers import PostgresServer, TcpProxy
+from holdfast.testing.servers import PostgresServer
 from holdfast.transports import postgres
 from holdfast.transports.postgres import Notification, Outbox, PostgresTransport
+from tests.servers.proxy import TcpProxy
 
 TIMEOUT = 40.0
 AT_ONCE = 5.0

@@ -14,7 +14,7 @@ from typing import Literal
 from uuid import UUID
 
 from holdfast import App
-from holdfast.testing import history_sqlite
+from proof.checker import history_sqlite
 from tests.e2e.fleet import Crew
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.server_site import PARTITIONS, Site, site

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.testing import history_sqlite
 from holdfast.testing.servers import PostgresServer
+from proof.checker import history_sqlite
 from tests.e2e.torture.runner import Torturer
 
 LOCKS = ("FOR KEY SHARE", "FOR SHARE", "FOR UPDATE")

@@ -20,8 +20,8 @@ from uuid import UUID
 from holdfast import App, Backoff, Batch, Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._system.host import identify
-from holdfast.testing.process_log import ProcessEvent
-from holdfast.testing.process_log import tell as tell_deed
+from proof.checker.process_log import ProcessEvent
+from proof.checker.process_log import tell as tell_deed
 from tests.e2e.records import PROCESS_LOG, REFUSED, UP, record_of
 from tests.e2e.torture import table
 

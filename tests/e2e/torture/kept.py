@@ -6,9 +6,9 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast.testing.history import History
 from holdfast.testing.servers import PostgresServer
 from proof.checker.checker import check
+from proof.checker.history import History
 from proof.checker.verdicts import Rules
 from tests.e2e.random_operators import amend
 from tests.e2e.records import record_of

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast.testing.history import Event, JobRow
+from proof.checker.history import Event, JobRow
 
 
 def waits(history: Iterable[Event], jobs: Collection[UUID]) -> Iterator[tuple[UUID, float]]:

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._system import guard
-from holdfast.testing.history import History
 from proof.checker.checker import check
+from proof.checker.history import History
 from proof.checker.verdicts import Report
 from tests.e2e.death_log import Watch, log_deaths
 from tests.e2e.fleet import Fleet, living_in

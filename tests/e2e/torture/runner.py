@@ -16,7 +16,7 @@ from msgspec import Struct
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system import guard
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.process_log import ProcessEvent, tell
+from proof.checker.process_log import ProcessEvent, tell
 from tests.e2e.death_log import Watch
 from tests.e2e.fault_runs import FaultRun
 from tests.e2e.fleet import Crew, Fleet, is_stopped, stop, thaw

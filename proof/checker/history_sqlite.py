@@ -20,8 +20,8 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.driver import Connection
-from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
-from holdfast.testing.process_log import CALLS, ProcessEvent
+from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label
+from proof.checker.process_log import CALLS, ProcessEvent
 
 BUSY_TIMEOUT = 30.0
 CLOCK_ERROR = 0.005

@@ -21,11 +21,6 @@ class TcpProxy:
     """Between clients and a server on this machine, in a separate thread, so that tests may block.
 
     ``up`` is what clients send, ``down`` what the server answers.
-
-    >>> with PostgresServer() as server, TcpProxy(server.port) as proxy:  # doctest: +SKIP
-    ...     app = App(proxy.through(server.create_database()))
-    ...     proxy.blackhole("down")  # requests arrive, answers are lost
-    ...     proxy.restore()
     """
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Token
-from holdfast.testing.history import Event, Phase, label
+from proof.checker.history import Event, Phase, label
 
 CALLS = ("enqueue", "request_cancel")
 """Deeds that record an acknowledgement: it was done."""
