@@ -10,6 +10,7 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.task import Task
@@ -74,6 +75,7 @@ __all__ = [
     "Retry",
     "Rows",
     "RowsLost",
+    "Runners",
     "SchemaMissing",
     "SchemaTooNew",
     "Snooze",

@@ -19,7 +19,7 @@ from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Work
 from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
-from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, homes, importable
+from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, homes, importable
 from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.imports import import_all, problems_of_imports
@@ -73,11 +73,14 @@ class App(TaskRegistrar, RowsDeclarations):
         pooler: Literal["transaction"] | None = None,
         imports: Sequence[str] = (),
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
+        runners: Runners | None = None,
     ) -> None:
         # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
         problems = [] if url is None or url == "" else problems_of_url(url, pooler)
         problems += [*problems_of_imports(imports), *problems_of_lifespan(lifespan)]
+        if not isinstance(runners, Runners | None):
+            problems.append(f"runners={runners!r}: pass Runners(max_jobs=1000, …)")
         try:
             self.settings = Settings.of(
                 url,
@@ -99,6 +102,7 @@ class App(TaskRegistrar, RowsDeclarations):
             raise ConfigurationError(problems)
         self.registry = Registry()
         self.events = Events()
+        self.runners = Runners() if runners is None else runners
         self._imports, self._lifespan = tuple(imports), lifespan
         self._listeners: list[Listener] = []
         self._connections = connections_of(self.settings, self.events, self._open_transport)
@@ -168,7 +172,7 @@ class App(TaskRegistrar, RowsDeclarations):
         options = options_of(concurrency, queues)
         require_work(self.registry, self.settings.timing)
         parts = self._parts(options, self._another_store)
-        return EmbeddedWorker(structs.replace(parts, runner_host=self._runner_host()))
+        return EmbeddedWorker(structs.replace(parts, runner_host=self._runner_host(), runners=self.runners))
 
     async def arun_due(self, *, limit: int = 10_000, concurrency: int = 1) -> int:
         """Run all jobs that are due, here and now, and return how many that were: for tests, which then need no worker.

@@ -34,6 +34,7 @@ from holdfast import (
     Reason,
     Rescued,
     Rows,
+    Runners,
     State,
     SyncBatch,
     SyncBatchTransaction,
@@ -47,7 +48,6 @@ from holdfast._core import payload, policy
 from holdfast._core.answers import Check
 from holdfast._engine.client import client
 from holdfast._engine.events import _LEVELS, EventName
-from holdfast._engine.runners import pool
 from holdfast._engine.supervisor import recovery, supervisor
 from holdfast._engine.tasks import context, options
 from holdfast._engine.tasks.registry import define
@@ -275,7 +275,11 @@ def test_every_cap_is_as_described() -> None:
     assert reported["`unique_key`, a tag"].startswith(f"{options.TEXT_LIMIT} characters")
     assert reported["jobs moved by one write of a rescue"] == str(recovery.JOBS_PER_MOVE)
     assert reported["jobs moved by one write of an operator"] == f"{client.BATCH:,}"
-    assert reported["jobs of one `process=True` process"] == f"{pool.MOST_JOBS:,}, or {pool.MOST_GROWTH >> 20} MiB of growth"
+    worn = Runners()
+    assert (
+        reported["jobs of one `process=True` process"]
+        == f"{worn.max_jobs:,}, or {(worn.max_growth or 0) >> 20} MiB of growth; see [`Runners`](app.md#runners)"
+    )
     assert reported["an unreachable store, for a command or at a worker's start"] == f"{supervisor.START_TIMEOUT:.0f} s"
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from holdfast._core.outcome import Done
 from holdfast._engine.embedded.in_process import LoopChannel
 from holdfast._engine.runners import messages
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.host import Exit
@@ -87,11 +88,13 @@ class FakeRunnerHost:
 class RunnerBench(Bench):
     """A worker's engine whose handlers with ``process=True`` run in fake runners."""
 
-    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, size: int = 2) -> None:
+    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, size: int = 2, runners: Runners | None = None) -> None:
         super().__init__(*tasks)
         self.host = FakeRunnerHost()
         limits = {"grace": GRACE, "margin": MARGIN, "pause": PAUSE}
-        self.pool = RunnerPool(self.host, size=size, **limits, events=self.log.events, chance=self.chance)
+        self.pool = RunnerPool(
+            self.host, runners or Runners(kill_after=GRACE), size=size, **limits, events=self.log.events, chance=self.chance
+        )
         self.executor._pool = self.pool
         self.exchange = self.open_exchange(LEASE)
 

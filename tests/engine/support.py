@@ -183,6 +183,7 @@ class RecordedReports(AttemptReporter):
         self.code_running: list[bool] = []
         self.moves: list[UUID] = []
         self.begins: list[UUID] = []
+        self.overdues = 0
 
     def set_code_running(self, is_running: bool) -> None:
         self.code_running.append(is_running)
@@ -191,6 +192,9 @@ class RecordedReports(AttemptReporter):
 
     def begun(self, active: ActiveJob) -> None:
         self.begins.append(active.id)
+
+    def overdue(self) -> None:
+        self.overdues += 1
 
     def moved(self, active: ActiveJob) -> None:
         self.moves.append(active.id)

@@ -44,6 +44,7 @@ ALL = (
     messages.AttemptStarted(JOB, TOKEN, 3.5, 60.0, None),
     messages.AttemptProgressed(JOB, 4.5),
     messages.AttemptStopped(JOB, TOKEN),
+    messages.AttemptOverdue(),
     messages.DeadlineExceeded(JOB, TOKEN, RescueReason.STALLED),
     messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "delay": None}),
     messages.DumpStacks(),

@@ -124,6 +124,10 @@ class AttemptStopped(Struct, frozen=True, tag="stopped"):
     token: Token
 
 
+class AttemptOverdue(Struct, frozen=True, tag="overdue"):
+    """Worker: its clock says that an attempt in a runner has passed its ``timeout``; judge the limits now, not with the next watch."""
+
+
 class DeadlineExceeded(Struct, frozen=True, tag="overrun"):
     """Supervisor: that attempt has passed a limit; stop its code."""
 
@@ -171,6 +175,7 @@ FromWorker = (
     | AttemptStarted
     | AttemptProgressed
     | AttemptStopped
+    | AttemptOverdue
     | Pong
     | UndeliveredOutcomes
     | CodeUnresponsive

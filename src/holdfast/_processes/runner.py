@@ -34,7 +34,13 @@ def main(arguments: Sequence[str]) -> int:
         for module in options.modules:
             import_module(module, "to import, though a handler with process=True is in it")
         app.load()
-        runner.run(app.registry, app.lifespan(), open_store=lambda: open_store(app.settings), idle=app.settings.timing.margin)
+        runner.run(
+            app.registry,
+            app.lifespan(),
+            open_store=lambda: open_store(app.settings),
+            idle=app.settings.timing.margin,
+            on_start=app.runners.on_start,
+        )
     except ConfigurationError as error:
         runner.refuse(error)
         return USAGE

@@ -97,6 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         options=options.worker,
         tables=tables_of(app),
         runner_host=_runner_host(app, target, options),
+        runners=app.runners,
         lifespan=app.lifespan(),
     )
     run_until_done(loop, worker.run())

@@ -11,7 +11,7 @@ from msgspec import structs
 from holdfast import App, Job, SyncJob
 from holdfast._core.job import AttemptOutcome, State
 from holdfast._core.lifecycle import Precondition, runner_crashed
-from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, importable
+from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, importable
 from holdfast._engine.tasks.registry import RunnerKind, define
 from holdfast.errors import ConfigurationError
 from tests.engine.runners_support import processed
@@ -56,6 +56,40 @@ def test_a_handler_in_a_process_takes_a_sync_job() -> None:
 def test_process_is_true_or_false() -> None:
     with pytest.raises(ConfigurationError, match="process='yes': use True"):
         define(in_thread, process="yes")  # type: ignore[arg-type]
+
+
+def test_every_problem_of_runners_is_reported_at_once() -> None:
+    async def on_start() -> None: ...
+
+    wrong = {"max_jobs": 0, "max_memory": "1 parsec", "max_growth": 0, "kill_after": "soon", "on_start": on_start}
+    with pytest.raises(ConfigurationError) as error:
+        Runners(**wrong)  # type: ignore[arg-type]
+    assert [problem.split("=")[0].split(":")[1].strip() for problem in error.value.problems] == [
+        "max_jobs",
+        "on_start",
+        "max_memory",
+        "max_growth",
+        "kill_after",
+    ]
+    with pytest.raises(ConfigurationError, match="start_timeout: must be greater than zero"):
+        Runners(start_timeout=0)
+    with pytest.raises(ConfigurationError, match="pass Runners"):
+        App("memory://", runners={"max_jobs": 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("runners", "wear"),
+    [
+        (Runners(max_jobs=10, max_growth="4MiB"), 0.7),
+        (Runners(max_jobs=7), 1.0),
+        (Runners(max_memory="4MB"), 0.75),
+        (Runners(max_memory="2MB"), 1.5),
+        (Runners(max_growth="2MiB"), 0.5),
+        (Runners(max_growth=None), 0.007),
+    ],
+)
+def test_a_process_wears_by_jobs_memory_or_growth(runners: Runners, wear: float) -> None:
+    assert runners.wear(jobs=7, memory=3_000_000, growth=1_048_576) == wear
 
 
 @pytest.fixture

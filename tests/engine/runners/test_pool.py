@@ -11,8 +11,7 @@ from holdfast._core.job import AttemptOutcome, Failure, State
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.outcome import Raised, Snooze
 from holdfast._engine.runners import messages
-from holdfast._engine.runners import pool as pools
-from holdfast._engine.runners.pool import MOST_GROWTH
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import RunnerKind
 from holdfast._ports.host import Exit
@@ -195,10 +194,9 @@ async def test_a_runner_that_refuses_to_start_reports_why() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_runner_that_never_becomes_ready_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "START_TIMEOUT", 3.0)
+async def test_a_runner_that_never_becomes_ready_is_ended() -> None:
     task = processed()
-    bench = RunnerBench(task)
+    bench = RunnerBench(task, runners=Runners(start_timeout="3s"))
     bench.executor.start(claim(task))
     child = await bench.child()
     await bench.until_ended()
@@ -375,28 +373,165 @@ async def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
     assert bench.writer._updates == {}
 
 
+WEARS = {
+    "jobs": (Runners(max_jobs=2), 1000),
+    "growth": (Runners(max_growth=500), 1500),
+    "memory": (Runners(max_memory=1400, max_growth=None), 1400),
+}
+
+
 @pytest.mark.virtual_time
-@pytest.mark.parametrize("how", ["jobs", "memory"])
-async def test_a_runner_is_replaced_after_many_jobs_or_when_its_memory_has_grown(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pools, "MOST_JOBS", 2 if how == "jobs" else 1000)
+@pytest.mark.parametrize("how", WEARS)
+async def test_a_worn_runner_leaves_after_its_job_and_its_successor_has_started_by_then(how: str) -> None:
+    runners, memory = WEARS[how]
     task = processed()
-    bench = RunnerBench(task)
+    bench = RunnerBench(task, size=1, runners=runners)
     bench.executor.start(claim(task))
     child = await bench.begun_child()
     child.say(structs.replace(DONE, memory=1000))
     await bench.until_ended()
+    assert len(bench.host.children) == 1
     bench.executor.start(claim(task, number=2))
     await child.next(messages.Run)
-    child.say(messages.RunStarted(), structs.replace(DONE, memory=1000 if how == "jobs" else 1001 + MOST_GROWTH))
+    child.say(messages.RunStarted(), structs.replace(DONE, memory=memory))
     await bench.until_ended(2)
-    await until(lambda: isinstance(child.received[-1], messages.Shutdown))
-    child.die(Exit(0))
-    bench.executor.start(claim(task, number=3))
+    assert (len(bench.host.children), bench.pool.free(0)) == (2, 1)
+    await child.next(messages.Shutdown)
+    bench.executor.start(claim(task, number=3))  # it waits for the successor, and starts no third process
+    await turns()
     await bench.complete(1)
     await bench.until_ended(3)
-    assert not child.is_killed
+    child.die(Exit(0))
+    assert (len(bench.host.children), child.is_killed) == (2, False)
+
+
+@pytest.mark.virtual_time
+async def test_a_nearly_worn_runner_goes_on_until_its_successor_is_ready() -> None:
+    task = processed()
+    bench = RunnerBench(task, size=1, runners=Runners(max_jobs=5))
+
+    async def run_one(child: FakeChild, number: int) -> None:
+        bench.executor.start(claim(task, number=number))
+        await child.next(messages.Run)
+        child.say(messages.RunStarted(), DONE)
+        await bench.until_ended(number)
+
+    bench.executor.start(claim(task))
+    await bench.complete()
+    await bench.until_ended()
+    for number in (2, 3, 4):
+        assert len(bench.host.children) == 1
+        await run_one(bench.host.children[0], number)
+    successor = await bench.child(1)
+    successor.say(messages.Ready())
+    await turns()
+    await run_one(bench.host.children[0], 5)
+    await bench.host.children[0].next(messages.Shutdown)
+    bench.host.children[0].die(Exit(0))
+    await run_one(successor, 6)
+    assert len(bench.host.children) == 2
+
+
+async def worn_bench(*, size: int = 1) -> tuple[RunnerBench, FakeChild]:
+    """Return a bench with a worn runner that has left, and its successor, which is not ready yet."""
+    task = processed()
+    bench = RunnerBench(task, size=size, runners=Runners(max_jobs=1, start_timeout="3s"))
+    bench.executor.start(claim(task))
+    await bench.complete()
+    await bench.until_ended()
+    bench.host.children[0].die(Exit(0))
+    return bench, await bench.child(1)
+
+
+@pytest.mark.virtual_time
+async def test_a_successor_that_fails_before_its_first_job_is_reported_and_charges_nothing() -> None:
+    bench, successor = await worn_bench()
+    successor.say(messages.Refused(("on_start failed: OSError",)))
+    successor.die(Exit(2))
+    await turns()
+    bench.executor.start(claim(processed(), number=2))
+    await bench.until_ended(2)
+    assert (moved_in(bench, 1).to, moved_in(bench, 1).record, moved_in(bench, 1).failures) == (State.AVAILABLE, None, 0)
+    assert bench.log.of("runner.unavailable") == [{"error": "on_start failed: OSError", "failures": 1}]
+    assert bench.pool.free(0) == 0
+
+
+@pytest.mark.virtual_time
+async def test_a_job_stopped_while_it_waits_for_a_successor_has_not_run() -> None:
+    bench, successor = await worn_bench()
+    bench.executor.start(claim(processed(), number=2))
+    await turns()
+    bench.executor.stop(JOB, Stop.LATE)
+    await bench.until_ended(2)
+    assert successor.is_killed
+    assert (moved_in(bench, 1).to, moved_in(bench, 1).record) == (State.AVAILABLE, None)
+
+
+@pytest.mark.virtual_time
+async def test_an_idle_runner_is_taken_before_one_that_still_starts() -> None:
+    bench, successor = await worn_bench(size=2)
+    successor.say(messages.Ready())
+    task = processed()
+    bench.executor.start(claim(task, number=2))
+    await successor.next(messages.Run)
+    bench.executor.start(claim(task, job=OTHER_JOB, number=3))
+    third = await bench.begun_child(2)
+    third.say(DONE)  # worn too: a fourth process starts, and stands behind what is ready
+    await bench.until_ended(2)
+    successor.say(messages.RunStarted(), DONE)
+    await bench.until_ended(3)
+    assert len(bench.host.children) == 5
+
+
+@pytest.mark.virtual_time
+async def test_without_a_successor_the_pool_goes_on_and_reports_it() -> None:
+    task = processed()
+    bench = RunnerBench(task, runners=Runners(max_jobs=1))
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.host.error = OSError("no more processes")
+    child.say(DONE)
+    await bench.until_ended()
+    assert moved_in(bench).to is State.COMPLETED
+    assert bench.log.of("runner.unavailable") == [{"error": "no more processes", "failures": 1}]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("kill_after", [0.0, 1.0])
+async def test_code_past_its_limit_is_killed_kill_after_later_and_not_after_the_grace(kill_after: float) -> None:
+    task = processed(timeout="600s")
+    bench = RunnerBench(task, runners=Runners(kill_after=kill_after))
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    sibling = await bench.begun_child(1)
+    stopped_at = asyncio.get_running_loop().time()
+    bench.executor.stop(JOB, Stop.TIMED_OUT)
+    await child.next(messages.CancelRequested)
+    await bench.until_ended()
+    assert asyncio.get_running_loop().time() - stopped_at == pytest.approx(kill_after, abs=0.01)
+    assert (child.is_killed, sibling.is_killed, moved_in(bench).record) == (True, False, AttemptOutcome.TIMED_OUT)
+    assert not any(isinstance(each, messages.CancelRequested) for each in sibling.received)
+
+
+@pytest.mark.virtual_time
+async def test_the_supervisor_is_asked_to_judge_a_limit_when_it_passes_and_not_after_the_end() -> None:
+    task = processed(timeout="10s")
+    bench = RunnerBench(task)
+    begun_at = asyncio.get_running_loop().time()
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    await until(lambda: bench.reports.overdues)
+    assert asyncio.get_running_loop().time() - begun_at == pytest.approx(10.0, abs=0.05)
+    child.say(DONE)
+    await bench.until_ended()
+    bench.executor.start(claim(task, job=OTHER_JOB))
+    await child.next(messages.Run)
+    child.say(messages.RunStarted(), DONE)
+    await bench.until_ended(2)
+    later = asyncio.get_running_loop().time() + 11.0
+    await until(lambda: asyncio.get_running_loop().time() > later)
+    assert bench.reports.overdues == 1
 
 
 @pytest.mark.virtual_time

@@ -43,19 +43,27 @@ class FakeWorkerLink:
 class Scene:
     """A runner in a thread, and the worker's end of its pipe."""
 
-    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, lifespan: Lifespan | None = None) -> None:
+    def __init__(
+        self, *tasks: Callable[..., Any] | TaskDefinition, lifespan: Lifespan | None = None, on_start: Any = None
+    ) -> None:
         near, far = socket.socketpair()
         self.channel = SystemChannel(near)
         self.link = FakeWorkerLink(far)
         self.tasks = registry(*(task if isinstance(task, TaskDefinition) else define(task, process=True) for task in tasks))
         self.runner = RunnerProcess(self.link)
         self.error: BaseException | None = None
-        self._lifespan = lifespan or Lifespan()
+        self._lifespan, self._on_start = lifespan or Lifespan(), on_start
         self._thread = threading.Thread(target=self._run_until_shutdown)
 
     def _run_until_shutdown(self) -> None:
         try:
-            self.runner.run(self.tasks, self._lifespan, open_store=Transactional, idle=2.5)  # type: ignore[arg-type]
+            self.runner.run(
+                self.tasks,
+                self._lifespan,
+                open_store=Transactional,  # type: ignore[arg-type]
+                idle=2.5,
+                on_start=self._on_start,
+            )
         except ConfigurationError as error:
             self.error = error
             self.runner.refuse(error)
@@ -411,6 +419,39 @@ def test_handlers_see_what_the_lifespan_yielded_once_per_runner() -> None:
         assert order == ["open", "job", "job", "close"]
 
     run(test())
+
+
+async def test_on_start_runs_once_in_the_handlers_thread_before_the_runner_is_ready() -> None:
+    seen = list[Any]()
+
+    def handler() -> None:
+        seen.append(threading.get_ident())
+
+    async with Scene(handler, on_start=lambda: seen.append(threading.get_ident())) as scene:
+        await scene.begin()
+        await scene.next(messages.RunEnded)
+        scene.send(messages.Run(scene.claim(number=2)))
+        await scene.next(messages.RunStarted)
+        await scene.next(messages.RunEnded)
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+
+
+async def test_an_on_start_that_fails_is_reported_to_the_worker_and_the_lifespan_is_left() -> None:
+    left = list[str]()
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+        left.append("lifespan")
+
+    def on_start() -> None:
+        raise SystemExit("no model")
+
+    async with Scene(noop, lifespan=Lifespan(lifespan), on_start=on_start) as scene:
+        refused = await scene.next(messages.Refused)
+        assert refused.problems == ("on_start failed: SystemExit: no model; no job can run in a process that it did not prepare",)
+    assert left == ["lifespan"]
 
 
 def test_a_lifespan_that_fails_is_reported_to_the_worker() -> None:

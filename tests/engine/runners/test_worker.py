@@ -8,6 +8,7 @@ import pytest
 from holdfast._core.job import State
 from holdfast._engine import messages
 from holdfast._engine.runners import messages as runner_messages
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.worker.options import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
 from tests.engine.support import SETTINGS, TIMING, AlwaysDueHooks, forever, stubborn, until
@@ -21,7 +22,7 @@ class RunnerOffice(Office):
     def __init__(self, *others: Callable[..., object], size: int = 2) -> None:
         super().__init__(processed(), *others, options=WorkerOptions(concurrency=10, runners=size))
         self.host = FakeRunnerHost()
-        self.worker.pool = self.worker._open_pool(self.host)
+        self.worker.pool = self.worker._open_pool(self.host, Runners())
 
     async def open(self) -> None:
         await super().open()

@@ -119,6 +119,20 @@ def requested(watched: WatchedWorker) -> list[messages.DeadlineExceeded]:
     return [message for message in watched.sent if isinstance(message, messages.DeadlineExceeded)]
 
 
+async def test_a_worker_that_sees_a_limit_pass_need_not_wait_for_the_next_watch() -> None:
+    watched = WatchedWorker()
+    limited(watched, timeout=WITHIN)
+    watched.clock.advance(WITHIN)
+    watched.handle.handle(messages.AttemptOverdue())
+    assert watched.log.of("job.deadline_exceeded") == []
+    watched.clock.advance(0.001)
+    watched.handle.handle(messages.AttemptOverdue())
+    watched.handle.handle(messages.AttemptOverdue())
+    sent = [each for each in watched.child.far.received() if isinstance(each, messages.DeadlineExceeded)]
+    assert [each.job for each in sent] == [JOB]
+    assert len(watched.log.of("job.deadline_exceeded")) == 1
+
+
 def test_a_stalled_job_is_cancelled_first_and_its_worker_lives_on_if_it_stops() -> None:
     def test(watched: WatchedWorker) -> None:
         limited(watched, progress_within=WITHIN)

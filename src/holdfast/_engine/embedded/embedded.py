@@ -75,6 +75,7 @@ class EmbeddedWorker:
             options=self._parts.options,
             tables=self._parts.tables,
             runner_host=self._parts.runner_host,
+            runners=self._parts.runners,
             lifespan=self._parts.lifespan(),
         )
 

@@ -10,6 +10,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import NAME, Registry
 from holdfast._engine.worker.options import WorkerOptions
@@ -39,6 +40,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     open_table: OpenTable = no_tables
     tables: Tables | None = None
     runner_host: RunnerHost | None = None
+    runners: Runners | None = None
 
     def environment(self, store: Store, events: Events) -> Environment:
         """Return an environment for a worker: this store, and a newly opened transport."""

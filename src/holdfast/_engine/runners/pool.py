@@ -6,31 +6,41 @@ from typing import assert_never
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Outcome
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.runner_handle import RunnerExited, RunnerHandle, RunnerJobContext, TaskNotInRunner
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.tasks.context import JobContext, ProgressSink
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import RunnerHost
 
-MOST_JOBS = 1000
-MOST_GROWTH = 256 * 2**20
-"""Bytes a runner may have gained since its first job ended: the pool takes more for a leak, and replaces the runner."""
-START_TIMEOUT = 120.0
 FINISH_TIMEOUT = 5.0
+NEARLY_WORN = 0.8
+"""The part of a limit at which a runner's successor starts, because loading an App takes as long as many jobs."""
 PAUSES = (0.5, 30.0)
 
 
 class RunnerPool:
     """At most ``size`` runners. The worker claims no more jobs for them than there are free ones.
 
+    A nearly worn runner's successor stands among the idle ones while it loads the App; the old one leaves when that is done, or at
+    its limit.
     ``grace``: seconds in which a cancelled handler may clean up before the pool kills its runner. ``margin``: the lease's.
     ``pause``: seconds for which a job waits if no runner knew its task.
     """
 
     def __init__(
-        self, host: RunnerHost, *, size: int, grace: float, margin: float, pause: float, events: Events, chance: Randomness
+        self,
+        host: RunnerHost,
+        runners: Runners,
+        *,
+        size: int,
+        grace: float,
+        margin: float,
+        pause: float,
+        events: Events,
+        chance: Randomness,
     ) -> None:
-        self._host, self._size = host, size
+        self._host, self._runners, self._size = host, runners, size
         self._grace, self._margin, self._pause = grace, margin, pause
         self._events, self._chance = events, chance
         self._idle: list[RunnerHandle] = []
@@ -81,7 +91,7 @@ class RunnerPool:
             case Stop.CANCELLED:
                 return self._grace
             case Stop.STALLED | Stop.TIMED_OUT:
-                return max(self._grace - self._margin, self._grace / 2)
+                return min(self._runners.kill_after, max(self._grace - self._margin, self._grace / 2))
             case Stop.LATE:
                 return min(self._grace, self._margin / 4)
             case Stop.LOST | Stop.DRAINED:
@@ -96,7 +106,7 @@ class RunnerPool:
         if runner is None or running.stop is not None or not running.may_start():
             running.has_begun = False
             if runner is not None:
-                self._put_back(runner)
+                await self._put_back(runner)
             return None
         try:
             verdict = await runner.run(running.claim, context)
@@ -104,10 +114,10 @@ class RunnerPool:
             self._runner_exited(running, runner, exited)
             return None
         except TaskNotInRunner:
-            self._task_missing(running, runner)
+            await self._task_missing(running, runner)
             return None
         self._failures = 0
-        self._put_back(runner)
+        await self._put_back(runner)
         return None if verdict is None else verdict.outcome()
 
     def _runner_exited(self, running: Running, runner: RunnerHandle, exited: RunnerExited) -> None:
@@ -121,14 +131,14 @@ class RunnerPool:
             job = running.claim.job
             self._events.emit(EventName.RUNNER_CRASHED, job=job.id, task=job.task, exit=str(exited))
 
-    def _task_missing(self, running: Running, runner: RunnerHandle) -> None:
+    async def _task_missing(self, running: Running, runner: RunnerHandle) -> None:
         """Release a job whose task the runner does not know: code has changed on disk since the worker or the runner loaded it.
 
         Another runner may know the task. If none does, starting one for each try would be all that this worker does."""
         running.has_begun, running.pause = False, self._pause
         task = running.claim.job.task
         if _now() < self._believed_until.get(task, 0.0):
-            self._put_back(runner)
+            await self._put_back(runner)
             return
         self._believed_until[task] = _now() + PAUSES[1]
         self._events.emit(EventName.TASK_UNKNOWN, task=task)
@@ -147,29 +157,39 @@ class RunnerPool:
 
     async def _take(self, context: RunnerJobContext) -> RunnerHandle | None:
         """Return an idle runner or a new one; ``None`` if none can be started."""
-        while self._idle:
-            runner = self._idle.pop()
-            if not runner.is_dead:
-                return runner
-        try:
-            context.runner = runner = RunnerHandle(await self._host.spawn(), self._events)
-        except OSError as error:
-            self._fail(str(error))
+        runner = self._take_idle() or await self._start()
+        if runner is None:
             return None
+        context.runner = runner
         try:
-            async with asyncio.timeout(START_TIMEOUT):
+            async with asyncio.timeout(self._runners.start_timeout):
                 await runner.until_ready()
         except RunnerExited as exited:
             if not runner.is_killed:
                 self._fail(str(exited))
         except TimeoutError:
-            self._fail(f"not ready within {START_TIMEOUT:g} s")
+            self._fail(f"not ready within {self._runners.start_timeout:g} s")
             await runner.end()
         else:
             return runner
         finally:
             context.runner = None
         return None
+
+    def _take_idle(self) -> RunnerHandle | None:
+        """Return one that is ready, else one that still loads the App or failed to, if there are any."""
+        while self._idle:
+            runner = self._idle.pop()
+            if not runner.is_dead or not runner.is_ready:
+                return runner
+        return None
+
+    async def _start(self) -> RunnerHandle | None:
+        try:
+            return RunnerHandle(await self._host.spawn(), self._events)
+        except OSError as error:
+            self._fail(str(error))
+            return None
 
     def _fail(self, error: str) -> None:
         """Start no runner for a while: one that cannot start would not start a moment later either. Release its job; others wait."""
@@ -178,9 +198,15 @@ class RunnerPool:
         self._not_before = _now() + longest * (0.75 + 0.25 * self._chance.jitter())
         self._events.emit(EventName.RUNNER_UNAVAILABLE, error=error, failures=self._failures)
 
-    def _put_back(self, runner: RunnerHandle) -> None:
-        is_old = runner.jobs >= MOST_JOBS or runner.growth > MOST_GROWTH
-        if self._is_closed or is_old or runner.is_dead or runner.is_killed:
+    async def _put_back(self, runner: RunnerHandle) -> None:
+        if self._is_closed or runner.is_dead or runner.is_killed:
+            self._retire(runner)
+            return
+        wear = self._runners.wear(jobs=runner.jobs, memory=runner.memory, growth=runner.growth)
+        if wear >= NEARLY_WORN and runner.successor is None and (successor := await self._start()) is not None:
+            runner.successor = successor
+            self._idle.insert(0, successor)
+        if wear >= 1.0 or (runner.successor is not None and runner.successor.is_ready):
             self._retire(runner)
         else:
             self._idle.append(runner)

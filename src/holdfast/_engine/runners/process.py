@@ -15,6 +15,7 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.outcome import Invalid, Outcome
 from holdfast._engine import store_defaults
+from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.outcomes import captured, decode, outcome_of_error, outcome_of_value
 from holdfast._engine.runners.runners import call_of, exits_in_forked_child
@@ -157,13 +158,24 @@ class RunnerProcess:
         self._work: CurrentRun | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-runner", daemon=True)
 
-    def run(self, registry: Registry, lifespan: Lifespan, *, open_store: Callable[[], Store], idle: float) -> None:
-        """Run jobs in the main thread until the worker sends ``Shutdown``. ``ConfigurationError`` when the lifespan fails.
+    def run(
+        self,
+        registry: Registry,
+        lifespan: Lifespan,
+        *,
+        open_store: Callable[[], Store],
+        idle: float,
+        on_start: Callable[[], object] | None = None,
+    ) -> None:
+        """Run jobs in the main thread until the worker sends ``Shutdown``. ``ConfigurationError`` if the lifespan or ``on_start`` fails.
 
         ``open_store``: for ``job.transaction``, which may take ``idle`` seconds.
         """
         self._registry, self._lifespan = registry, lifespan
         self._sink = PipeProgressSink(self._link.channel, open_store, idle)
+        self._in_loop(lifespan.enter())
+        if on_start is not None:
+            self._prepare(on_start)
         self._in_loop(self._open())
         while (work := self._inbox.get()) is not None:
             task = self._registry.get(work.claim.job.task)
@@ -174,8 +186,15 @@ class RunnerProcess:
         """Report to the worker why this process cannot run jobs."""
         self._in_loop(self._refuse(messages.Refused(tuple(error.problems))))
 
+    def _prepare(self, on_start: Callable[[], object]) -> None:
+        _, error = captured(on_start)
+        if error is not None:
+            self._in_loop(self._lifespan.leave())
+            raise ConfigurationError(
+                [f"on_start failed: {described(error)}; no job can run in a process that it did not prepare"]
+            )
+
     async def _open(self) -> None:
-        await self._lifespan.enter()
         self._receiving = asyncio.get_running_loop().create_task(self._receive_all())
         self._sink.send(messages.Ready())
 

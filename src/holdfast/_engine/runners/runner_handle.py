@@ -72,8 +72,10 @@ class RunnerHandle:
     def __init__(self, child: RunnerChild, events: Events) -> None:
         self.child = child
         self.jobs = 0
+        self.memory = 0
         self.growth = 0
         self.is_killed = False
+        self.successor: RunnerHandle | None = None
         self._events = events
         self._first_memory: int | None = None
         self._has_begun = False
@@ -85,6 +87,11 @@ class RunnerHandle:
         self._ended: asyncio.Future[messages.RunEnded | messages.TaskMissing] = loop.create_future()
         self._exit: asyncio.Task[Exit] = loop.create_task(child.wait())
         self._receiving = loop.create_task(self._receive_all())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process has loaded the App at some time."""
+        return self._ready.done()
 
     @property
     def is_dead(self) -> bool:
@@ -121,7 +128,7 @@ class RunnerHandle:
             raise TaskNotInRunner
         if self._first_memory is None:
             self._first_memory = ended.memory
-        self.growth = ended.memory - self._first_memory
+        self.memory, self.growth = ended.memory, ended.memory - self._first_memory
         return ended.verdict
 
     async def finish(self, timeout: float) -> None:

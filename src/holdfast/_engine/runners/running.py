@@ -26,9 +26,9 @@ class Stop(StrEnum):
 
 class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
-    ``pause``: seconds to wait before a job that has not begun is tried again. ``task``: to be cancelled; ``work``: what it awaits.
-    ``was_killed``: its runner was, because it did not stop. ``is_running_hook``: its rescue hook is at work in this process, for
-    handlers of any kind."""
+    ``timer``: set to its ``timeout`` while it is in a runner. ``pause``: seconds to wait before a job that has not begun is tried
+    again. ``task``: to be cancelled; ``work``: what it awaits. ``was_killed``: its runner was, because it did not stop.
+    ``is_running_hook``: its rescue hook is at work in this process, for handlers of any kind."""
 
     claim: Claim
     definition: TaskDefinition
@@ -43,6 +43,7 @@ class Running(Struct, eq=False):
     stopped_at: float | None = None
     stacks: str | None = None
     crash: str | None = None
+    timer: asyncio.TimerHandle | None = None
     pause: float = 0.0
     was_killed: bool = False
     is_running_hook: bool = False

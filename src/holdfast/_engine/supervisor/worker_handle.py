@@ -128,6 +128,7 @@ class WorkerHandle:
 
     def handle(self, message: messages.Message) -> None:
         """Apply a message that the worker sent."""
+        # size: one case for each message
         match message:
             case messages.WorkerHello():
                 self.hello = message
@@ -152,6 +153,8 @@ class WorkerHandle:
             case messages.AttemptStopped(job=job, token=token):
                 self.limits.end(job, token)
                 self.charged_jobs.pop(job, None)
+            case messages.AttemptOverdue():
+                self._end_overdue()
             case (
                 messages.LeaseGranted()
                 | messages.LeaseRenewed()
@@ -235,15 +238,18 @@ class WorkerHandle:
 
     def _judge_limits(self, grace: float) -> None:
         """Ask code past a limit to stop; code that does not stop within the grace costs the worker process."""
-        for job, token, charge in self.limits.exceeded(self._reported_until):
-            self._events.emit(EventName.JOB_DEADLINE_EXCEEDED, job=job, worker=self.name, reason=charge.value)
-            self.send(messages.DeadlineExceeded(job, token, charge))
+        self._end_overdue()
         self.charged_jobs |= self.limits.unresponsive(grace)
         if (
             self.lease is not None
             and self.limits.kill_deadline(_kill_delay(self.lease.timing, self.lease.grace)) < self._guard_deadline
         ):
             self._set_guard_deadline(self.lease)
+
+    def _end_overdue(self) -> None:
+        for job, token, charge in self.limits.exceeded(self._reported_until):
+            self._events.emit(EventName.JOB_DEADLINE_EXCEEDED, job=job, worker=self.name, reason=charge.value)
+            self.send(messages.DeadlineExceeded(job, token, charge))
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
         """Return whether the store answers this supervisor but not the worker.

@@ -35,6 +35,10 @@ class AttemptReporter:
         if self.tells_all or _is_limited(job):
             self._send(messages.AttemptStarted(job.id, job.token, self._now(), limits.progress_within, limits.timeout))
 
+    def overdue(self) -> None:
+        """Ask the supervisor to judge the limits now: a runner is to end on time, and a watch passes only once in a while."""
+        self._send(messages.AttemptOverdue())
+
     def moved(self, job: ActiveJob) -> None:
         """Report progress at once, because the store may not answer; but at most every ``TOLD_EVERY`` of ``progress_within``."""
         within, now, key = job.policy.progress_within, self._now(), (job.id, job.token)

@@ -28,6 +28,8 @@ from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast.errors import StoreUnavailable
 
+OVERDUE_AFTER = 0.005
+"""Seconds after a limit at which the supervisor is asked to judge it: by then it has passed by every clock."""
 _CHARGES = {Stop.STALLED: RescueReason.STALLED, Stop.TIMED_OUT: RescueReason.TIMED_OUT}
 
 
@@ -184,6 +186,8 @@ class Executor:
             CURRENT.set(job)  # this task is the job's own
         outcome = await self._outcome(running) if running.has_begun else None
         # The code has stopped; only now may the job move.
+        if running.timer is not None:
+            running.timer.cancel()
         running.context.mark_lost()  # code that the handler left behind must not report for the next attempt
         self._progress.forget(job)
         del self.running[job.id]
@@ -230,7 +234,7 @@ class Executor:
                 await self._run_hook(running, self._hooks)
             if running.kind is RunnerKind.PROCESS and self._pool is not None:
                 self._reports.waiting(running.claim.job)
-                running.context.on_begun = partial(self._reports.begun, running.claim.job)  # its clocks start in a runner
+                running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
                 return await self._pool.run(running)
             self._reports.begun(running.claim.job)
             return await self._answer(running)
@@ -240,6 +244,13 @@ class Executor:
             return outcome_of_error(
                 error, running.definition, is_stopped=running.stop is not None, saw_cancellation=running.context.saw_cancellation
             )
+
+    def _begin_in_runner(self, running: Running) -> None:
+        job = running.claim.job
+        self._reports.begun(job)
+        if job.policy.timeout is not None:
+            until = job.policy.timeout + OVERDUE_AFTER
+            running.timer = asyncio.get_running_loop().call_later(until, self._reports.overdue)
 
     async def _run_hook(self, running: Running, hooks: RescueHooks) -> None:
         running.is_running_hook = True

@@ -16,6 +16,7 @@ from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, failure_of_store
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.current import WORKER
+from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
@@ -54,6 +55,7 @@ class Worker:
         options: WorkerOptions,
         tables: Tables | None = None,
         runner_host: RunnerHost | None = None,
+        runners: Runners | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
         self._link, self._environment = link, environment
@@ -63,7 +65,7 @@ class Worker:
         self._lifespan = lifespan or Lifespan()
         self.lease = WorkerLease(environment.lease_time)
         self.threads = ThreadRunner(options.threads)
-        self.pool = None if runner_host is None else self._open_pool(runner_host)
+        self.pool = None if runner_host is None else self._open_pool(runner_host, runners or Runners())
         self._drain = Drain(self.lease.now)
         self._is_orphan = False
         self._ending = Signal()
@@ -174,9 +176,10 @@ class Worker:
         self._receiving = self._service("receive", inbox.step, pause=pause)
         return inbox
 
-    def _open_pool(self, host: RunnerHost) -> RunnerPool:
+    def _open_pool(self, host: RunnerHost, runners: Runners) -> RunnerPool:
         return RunnerPool(
             host,
+            runners,
             size=self._options.runners,
             grace=self._settings.grace,
             margin=self._settings.timing.margin,
@@ -281,6 +284,7 @@ class Worker:
         self._ending.set()
 
     def _handle(self, message: messages.Message) -> None:
+        # size: one case for each message
         match message:
             case messages.LeaseRenewed(deadline=deadline):
                 self.lease.renew(deadline)
@@ -316,6 +320,7 @@ class Worker:
                 | messages.AttemptStarted()
                 | messages.AttemptProgressed()
                 | messages.AttemptStopped()
+                | messages.AttemptOverdue()
             ):
                 pass
             case _:
