@@ -80,7 +80,7 @@ class Database(Forked):
         self._clock, self._chance, self._process = clock, chance, process
         self._server_settings = dict(server_settings or {})
         self._connections = connections
-        self._beat_limit = BEAT_LIMIT
+        self._answer_limit, self._beat_limit = ANSWER_LIMIT, BEAT_LIMIT
         self._begin = sessions.begin(is_pooled=self._location.is_pooled)
         self._pools: dict[asyncio.AbstractEventLoop, Pools] = {}
         self._of_parent: list[object] = []
@@ -96,9 +96,9 @@ class Database(Forked):
     # used by the verbs of subclasses
 
     @asynccontextmanager
-    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Connection]:
+    async def _transaction(self, limit: float | None = None) -> AsyncIterator[Connection]:
         """Run a transaction in READ COMMITTED, also if the user's default differs; commit at the end. Only inside ``_retrying``."""
-        async with self._in_transaction(self._here().shared, limit) as connection:
+        async with self._in_transaction(self._here().shared, limit or self._answer_limit) as connection:
             yield connection
 
     async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:

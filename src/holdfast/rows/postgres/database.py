@@ -12,7 +12,7 @@ from holdfast._core.table_spec import Key
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
-from holdfast.databases.postgres.database import ANSWER_LIMIT, SEARCH_LIMIT, Database
+from holdfast.databases.postgres.database import SEARCH_LIMIT, Database
 from holdfast.databases.postgres.pool import Connection
 from holdfast.databases.postgres.session_settings import KEPT_ALIVE
 from holdfast.databases.postgres.transactions import CONNECTIONS as TRANSACTIONS
@@ -56,7 +56,7 @@ class RowsDatabase(Database):
     def ask(self, name: str, sql: str, *values: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         """Run a statement and return all its rows."""
         pool = self._here().shared
-        return self._retrying(lambda: self._run(pool, sql, values, ANSWER_LIMIT), name)
+        return self._retrying(lambda: self._run(pool, sql, values, self._answer_limit), name)
 
     async def ask_unless(self, name: str, refuse: Check, sql: str, *values: Any) -> list[asyncpg.Record]:
         """Run a statement, and revert it if ``refuse`` raises."""

@@ -15,7 +15,7 @@ from holdfast._core.postgres_url import problems_of_location, problems_of_schema
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases import queries
 from holdfast.databases.postgres import session_settings as sessions
-from holdfast.databases.postgres.database import ANSWER_LIMIT, CONNECTIONS, SEARCH_LIMIT, Database
+from holdfast.databases.postgres.database import CONNECTIONS, SEARCH_LIMIT, Database
 from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.postgres import schema as schemas
@@ -67,7 +67,7 @@ class StoreDatabase(Database):
     def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         """Return all rows of a query, run in a separate transaction."""
         pool, sql = self._here().shared, self._sql(name)
-        return self._retrying(lambda: self._run(pool, sql, arguments, ANSWER_LIMIT), name)
+        return self._retrying(lambda: self._run(pool, sql, arguments, self._answer_limit), name)
 
     async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """Return all rows of a query, run on the connection that is reserved for beats."""

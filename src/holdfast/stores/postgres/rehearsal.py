@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.database import ANSWER_LIMIT
 from holdfast.databases.postgres.pool import Connection
 from holdfast.stores.postgres.database import StoreDatabase
 
@@ -36,7 +35,7 @@ class OneTransaction(StoreDatabase):
         return await self._fetch(name, *arguments)
 
     @asynccontextmanager
-    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Connection]:
+    async def _transaction(self, limit: float | None = None) -> AsyncIterator[Connection]:
         yield self._link
 
     async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
