@@ -14,6 +14,9 @@ TURNS = ("tests/contract", "tests/stores", "tests/simulation", "tests/e2e", "tes
 ROOMS = {
     "src/holdfast/stores/postgres": ("tests/contract", "tests/stores"),
     "src/holdfast/databases/postgres": ("tests/contract", "tests/stores"),
+    "src/holdfast/stores/sqlite": ("tests/contract",),
+    "src/holdfast/databases/sqlite": ("tests/contract",),
+    "src/holdfast/testing/contracts": ("tests/contract",),
     "src/holdfast/transports": ("tests/e2e",),
     "proof/stores": ("tests/simulation",),
     "tests/e2e/torture": ("tests/e2e",),

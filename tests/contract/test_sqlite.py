@@ -24,7 +24,8 @@ class TestSqlite(StoreContract):
         return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS, use_apsw=self.use_apsw)
 
 
+@pytest.mark.prove
 class TestSqliteOfApsw(TestSqlite):
-    """The same through the SQLite that apsw brings."""
+    """The same through the SQLite that apsw brings; `tests/stores` shows with every push where the two libraries differ."""
 
     use_apsw = True

@@ -18,7 +18,7 @@ from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import HERE
 from tests.e2e.waiting import until
 
-ROUNDS = int(os.environ.get("E2E_COPIED_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("E2E_COPIED_ROUNDS", "2"))
 JOBS = 12
 """Jobs enqueued in each round; two of the four tasks copy the file."""
 TASKS = ("labour", "labour_in_thread", "copy_the_file", "copy_the_file")

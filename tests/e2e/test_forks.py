@@ -64,14 +64,19 @@ async def neighbour(number: int) -> int:
     note("neighbour ends", number)
     return number
 """
+ENQUEUE = """
+import sys
+from tasks import app
+for number in range(4):
+    for name in (sys.argv[1], "neighbour"):
+        app.enqueue(name, number=number)
+"""
 
 
 @pytest.mark.parametrize("task", ["fork_and_return", "fork_and_wait", "fork_in_a_thread", "fork_in_a_runner"])
 def test_a_forked_child_that_returns_from_the_handler_runs_no_job_of_its_parent(tmp_path: Path, task: str) -> None:
     (tmp_path / "tasks.py").write_text(APP)
-    for number in range(4):
-        for name in (task, "neighbour"):
-            holdfast(tmp_path, "enqueue", "tasks", name, json.dumps({"number": number}))
+    python(tmp_path, "-c", ENQUEUE, task)
     holdfast(tmp_path, "worker", "tasks", "--until-empty", "--log-level", "error")
     ran = Counter(tuple(json.loads(line)) for line in (tmp_path / "ran.jsonl").read_text().splitlines())
     assert set(ran.values()) == {1}
@@ -81,7 +86,11 @@ def test_a_forked_child_that_returns_from_the_handler_runs_no_job_of_its_parent(
 
 
 def holdfast(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "holdfast.cli", *words]
+    return python(folder, "-m", "holdfast.cli", *words)
+
+
+def python(folder: Path, *words: str) -> str:
+    command = [sys.executable, *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=40, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -65,7 +65,7 @@ def test_l3_a_server_away_for_less_than_the_deadline_costs_no_running_job_anythi
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["", pytest.param("nats", marks=pytest.mark.prove)])
 def test_l8_after_a_long_outage_no_job_is_charged_no_result_is_lost_and_all_run_again(tmp_path: Path, transport: str) -> None:
     with site(transport) as grounds, fleet(tmp_path, url=grounds.url, transport=grounds.transport, **SETTINGS) as ships:
         late, early = machines(ships)

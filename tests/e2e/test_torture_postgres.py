@@ -9,7 +9,7 @@ from tests.e2e.torture.databases import Store
 from tests.e2e.torture.rounds import Plan, play
 
 HALF = {"kills": 25, "zombies": 5, "cuts": 6, "rows locked": 2, "statements cancelled": 1}
-"""Half of what a push must survive: 50 kills, 12 partitions, 5 restarts and, with those of the SQLite file, 20 zombies."""
+"""Half of what `make prove` survives: 50 kills, 12 partitions, 5 restarts and, with those of the SQLite file, 20 zombies."""
 
 
 @pytest.mark.prove

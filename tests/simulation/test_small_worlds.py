@@ -28,6 +28,7 @@ def _enumerate(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 def test_no_single_deviation_breaks_anything() -> None:
     """Any one deviation, at every call and at every moment."""
