@@ -272,7 +272,7 @@ def test_every_cap_is_as_described() -> None:
     }
     assert {name: reported[name] for name in kilobytes} == {name: f"{limit // 1024} KiB" for name, limit in kilobytes.items()}
     assert f"{policy.RETENTION_FLOOR / 60:.0f} minutes" in reported["memory of a finished job"]
-    assert reported["`unique_key`, a tag"].startswith(f"{options.TEXT_LIMIT} characters")
+    assert reported["`key`, `unique_key`, a tag"].startswith(f"{options.TEXT_LIMIT} characters")
     assert reported["jobs moved by one write of a rescue"] == str(recovery.JOBS_PER_MOVE)
     assert reported["jobs moved by one write of an operator"] == f"{client.BATCH:,}"
     worn = Runners()

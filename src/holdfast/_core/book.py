@@ -210,4 +210,6 @@ class Book(BookReading, BookOperations):
             checkpoint=taken.checkpoint,
             rescue=taken.rescue,
             hook_due_at=taken.hook_due_at,
+            key=taken.key,
+            priority=taken.priority,
         )

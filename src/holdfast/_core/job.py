@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.policy import Policy
 
@@ -121,7 +121,8 @@ class Failure(Struct, frozen=True):
 class NewJob(Struct, frozen=True, kw_only=True):
     """A new job: all that enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
 
-    ``expires_in``: seconds after which a first attempt must not start any more. ``unique_key``: only one unfinished job of the task may
+    ``expires_in``: seconds after which a first attempt must not start any more. ``key``: jobs of the same queue and key are one lane,
+    and lanes take turns. ``unique_key``: only one unfinished job of the task may
     have it.
     """
 
@@ -130,12 +131,18 @@ class NewJob(Struct, frozen=True, kw_only=True):
     payload: bytes
     policy: Policy
     queue: str = "default"
+    key: str = ""
     priority: int = 0
     delay: float = 0.0
     run_at: datetime | None = None
     expires_in: float | None = None
     unique_key: str | None = None
     tags: tuple[str, ...] = ()
+
+    def all_but_payload(self) -> tuple[object, ...]:
+        """Return all values but the id and the payload: jobs of one call often share them."""
+        _, task, _, *rest = structs.astuple(self)
+        return task, *rest
 
 
 class ActiveJob(Struct, frozen=True, kw_only=True):
@@ -174,6 +181,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     checkpoint: bytes | None = None
     rescue: Rescue | None = None
     hook_due_at: datetime | None = None
+    key: str = ""
+    priority: int = 0
 
 
 Json = Any  # JSON data after decoding: the user decides its shape

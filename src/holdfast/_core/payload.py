@@ -22,6 +22,7 @@ RESULT_LIMIT = 256 * 1024
 CHECKPOINT_LIMIT = 64 * 1024
 ERROR_TEXT_LIMIT = 16 * 1024
 MESSAGE_LIMIT = 1024
+KEY_LIMIT = 200  # characters
 
 SHOWN_PROBLEMS = 10
 
@@ -140,6 +141,23 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 def encode_payload(name: str, values: Mapping[str, object]) -> bytes:
     """Return a payload for a task whose code is not loaded: it is checked for JSON and size, not against a signature."""
     return _encode(values, f"{name}: the payload", PAYLOAD_LIMIT)
+
+
+def key_in(payload: bytes, field: str) -> str:
+    """Return a job's key, which this field of its payload holds; ``PayloadInvalid`` if it is no string or integer that can be one.
+
+    >>> key_in(b'{"customer":7}', "customer")
+    '7'
+    """
+    value = decode_json(payload).get(field)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise PayloadInvalid(f"the key {field!r} is a {type(value).__name__}: use a string or an integer")
+    key = str(value)
+    if len(key) > KEY_LIMIT or not key.isprintable():
+        raise PayloadInvalid(f"the key {field!r} must have at most {KEY_LIMIT} printable characters")
+    return key
 
 
 def encode_result(value: object) -> bytes:

@@ -43,6 +43,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     token: Token
     task: str
     queue: str
+    key: str = ""
     priority: int
     state: State
     payload: bytes
@@ -92,6 +93,7 @@ def new_record(job: NewJob, now: datetime) -> JobRecord:
         token=Token(None, 0),
         task=job.task,
         queue=job.queue,
+        key=job.key,
         priority=job.priority,
         state=State.AVAILABLE,
         payload=job.payload,

@@ -67,6 +67,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     expires_at: datetime | None
     unique_key: str | None
+    key: str = ""
     workflow: UUID | None = None
 
     @classmethod

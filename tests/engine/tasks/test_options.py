@@ -25,12 +25,12 @@ def test_options_are_normalised() -> None:
 
 def test_the_task_supplies_what_the_options_leave_out() -> None:
     def job(options: Options) -> tuple[object, ...]:
-        made = options.new_job(UUID(int=1), "task", b"{}", queue="slow", priority=3, policy=Policy())
-        return made.queue, made.priority, made.delay, made.run_at, made.expires_in, made.unique_key, made.tags
+        made = options.new_job(UUID(int=1), "task", b"{}", queue="slow", key="own", priority=3, policy=Policy())
+        return made.queue, made.key, made.priority, made.delay, made.run_at, made.expires_in, made.unique_key, made.tags
 
-    assert job(Options()) == ("slow", 3, 0.0, None, None, None, ())
-    given = Options(queue="q", priority=0, delay=1.0, run_at=WHEN, expires_in=2.0, unique_key="k", tags=("t",))
-    assert job(given) == ("q", 0, 1.0, WHEN, 2.0, "k", ("t",))
+    assert job(Options()) == ("slow", "own", 3, 0.0, None, None, None, ())
+    given = Options(queue="q", key="acme", priority=0, delay=1.0, run_at=WHEN, expires_in=2.0, unique_key="k", tags=("t",))
+    assert job(given) == ("q", "acme", 0, 1.0, WHEN, 2.0, "k", ("t",))
 
 
 def test_every_problem_is_named() -> None:
@@ -41,11 +41,12 @@ def test_every_problem_is_named() -> None:
             delay="soon",
             run_at=datetime(2030, 1, 1),
             expires_in=-1,
+            key="",
             unique_key="",
             tags="a",
         )
     starts = [problem.split("=")[0].split(":")[0] for problem in caught.value.problems]
-    assert starts == ["queue", "priority", "delay", "delay and run_at", "run_at", "expires_in", "unique_key", "tags"]
+    assert starts == ["queue", "priority", "delay", "delay and run_at", "run_at", "expires_in", "key", "unique_key", "tags"]
 
 
 @pytest.mark.parametrize("text", ["", "a" * 201, "a\nb", "\x7f", "\x9b", "a\ud800", 5, b"a", None])

@@ -9,7 +9,7 @@ from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Registry, define
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, PayloadInvalid
 
 
 async def analyze(job: Job, repo_url: str, limit: int = 100) -> None: ...
@@ -148,6 +148,24 @@ def test_budgets_below_one_are_refused() -> None:
 )
 def test_which_exceptions_end_a_job_for_good(retry_for: Any, fail_for: Any, error: Exception, is_final: bool) -> None:
     assert define(analyze, retry_for=retry_for, fail_for=fail_for).is_final(error) is is_final
+
+
+def test_the_key_of_a_job_is_a_field_of_its_payload() -> None:
+    assert define(analyze).key_of(b'{"repo_url":"a"}') == ""
+    task = define(analyze, key="repo_url")
+    keys = [task.key_of(payload) for payload in (b'{"repo_url":"a"}', b'{"repo_url":7}', b'{"repo_url":null}', b"{}")]
+    assert keys == ["a", "7", "", ""]
+
+
+@pytest.mark.parametrize("value", ['"a\\n"', "true", "1.5", "[]", f'"{"a" * 201}"'])
+def test_a_key_that_is_no_short_text_is_refused_at_enqueue(value: str) -> None:
+    with pytest.raises(PayloadInvalid, match="the key 'repo_url'"):
+        define(analyze, key="repo_url").key_of(f'{{"repo_url":{value}}}'.encode())
+
+
+def test_a_key_names_a_parameter_of_the_handler() -> None:
+    with pytest.raises(ConfigurationError, match="key='tenant': use the name of a parameter"):
+        define(analyze, key="tenant")
 
 
 def test_a_name_belongs_to_one_task() -> None:

@@ -24,6 +24,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """
 
     queue: str | None = None
+    key: str | None = None
     priority: int | None = None
     delay: float = 0.0
     run_at: datetime | None = None
@@ -37,6 +38,7 @@ class Options(Struct, frozen=True, kw_only=True):
         cls,
         *,
         queue: str | None = None,
+        key: str | None = None,
         priority: int | None = None,
         delay: Duration | None = None,
         run_at: datetime | None = None,
@@ -51,6 +53,8 @@ class Options(Struct, frozen=True, kw_only=True):
         lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
         if lifetime == 0:
             problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
+        if key is not None:
+            problems += _problems_of_text("key", key)
         if unique_key is not None:
             problems += _problems_of_text("unique_key", unique_key)
         if isinstance(tags, str) or not isinstance(tags, Sequence):
@@ -61,6 +65,7 @@ class Options(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(problems)
         return cls(
             queue=queue,
+            key=key,
             priority=priority,
             delay=wait,
             run_at=when,
@@ -77,16 +82,18 @@ class Options(Struct, frozen=True, kw_only=True):
         payload: bytes,
         *,
         queue: str = "default",
+        key: str = "",
         priority: int = 0,
         policy: Policy = DEFAULT_POLICY,
     ) -> NewJob:
-        """Return a new job, with the task's ``queue`` and ``priority`` where the options name none."""
+        """Return a new job, with the task's ``queue``, ``key`` and ``priority`` where the options name none."""
         return NewJob(
             id=job,
             task=task,
             payload=payload,
             policy=policy,
             queue=self.queue or queue,
+            key=self.key or key,
             priority=priority if self.priority is None else self.priority,
             delay=self.delay,
             run_at=self.run_at,

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from msgspec import Struct, structs
 
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.payload import PayloadType, annotations_of
+from holdfast._core.payload import PayloadType, annotations_of, key_in
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.timing import LeaseTiming
@@ -33,6 +33,7 @@ class RunnerKind(StrEnum):
 class TaskDefinition(Struct, frozen=True, kw_only=True):
     """A registered handler. ``policy`` travels on each job's row, so that processes without the code can apply it.
 
+    ``key``: the field of the payload that is each job's key.
     ``rows``: the table whose rows it works on, if its jobs are runs of such a handler.
     """
 
@@ -49,6 +50,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     process: bool = False
     on_rescue: Callable[..., Any] | None = None
     rows: RowsSettings | None = None
+    key: str | None = None
 
     @property
     def kind(self) -> RunnerKind:
@@ -56,6 +58,10 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
         if self.is_async:
             return RunnerKind.LOOP
         return RunnerKind.PROCESS if self.process else RunnerKind.THREAD
+
+    def key_of(self, payload: bytes) -> str:
+        """Return the key of a job with this payload; ``PayloadInvalid`` if the field cannot be one."""
+        return "" if self.key is None else key_in(payload, self.key)
 
     def is_final(self, error: BaseException) -> bool:
         """Return whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
@@ -106,6 +112,7 @@ def define(  # size: one line for each option
     *,
     name: str | None = None,
     queue: str = "default",
+    key: str | None = None,
     priority: int = 0,
     max_attempts: int = 3,
     max_crashes: int = 3,
@@ -138,6 +145,8 @@ def define(  # size: one line for each option
         problems += error.problems
     except (TypeError, ValueError):  # no signature: _problems_of_function reports it
         pass
+    if key is not None and payload is not None and key not in payload.fields:
+        problems.append(f"key={key!r}: use the name of a parameter of the handler")
     if problems or policy is None or payload is None:
         raise ConfigurationError([problem if problem.startswith("task ") else f"task {name}: {problem}" for problem in problems])
     return TaskDefinition(
@@ -153,6 +162,7 @@ def define(  # size: one line for each option
         payload=payload,
         process=process,
         on_rescue=on_rescue,
+        key=key,
     )
 
 

@@ -37,7 +37,8 @@ class PreparedJob(Struct, frozen=True):
     def new_job(self) -> NewJob:
         task, job = self.task.definition, connections_of(self.task).chance.uuid7()
         options, name, payload = self.options, task.name, self.payload
-        return options.new_job(job, name, payload, queue=task.queue, priority=task.priority, policy=task.policy)
+        key = "" if task.key is None or options.key else task.key_of(payload)
+        return options.new_job(job, name, payload, queue=task.queue, key=key, priority=task.priority, policy=task.policy)
 
     def new_child(self) -> NewJob:
         """Return a new job for a handler to enqueue. ``ConfigurationError`` with ``within=``: its parent's token fences the write."""
@@ -152,6 +153,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
         self,
         *,
         queue: str | None = None,
+        key: str | None = None,
         priority: int | None = None,
         delay: Duration | None = None,
         run_at: datetime | None = None,
@@ -162,6 +164,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
     ) -> TaskWithOptions[Payload]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
+        ``key``: usually the tenant; jobs of one queue and key are a lane, and lanes take turns.
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
         false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
@@ -169,6 +172,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
         """
         options = Options.of(
             queue=queue,
+            key=key,
             priority=priority,
             delay=delay,
             run_at=run_at,

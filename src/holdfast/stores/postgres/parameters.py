@@ -35,7 +35,8 @@ class EnqueueKind(Struct, omit_defaults=True):
     run_at: datetime | None = None
     tags: str | None = None
     expires_in: float | None = None
-    key: str | None = None
+    key: str = ""
+    unique_key: str | None = None
 
 
 class LongPayload(Struct, omit_defaults=True):
@@ -120,7 +121,7 @@ def enqueue(
     for job in jobs:
         if job.unique_key is not None and firsts[key_of(job)] is not job:
             continue
-        shared = (job.task, job.queue, job.priority, job.delay, job.run_at, job.tags, job.policy, job.expires_in, job.unique_key)
+        shared = job.all_but_payload()
         kind = kinds.get(shared)
         if kind is None:
             kind = kinds[shared] = _enqueuing(job)
@@ -146,9 +147,8 @@ def is_single(jobs: Sequence[NewJob]) -> bool:
 
 def enqueue_one(call: UUID, job: NewJob) -> tuple[Any, ...]:
     """Return the parameters of ``enqueue_one.sql``."""
-    tags = json_text(job.tags) if job.tags else None
-    when = (job.run_at, job.delay, job.expires_in)
-    return (call, job.id, job.task, job.queue, job.priority, *when, tags, json_text(job.policy), job.payload)
+    where, when = (job.task, job.queue, storable_text(job.key), job.priority), (job.run_at, job.delay, job.expires_in)
+    return (call, job.id, *where, *when, json_text(job.tags) if job.tags else None, json_text(job.policy), job.payload)
 
 
 def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
@@ -360,6 +360,7 @@ def _enqueuing(job: NewJob) -> EnqueueKind:
     return EnqueueKind(
         task=job.task,
         queue=job.queue,
+        key=storable_text(job.key) or "",
         priority=job.priority,
         delay=job.delay,
         policy=json_text(job.policy),
@@ -368,7 +369,7 @@ def _enqueuing(job: NewJob) -> EnqueueKind:
         run_at=job.run_at,
         tags=json_text(job.tags) if job.tags else None,
         expires_in=job.expires_in,
-        key=storable_text(job.unique_key),
+        unique_key=storable_text(job.unique_key),
     )
 
 

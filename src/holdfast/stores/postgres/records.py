@@ -21,6 +21,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
         token=Token(row["claim_id"], row["claim_number"]),
         task=row["task"],
         queue=row["queue"],
+        key=row["key"],
         priority=row["priority"],
         state=state_of(row),
         payload=row["payload"] or b"",

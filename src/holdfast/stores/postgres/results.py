@@ -64,7 +64,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     state = State.RUNNING if request.limit > 0 else State.CLAIMED
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
-    for job, number, task, queue, attempt, failures, crashes, checkpoint, rescue, hook_due_at, payload, _, _, _ in found:
+    for job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, *_ in found:
         hold = ActiveJob(
             id=job,
             token=Token(claim, number),
@@ -77,8 +77,10 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
             policy=policies[task],
             queue=queue,
         )
-        rescued = None if rescue is None else rescue_of(rescue)
-        claims.append(Claim(job=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, hook_due_at=hook_due_at))
+        body, rescued = payload or b"", None if rescue is None else rescue_of(rescue)
+        claims.append(
+            Claim(job=hold, payload=body, checkpoint=checkpoint, rescue=rescued, hook_due_at=hook, key=key, priority=priority)
+        )
     return tuple(claims)
 
 

@@ -60,7 +60,8 @@ class EnqueueKind(Struct, omit_defaults=True):
     run_at: int | None = None
     tags: str | None = None
     expires_in: int | None = None
-    key: str | None = None
+    key: str = ""
+    unique_key: str | None = None
     first: int | None = None
 
 
@@ -139,7 +140,7 @@ def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Val
             first = firsts.setdefault((job.task, job.unique_key), place)
             kinds[place,] = _enqueuing(job, place, first)
             continue
-        shared = (job.task, job.queue, job.priority, job.delay, job.run_at, job.tags, job.policy, job.expires_in)
+        shared = job.all_but_payload()
         kind = kinds.get(shared)
         if kind is None:
             kinds[shared] = _enqueuing(job, place)
@@ -168,6 +169,7 @@ def single(job: NewJob) -> Values:
         "delay": shared.delay,
         "run_at": shared.run_at,
         "expires_in": shared.expires_in,
+        "key": shared.key,
         "tags": shared.tags,
         "policy": shared.policy,
         "payload": job.payload,
@@ -291,7 +293,8 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> EnqueueKind
         tags=json_text(job.tags) if job.tags else None,
         policy=json_text(job.policy),
         expires_in=None if job.expires_in is None else micros(job.expires_in),
-        key=storable_text(job.unique_key),
+        key=storable_text(job.key) or "",
+        unique_key=storable_text(job.unique_key),
         first=first,
         at=[place],
     )

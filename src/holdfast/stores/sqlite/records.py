@@ -23,7 +23,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, payload = row
+    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, payload = row
     hold = ActiveJob(
         id=UUID(bytes=job),
         token=Token(request.claim, number),
@@ -38,7 +38,13 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
     )
     body = _blob(payload) or b""
     return Claim(
-        job=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), hook_due_at=_instant(hook_due_at)
+        job=hold,
+        payload=body,
+        checkpoint=_blob(checkpoint),
+        rescue=rescue_of(rescue),
+        hook_due_at=_instant(hook_due_at),
+        key=key,
+        priority=priority,
     )
 
 
@@ -72,9 +78,9 @@ def due_of(row: Row) -> DueJob:
     return DueJob(UUID(bytes=job), queue, number)
 
 
-def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+def record_of(state: str, row: Row) -> JobRecord:
     """Return the job of a row of the view in ``record.sql``, in the state to show."""
-    (job, claim, number, task, queue, priority, _, payload, policy, attempt, failures, crashes, *rest) = row
+    job, claim, number, task, queue, key, priority, _, payload, policy, attempt, failures, crashes, *rest = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
     stage, fraction, message, progress, checkpoint, cancelled, tags, expires, unique_key, is_stub, rescue, hook_due = rest
     return JobRecord(
@@ -82,6 +88,7 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         token=Token(_uuid(claim), number),
         task=task,
         queue=queue,
+        key=key,
         priority=priority,
         state=_STATES[state],
         payload=_blob(payload) or b"",
@@ -111,7 +118,6 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         rescue=rescue_of(rescue),
         hook_due_at=_instant(hook_due),
         tags=names_of(tags),
-        attempts=attempts,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 import msgspec
+from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExpiredJob, Pruned, QueueView
 from holdfast._core.encoding import instant
@@ -41,7 +42,7 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[An
     for place, *columns in found:
         transition = transitions[place]
         ended = settled_attempt_of(transition.job, transition.token, tuple(columns[:3]))
-        row = None if columns[3] is None else record_of(columns[9], tuple(columns[3:]))
+        row = None if columns[3] is None else record_of(columns[10], tuple(columns[3:]))
         if is_duplicate_settle(transition, row, ended):
             answers[place] = Answer.APPLIED
         elif row is not None or ended is not None:
@@ -71,7 +72,7 @@ def one(found: Sequence[Row]) -> JobRecord | None:
         return None
     state, job, columns = found[0][0], found[0][1], found[0][1:-_ATTEMPT]
     attempts = tuple(attempt_of(job, row[-_ATTEMPT:]) for row in found if row[-_ATTEMPT] is not None)
-    return record_of(state, columns, attempts)
+    return structs.replace(record_of(state, columns), attempts=attempts)
 
 
 def states(found: Iterable[Row]) -> dict[UUID, State]:

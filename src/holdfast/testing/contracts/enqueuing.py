@@ -31,10 +31,11 @@ class EnqueueContract(Part):
         policy = Policy(
             max_attempts=7, max_crashes=2, backoff=Backoff.fixed("1s", "5s"), on_crash=CrashPolicy.HOLD, retention=9.0
         )
-        job = at.new(queue="mail", priority=-5, payload=b'{"to": "you"}', policy=policy, tags=("a", "b"))
+        job = at.new(queue="mail", lane="acme", priority=-5, payload=b'{"to": "you"}', policy=policy, tags=("a", "b"))
         await at.enqueue(job)
         row = await at.row(job.id)
-        assert (row.id, row.task, row.queue, row.priority, row.payload) == (job.id, "task", "mail", -5, b'{"to": "you"}')
+        assert (row.id, row.task, row.queue, row.key, row.priority) == (job.id, "task", "mail", "acme", -5)
+        assert row.payload == b'{"to": "you"}'
         assert (row.policy, row.tags, row.state, row.token) == (policy, ("a", "b"), State.AVAILABLE, Token(None, 0))
         assert (row.attempt, row.failures, row.crashes, row.attempts) == (0, 0, 0, ())
         assert row.created_at == row.available_at == datetime.fromtimestamp(at.clock.wall(), UTC)

@@ -86,13 +86,15 @@ class Scene:
         policy: Policy | None = None,
         expires_in: float | None = None,
         key: str | None = None,
+        lane: str = "",
         tags: tuple[str, ...] = (),
     ) -> NewJob:
-        """Make a job to be enqueued."""
+        """Make a job to be enqueued; ``key`` is its unique key, ``lane`` its key."""
         return NewJob(
             id=self.chance.uuid7(),
             task=task,
             queue=queue,
+            key=lane,
             priority=priority,
             delay=delay,
             run_at=run_at,

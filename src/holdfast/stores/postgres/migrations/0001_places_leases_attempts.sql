@@ -18,6 +18,7 @@ CREATE TABLE holdfast.pending (
     id uuid NOT NULL PRIMARY KEY,
     task text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL DEFAULT '',
     priority bigint NOT NULL,
     state text NOT NULL DEFAULT 'available', -- or held; "scheduled" is an available job whose time has not come
     available_at timestamptz NOT NULL,
@@ -57,6 +58,7 @@ CREATE TABLE holdfast.active (
     worker text NOT NULL,
     task text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL DEFAULT '',
     priority bigint NOT NULL,
     state text NOT NULL, -- claimed, running
     cancel_requested boolean NOT NULL DEFAULT false,
@@ -115,6 +117,7 @@ CREATE TABLE holdfast.finished (
     worker text,
     task text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL DEFAULT '',
     priority bigint NOT NULL,
     cancel_requested boolean NOT NULL,
     is_stub boolean NOT NULL DEFAULT false,
@@ -325,7 +328,7 @@ REVOKE ALL ON FUNCTION holdfast.make_partitions FROM PUBLIC;
 -- Pending, active and finished jobs as one view.
 CREATE VIEW holdfast.jobs AS
 SELECT
-    id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, priority,
+    id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, key, priority,
     false AS cancel_requested, false AS is_stub, attempt, failures, crashes, created_at, available_at,
     NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
     unique_key, tags, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
@@ -335,7 +338,7 @@ SELECT
 FROM holdfast.pending
 UNION ALL
 SELECT
-    id, state, claim_id, claim_number, lease, worker, task, queue, priority, cancel_requested, false, attempt, failures, crashes,
+    id, state, claim_id, claim_number, lease, worker, task, queue, key, priority, cancel_requested, false, attempt, failures, crashes,
     created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, policy, stage,
     fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = active.id)),
@@ -343,7 +346,7 @@ SELECT
 FROM holdfast.active
 UNION ALL
 SELECT
-    id, state, claim_id, claim_number, NULL::uuid, worker, task, queue, priority, cancel_requested, is_stub, attempt,
+    id, state, claim_id, claim_number, NULL::uuid, worker, task, queue, key, priority, cancel_requested, is_stub, attempt,
     failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
     message, progress_at, reason, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = finished.id)),

@@ -44,12 +44,12 @@ wanted AS MATERIALIZED (
 
 items AS MATERIALIZED (
     SELECT
-        item.id::uuid AS id, kind.task, kind.queue, kind.priority, kind.delay, kind.run_at, kind.expires_in, kind.tags,
-        kind.policy, kind.key, item.payload
+        item.id::uuid AS id, kind.task, kind.queue, coalesce(kind.key, '') AS key, kind.priority, kind.delay, kind.run_at, kind.expires_in, kind.tags,
+        kind.policy, kind.unique_key, item.payload
     FROM asked
     CROSS JOIN json_to_recordset(asked.kinds) AS kind (
-        task text, queue text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
-        tags text, policy text, key text, ids json, payloads json
+        task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
+        tags text, policy text, unique_key text, ids json, payloads json
     )
     CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
 ),
@@ -135,12 +135,12 @@ stored AS (
 
 inserted AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, policy, payload
+        id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, policy, payload
     )
     SELECT
-        id, task, queue, priority, coalesce(run_at, now + delay * interval '1 second'),
+        id, task, queue, key, priority, coalesce(run_at, now + delay * interval '1 second'),
         now + expires_in * interval '1 second', now, now + expires_in * interval '1 second',
-        key, tags, policy, convert_to(payload, 'UTF8')
+        unique_key, tags, policy, convert_to(payload, 'UTF8')
     FROM added
 )
 

@@ -32,7 +32,7 @@ freed AS (
 
 finished AS (
     INSERT INTO holdfast.finished (
-        id, delete_day, delete_after, state, claim_number, task, queue, priority, cancel_requested, attempt, failures,
+        id, delete_day, delete_after, state, claim_number, task, queue, key, priority, cancel_requested, attempt, failures,
         crashes, created_at, available_at,
         finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
         hook_due_at, checkpoint, payload
@@ -42,7 +42,7 @@ finished AS (
             WHEN life >= interval '1 day' AND ((clock.now + life) AT TIME ZONE 'UTC')::date BETWEEN days.first AND days.last
             THEN ((clock.now + life) AT TIME ZONE 'UTC')::date
             ELSE '-infinity'
-        END, clock.now + life, 'failed', claim_number, task, queue, priority, false, attempt, failures, crashes, created_at,
+        END, clock.now + life, 'failed', claim_number, task, queue, key, priority, false, attempt, failures, crashes, created_at,
         available_at,
         clock.now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'EXPIRED', error, rescue,
         hook_due_at, checkpoint, payload

@@ -117,7 +117,7 @@ ended AS MATERIALIZED (
 
 finished AS (
     INSERT INTO holdfast.finished (
-        id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, priority, cancel_requested,
+        id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
         message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result
@@ -125,7 +125,7 @@ finished AS (
     SELECT
         id, delete_day, (SELECT now FROM clock) + life * interval '1 second',
         CASE WHEN is_stopped THEN 'cancelled' ELSE requested_state END,
-        claim_id, claim_number, worker, task, queue, priority, cancel_requested, starts, new_failures, new_crashes,
+        claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, starts, new_failures, new_crashes,
         created_at, available_at,
         claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage, fraction, message,
         progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, new_error, new_rescue, owed_from, checkpoint,
@@ -135,12 +135,12 @@ finished AS (
 
 waiting AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, priority, state, available_at, claimable_until, claim_number, attempt, failures, crashes,
+        id, task, queue, key, priority, state, available_at, claimable_until, claim_number, attempt, failures, crashes,
         created_at, expires_at,
         unique_key, tags, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
-        id, task, queue, priority, requested_state,
+        id, task, queue, key, priority, requested_state,
         -- Without a delay the job keeps its position in its queue.
         coalesce((SELECT now FROM clock) + delay * interval '1 second', available_at),
         CASE

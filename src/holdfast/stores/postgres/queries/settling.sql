@@ -22,7 +22,7 @@ gone AS (
         (:retentions::double precision[])[
             least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:retentions::double precision[]))
         ] AS life,
-        job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.priority, job.cancel_requested, job.attempt,
+        job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.key, job.priority, job.cancel_requested, job.attempt,
         job.failures,
         job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.policy,
         job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
@@ -31,7 +31,7 @@ gone AS (
 -- delete_day: the day on which the row may be deleted; see the migration that made this table.
 finished AS (
     INSERT INTO holdfast.finished (
-        id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, priority, cancel_requested,
+        id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
         message, progress_at, rescue, checkpoint, payload, result
@@ -44,7 +44,7 @@ finished AS (
             THEN ((SELECT utc FROM clock) + life * interval '1 second')::date
             ELSE '-infinity'
         END, (SELECT now FROM clock) + life * interval '1 second',
-        'completed', claim_id, claim_number, worker, task, queue, priority, cancel_requested, attempt, failures, crashes,
+        'completed', claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
         fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place]
     FROM gone

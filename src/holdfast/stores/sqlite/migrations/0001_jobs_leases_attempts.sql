@@ -11,6 +11,7 @@ CREATE TABLE main.holdfast_jobs (
     id BLOB NOT NULL PRIMARY KEY,
     task TEXT NOT NULL,
     queue TEXT NOT NULL,
+    key TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL,
     state TEXT NOT NULL, -- pending: available, held; active: claimed, running; finished: completed, failed, cancelled
     claim_id BLOB, -- with claim_number: the token; NULL while no worker owns the job

@@ -42,11 +42,11 @@ BEGIN
             FROM (
                 SELECT
                     json_extract(value, '$.task') AS task,
-                    json_extract(value, '$.key') AS key,
+                    json_extract(value, '$.unique_key') AS key,
                     json_extract(value, '$.first') AS first,
                     json_extract(value, '$.at[0]') AS place
                 FROM json_each(NEW.kinds)
-                WHERE json_extract(value, '$.key') IS NOT NULL
+                WHERE json_extract(value, '$.unique_key') IS NOT NULL
             ) AS keyed
             LEFT JOIN holdfast_jobs AS holding
                 ON holding.task = keyed.task AND holding.unique_key = keyed.key
@@ -57,22 +57,23 @@ BEGIN
     ));
 
     INSERT INTO holdfast_jobs (
-        id, task, queue, priority, state, created_at, available_at, expires_at, claimable_until, unique_key, tags, policy,
+        id, task, queue, key, priority, state, created_at, available_at, expires_at, claimable_until, unique_key, tags, policy,
         payload
     )
     SELECT
-        job, task, queue, priority, 'available', NEW.wall, coalesce(run_at, NEW.wall + delay), NEW.wall + expires_in,
-        NEW.wall + expires_in, key, tags, policy, iif(length <= NEW.inline, substr(NEW.data, start, length), NULL)
+        job, task, queue, coalesce(key, ''), priority, 'available', NEW.wall, coalesce(run_at, NEW.wall + delay), NEW.wall + expires_in,
+        NEW.wall + expires_in, unique_key, tags, policy, iif(length <= NEW.inline, substr(NEW.data, start, length), NULL)
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
                 json_extract(value, '$.task') AS task,
                 json_extract(value, '$.queue') AS queue,
+                json_extract(value, '$.key') AS key,
                 json_extract(value, '$.priority') AS priority,
                 json_extract(value, '$.run_at') AS run_at,
                 json_extract(value, '$.delay') AS delay,
                 json_extract(value, '$.expires_in') AS expires_in,
-                json_extract(value, '$.key') AS key,
+                json_extract(value, '$.unique_key') AS unique_key,
                 json_extract(value, '$.tags') AS tags,
                 json_extract(value, '$.policy') AS policy,
                 json_extract(value, '$.at') AS places

@@ -1,12 +1,12 @@
 -- A job's row as records.py reads it: the same columns for every query that reads whole jobs.
 CREATE TEMP VIEW holdfast_record (
-    id, claim_id, claim_number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at,
+    id, claim_id, claim_number, task, queue, key, priority, state, payload, policy, attempt, failures, crashes, created_at,
     available_at,
     claimed_at, started_at, finished_at, reason, error, result, lease, worker, stage, fraction, message, progress_at,
     checkpoint, cancel_requested, tags, expires_at, unique_key, is_stub, rescue, hook_due_at
 ) AS
 SELECT
-    id, claim_id, claim_number, task, queue, priority, state,
+    id, claim_id, claim_number, task, queue, key, priority, state,
     coalesce(payload, (SELECT payloads.payload FROM holdfast_payloads AS payloads WHERE payloads.job = id)),
     policy, attempt, failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, reason, error,
     result, lease, worker, stage, fraction, message, progress_at, checkpoint, cancel_requested, tags, expires_at,
