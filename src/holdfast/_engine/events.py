@@ -23,6 +23,7 @@ class EventName(StrEnum):
     JOB_RESCHEDULED = "job.rescheduled"  # job state
     JOB_DELETED = "job.deleted"  # job
     JOB_CLAIMED = "job.claimed"  # job task attempt worker via rescued recovery
+    JOB_STARTED = "job.started"  # job task attempt worker: the first line of its handler is about to run
     JOB_RESCUE_HOOK_COMPLETED = "job.rescue_hook_completed"  # job task attempt worker reason: on_rescue committed
     JOB_RESCUE_HOOK_FAILED = "job.rescue_hook_failed"  # job task attempt worker reason error: on_rescue raised; it is still due
     JOB_COMPLETED = "job.completed"  # job task attempt worker
@@ -46,6 +47,7 @@ class EventName(StrEnum):
     WORKER_KILLED = "worker.killed"  # worker reason
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
+    RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs: how many one worker lost; no worker: several, past limits
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs

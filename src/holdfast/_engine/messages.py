@@ -125,7 +125,7 @@ class AttemptStopped(Struct, frozen=True, tag="stopped"):
 
 
 class AttemptOverdue(Struct, frozen=True, tag="overdue"):
-    """Worker: its clock says that an attempt in a runner has passed its ``timeout``; judge the limits now, not with the next watch."""
+    """Worker: by its clock, an attempt in a runner has passed its ``timeout``; judge the limits now, not with the next watch."""
 
 
 class DeadlineExceeded(Struct, frozen=True, tag="overrun"):

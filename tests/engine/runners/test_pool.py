@@ -340,6 +340,7 @@ async def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> Non
     assert await child.next(messages.CallAnswered) == messages.CallAnswered(4)
     row = await bench.row(job)
     assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
+    assert [fields["job"] for fields in bench.log.of("job.started")] == [job]
     assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
     assert bench.reports.moves == [job, job]
 

@@ -99,6 +99,7 @@ async def test_l1_jobs_of_an_expired_lease_return_charged_and_idle_workers_are_w
     assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 1, AttemptOutcome.CRASHED)
     assert {job for hint in site.transport.published for job in hint.ids} == set(jobs)
     assert [fields["job"] for fields in site.log.of("job.rescued")] == jobs
+    assert site.log.of("recovery.completed") == [{"worker": "worker-1", "reason": "expired", "jobs": 2}]
     assert site.log.of("lease.ended") == [{"lease": LEASE.id, "worker": "worker-1", "reason": "expired", "signal": None}]
 
 
@@ -277,7 +278,7 @@ async def test_s4_a_job_that_was_settled_after_its_lease_was_ended_stays_settled
     gate.opened.set()
     assert await step == []
     assert (await site.row(job)).state is State.COMPLETED
-    assert "job.rescued" not in site.log.names()
+    assert {"job.rescued", "recovery.completed"}.isdisjoint(site.log.names())
 
 
 @pytest.mark.parametrize("is_step", [True, False])

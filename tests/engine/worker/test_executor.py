@@ -330,3 +330,23 @@ def test_an_error_of_the_worker_itself_is_raised_out_of_the_loop() -> None:
             run_until_done(loop, main())
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("kind", ["loop", "thread"])
+async def test_the_start_of_a_handler_is_an_event_before_its_first_line(kind: str) -> None:
+    seen = list[str]()
+
+    async def on_loop() -> None:
+        seen.append("code")
+
+    def in_thread() -> None:
+        seen.append("code")
+
+    task = define(on_loop if kind == "loop" else in_thread, name="handler")
+    bench = Bench(task)
+    bench.log.events.on("job.started", lambda event: seen.append(event.name))
+    bench.executor.start(claim(task))
+    assert seen == []
+    await bench.until_ended()
+    assert seen == ["job.started", "code"]
+    assert bench.log.of("job.started") == [{"job": JOB, "task": "handler", "attempt": 1, "worker": bench.executor._lease.worker}]

@@ -69,7 +69,7 @@ class Runners:
             raise ConfigurationError([f"runners: {problem}" for problem in problems])
 
     def wear(self, *, jobs: int, memory: int, growth: int) -> float:
-        """Return how much of its first limit a process has used that has run so many jobs and occupies so many bytes; 1.0: all of it."""
+        """Return how much of its first limit a process has used with that number of jobs and of bytes; 1.0: all of it."""
         used = ((jobs, self.max_jobs), (memory, self.max_memory), (growth, self.max_growth))
         return max(value / limit for value, limit in used if limit is not None)
 

@@ -175,6 +175,8 @@ class Recovery:
         answer = await self._store.exchange(moves)
         moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
         rescued = [self._announce(o.job, m, o.worker, o.charge.value, None) for o, m in moved]
+        if rescued:
+            self._events.emit(EventName.RECOVERY_COMPLETED, worker=None, reason=None, jobs=len(rescued))
         await self._publish(hints_of_rescued((each.job, move, each.charge.value) for each, move in moved))
         return rescued
 
@@ -264,6 +266,9 @@ class Recovery:
             self._say_what_is_locked(answers)
             rescued += [self._announce(hold, move, worker, why.reason.value, why.signal) for hold, move in moved]
             await self._publish(hints_of_rescued((hold, move, why.reason.value) for hold, move in moved))
+        if rescued:
+            reason = why.signal or why.reason.value
+            self._events.emit(EventName.RECOVERY_COMPLETED, worker=worker, reason=reason, jobs=len(rescued))
         return rescued
 
     async def _move(self, moves: Sequence[Transition]) -> Sequence[Answer]:

@@ -236,7 +236,7 @@ class Executor:
                 self._reports.waiting(running.claim.job)
                 running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
                 return await self._pool.run(running)
-            self._reports.begun(running.claim.job)
+            self._begin(running)
             return await self._answer(running)
         except BaseException as error:
             if not running.has_begun:
@@ -245,9 +245,16 @@ class Executor:
                 error, running.definition, is_stopped=running.stop is not None, saw_cancellation=running.context.saw_cancellation
             )
 
-    def _begin_in_runner(self, running: Running) -> None:
+    def _begin(self, running: Running) -> None:
         job = running.claim.job
         self._reports.begun(job)
+        if self._events.has_listener(EventName.JOB_STARTED):
+            fields = {"task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
+            self._events.emit(EventName.JOB_STARTED, job=job.id, **fields)
+
+    def _begin_in_runner(self, running: Running) -> None:
+        self._begin(running)
+        job = running.claim.job
         if job.policy.timeout is not None:
             until = job.policy.timeout + OVERDUE_AFTER
             running.timer = asyncio.get_running_loop().call_later(until, self._reports.overdue)
