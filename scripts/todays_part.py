@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TURNS = ("tests/contract", "tests/stores", "tests/simulation", "tests/e2e", "tests/bench")
+TURNS = ("tests/contract", "tests/stores", "tests/simulation", "tests/e2e", "tests/bench", "tests/code_evolution")
 """The folders that have long tests, one each day."""
 ROOMS = {
     "src/holdfast/stores/postgres": ("tests/contract", "tests/stores"),
@@ -21,6 +21,7 @@ ROOMS = {
     "proof/stores": ("tests/simulation",),
     "tests/e2e/torture": ("tests/e2e",),
     "bench": ("tests/bench",),
+    "examples/code_evolution": ("tests/code_evolution",),
 }
 """Where a change calls for the long tests of these folders at once. All of them together would take longer than a push may."""
 
@@ -29,7 +30,7 @@ def part(day: datetime.date, changed: Iterable[str]) -> Sequence[str]:
     """Return the folder of that day, and the one that these changed files concern most.
 
     >>> part(datetime.date(2026, 1, 1), ["bench/backlog.py"])
-    ('tests/simulation', 'tests/bench')
+    ('tests/e2e', 'tests/bench')
     """
     turn = TURNS[day.toordinal() % len(TURNS)]
     hits = Counter(

@@ -22,7 +22,7 @@ from analyzer.processes import Children, Ended
 
 from tests.code_evolution.support import FakeJob, analyze, git, make_repository
 
-pytestmark = pytest.mark.usefixtures("no_chart")
+pytestmark = [pytest.mark.usefixtures("no_chart"), pytest.mark.prove]
 DAY = 86_400
 
 

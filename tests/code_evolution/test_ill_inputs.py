@@ -15,7 +15,7 @@ from analyzer.git import git_command, git_environment, locate
 
 from tests.code_evolution.support import FakeJob, analyze, git, make_repository
 
-pytestmark = pytest.mark.usefixtures("no_chart")
+pytestmark = [pytest.mark.usefixtures("no_chart"), pytest.mark.prove]
 
 
 def refused(repository: str | Path, out: Path) -> AnalysisError:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+import pytest
+
 from holdfast.testing.servers import NatsServer, PostgresServer
 from tests.e2e.machines import Machine
 from tests.servers.proxy import TcpProxy
@@ -11,6 +13,8 @@ TRANSPORTS = ("", "nats")
 """Transports for tests of whole machines: the default of the store, and JetStream."""
 ONE_TRANSPORT = ("nats",)
 """The only transport of tests that would show nothing new with another one."""
+ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+"""For a test that shows with every push what it shows on a file and on a server."""
 PARTITIONS = ("cut", "both", "up", "down", "half_open")
 """How a machine can lose its servers: refused, silent, no request arrives, no answer, or ended on the server's side only."""
 

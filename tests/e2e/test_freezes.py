@@ -8,6 +8,7 @@ from pathlib import Path
 from proof.checker import history_sqlite
 from tests.e2e.fleet import START, fleet, stop, thaw
 from tests.e2e.scripted_workers import guard_of, is_alive
+from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import STALL, until
 
 TTL, BEAT, MARGIN = 3.0, 0.6, 0.5
@@ -62,6 +63,7 @@ def test_a_zombie_that_wakes_after_its_job_was_taken_stops_within_a_beat(tmp_pat
         until(lambda: zombies.workers() and first["pid"] not in zombies.workers(), within=START)
 
 
+@ON_BOTH
 def test_a_zombie_that_no_guard_ends_is_refused_everything_it_writes(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.5s") as ships:
         zombies = ships.crew()

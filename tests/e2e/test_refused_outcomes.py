@@ -14,6 +14,7 @@ from holdfast import App
 from holdfast._engine.worker.refused_outcomes import PAUSES
 from holdfast.errors import StoreRefused
 from tests.e2e.fleet import START, fleet
+from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import STALL, until
 
 SETTINGS = {"ttl": "3s", "recovery": "0.5s"}
@@ -50,6 +51,7 @@ def allow(folder: Path, dsn: str) -> None:
             connection.execute("DROP TRIGGER refuse")
 
 
+@ON_BOTH
 def test_l11_an_outcome_that_a_trigger_refuses_delays_no_other_job_and_costs_no_worker(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url, **SETTINGS) as ships:
         crew = ships.crew("--concurrency", "3")

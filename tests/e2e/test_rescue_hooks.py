@@ -13,16 +13,16 @@ import pytest
 
 from tests.e2e.fleet import START, Fleet, fleet, thaw
 from tests.e2e.scripted_workers import end
+from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import until
 
 TABLE = "CREATE TABLE rows_of_jobs (job text PRIMARY KEY, status text)"
 KINDS = ("work", "work_in_thread", "work_in_process")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def ships(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
-    url = request.getfixturevalue("postgres_dsn") if request.param == "postgres" else ""
-    with fleet(tmp_path, url=url) as ships:
+@pytest.fixture
+def ships(tmp_path: Path, store_url: str) -> Iterator[Fleet]:
+    with fleet(tmp_path, url=store_url) as ships:
         ships.target = "tests.e2e.hooks_app:app"
         ships.app.migrate()
         sql(ships, TABLE)
@@ -52,6 +52,7 @@ def hooks(ships: Fleet, job: UUID) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(180)
+@ON_BOTH
 def test_the_hook_for_a_killed_worker_runs_before_the_next_attempt_for_every_kind_of_task(ships: Fleet) -> None:
     crew = ships.crew()
     (doomed,) = crew.workers()
@@ -92,6 +93,7 @@ def test_the_worker_runs_the_hook_for_a_runner_that_is_killed_or_stalls(ships: F
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", ["work", "work_in_thread"])
+@ON_BOTH
 def test_s9_a_death_inside_the_hook_is_a_crash_of_that_attempt_and_its_rows_are_not_kept(ships: Fleet, kind: str) -> None:
     crew = ships.crew()
     job = ships.enqueue(kind, gate="gate", then="hook dies")

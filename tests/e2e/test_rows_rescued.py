@@ -11,6 +11,7 @@ from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import ClaimedRows, Table
 from tests.e2e.fleet import START, Fleet, fleet, thaw
 from tests.e2e.scripted_workers import end
+from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import until
 from tests.rows.databases import OWNED, Ground, keys
 
@@ -49,6 +50,7 @@ def shop(tmp_path: Path, store_url: str, request: pytest.FixtureRequest) -> Iter
 
 
 @pytest.mark.timeout(120)
+@ON_BOTH
 def test_s3_rows_of_a_killed_worker_are_back_in_seconds_and_each_is_done_and_counted_once(shop: Shop) -> None:
     crew = shop.ships.crew()
     until(lambda: shop.busy() == 4, within=START)
@@ -92,6 +94,7 @@ def test_s3_a_worker_frozen_until_its_rows_are_stale_changes_nothing_when_it_wak
 @pytest.mark.parametrize(
     ("shop", "fence"), [({"ttl": "60s"}, {}), ({"ttl": "60s", **OWNED}, OWNED)], indirect=["shop"], ids=["stamp", "owner"]
 )
+@ON_BOTH
 def test_s3_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(shop: Shop, fence: dict[str, Any]) -> None:
     shop.ships.target = "tests.e2e.zombie_app:app"
     sleeping = shop.ships.crew()
