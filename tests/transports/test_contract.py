@@ -10,12 +10,12 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.transport import Transport
 from holdfast._system.clock import SystemClock, SystemRandomness
-from holdfast.testing.transport_contract import DeliveryContract, TransportContract
 from holdfast.transports.inprocess import InProcessTransport, Listener
 from holdfast.transports.local import LocalTransport
 from holdfast.transports.nats.transport import NatsTransport
 from holdfast.transports.polling import PollingTransport
 from holdfast.transports.postgres import PostgresTransport
+from tests.transports.contract import DeliveryContract, TransportContract
 
 
 class TestPolling(TransportContract):

@@ -1,11 +1,4 @@
-"""The contract of every transport, as tests: subclass it, define how an end of it is made, and pytest runs the rest.
-
->>> from holdfast.transports.inprocess import InProcessTransport
->>> class TestInProcess(TransportContract):
-...     listeners = []
-...     def make_transport(self):
-...         return InProcessTransport(self.listeners)
-"""
+"""The contract of every transport, as tests: a subclass defines how an end of it is made, and pytest runs the rest."""
 
 import asyncio
 from abc import ABC, abstractmethod
