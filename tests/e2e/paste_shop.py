@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from holdfast.testing.servers.bucket import BucketServer
+from examples.paste_cleanup.bucket_server import BucketServer
 from tests.e2e.fleet import HOLDFAST, START, Crew, Fleet, thaw
 from tests.e2e.paste_figures import EXAMPLE, Figures
 from tests.e2e.scripted_workers import end

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.servers.bucket import BucketServer
+from examples.paste_cleanup.bucket_server import BucketServer
 from tests.e2e.fleet import START, fleet, thaw
 from tests.e2e.paste_figures import EXAMPLE
 from tests.e2e.paste_shop import LIMIT, PasteShop, Size

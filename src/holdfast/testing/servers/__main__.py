@@ -1,4 +1,4 @@
-"""Throw-away servers to try things with, without set-up: ``python -m holdfast.testing.servers postgres``, ``nats`` or ``bucket``.
+"""Throw-away servers to try things with, without set-up: ``python -m holdfast.testing.servers postgres`` or ``nats``.
 
 Each prints its address and runs until Ctrl-C; what was in it is gone then.
 """
@@ -10,12 +10,11 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from holdfast.testing.servers.bucket import BucketServer
 from holdfast.testing.servers.nats import NatsServer
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.process import ServerMissing
 
-PORTS = {"postgres": 54320, "nats": 42220, "bucket": 9000}
+PORTS = {"postgres": 54320, "nats": 42220}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -27,9 +26,6 @@ def main(words: Sequence[str] | None = None) -> None:
     port = asked.port or PORTS[asked.server]
     if _is_taken(port):
         sys.exit(f"error: port {port} is taken: end what listens there, or choose another with --port")
-    if asked.server == "bucket":
-        _run_bucket(port)
-        return
     try:
         _run(PostgresServer() if asked.server == "postgres" else NatsServer(), port)
     except ServerMissing as missing:
@@ -46,18 +42,6 @@ def _run(server: PostgresServer | NatsServer, port: int) -> None:
             sys.exit(f"error: it has ended:\n{server.tail()}")
     except KeyboardInterrupt:
         pass
-
-
-def _run_bucket(port: int) -> None:
-    bucket = BucketServer()
-    bucket.port = port
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with bucket:
-        print(bucket.url, flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            pass
 
 
 def _is_taken(port: int) -> bool:

@@ -1,6 +1,11 @@
-"""A bucket in memory that implements as much S3 as `obstore` needs, and fails as often as a test asks."""
+"""A bucket in memory that implements as much S3 as `obstore` needs, and fails as often as a test asks.
 
+`python bucket_server.py --port 9000` prints its address and runs until Ctrl-C.
+"""
+
+import argparse
 import asyncio
+import signal
 import threading
 from collections import Counter
 from collections.abc import Coroutine
@@ -51,8 +56,8 @@ class BucketServer:
     ...     bucket.fail(failing=0.05, losing=0.01)
     """
 
-    def __init__(self, *, seed: int = 0) -> None:
-        self.port, self.name = free_port(), "bucket"
+    def __init__(self, port: int | None = None, *, seed: int = 0) -> None:
+        self.port, self.name = port or free_port(), "bucket"
         self.objects: dict[str, bytes] = {}
         self.locked: set[str] = set()
         self.calls: Counter[str] = Counter()
@@ -208,3 +213,20 @@ def _error(code: str) -> bytes:
 
 def _xml(name: str, inside: str) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<{name}>{inside}</{name}>'.encode()
+
+
+def main() -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=9000, help="where it listens, on this machine only; 9000 if left out")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with BucketServer(parser.parse_args().port) as bucket:
+        print(bucket.url, flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            pass
+
+
+if __name__ == "__main__":
+    main()
