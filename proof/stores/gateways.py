@@ -23,14 +23,30 @@ from holdfast._ports.store import (
     Reading,
     Republishing,
     RescueHooks,
+    Scheduling,
     Store,
 )
 from holdfast.stores.memory import MemoryStore
 
-PROTOCOLS = (Ownership, Reading, Operating, Administration, QueueVerbs, Republishing, RescueHooks)
+PROTOCOLS = (Ownership, Reading, Operating, Administration, QueueVerbs, Republishing, RescueHooks, Scheduling)
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
-    ("held", "expired", "overdue", "get", "list", "counts", "workers", "next_due", "due", "queues", "waiting_tasks", "check")
+    (
+        "held",
+        "expired",
+        "overdue",
+        "get",
+        "list",
+        "counts",
+        "workers",
+        "next_due",
+        "due",
+        "queues",
+        "waiting_tasks",
+        "check",
+        "schedules",
+        "ticks",
+    )
 )
 Ask = Callable[[], Awaitable[Any]]
 Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]

@@ -5,6 +5,8 @@ from holdfast._core.explanation import Cause, Code, Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.schedule import ScheduleView
+from holdfast._core.ticks import cron, every
 from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
@@ -76,6 +78,7 @@ __all__ = [
     "Rows",
     "RowsLost",
     "Runners",
+    "ScheduleView",
     "SchemaMissing",
     "SchemaTooNew",
     "Snooze",
@@ -92,4 +95,6 @@ __all__ = [
     "UniqueConflict",
     "UnknownTask",
     "Unsupported",
+    "cron",
+    "every",
 ]

@@ -16,6 +16,7 @@ from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
 from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Workers
+from holdfast._engine.operators.schedules import Schedules
 from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
@@ -26,6 +27,7 @@ from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
+from holdfast._engine.tasks.schedules import ScheduleDeclarations
 from holdfast._engine.tasks.task import Task
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
@@ -45,7 +47,7 @@ if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, RowsDeclarations):
+class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -111,6 +113,7 @@ class App(TaskRegistrar, RowsDeclarations):
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
         self.workers = Workers(self._connections.client)
+        self.schedules = Schedules(self._connections)
         self.recovery = RecoveryRun(self._recover)
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
@@ -180,7 +183,7 @@ class App(TaskRegistrar, RowsDeclarations):
         They run one after the other, in the order in which a worker would claim them, and those that they enqueue or
         retry for now run too; jobs due later do not. What handlers raise is recorded on their jobs, never raised here.
         ``limit`` ends it when a job enqueues itself endlessly. ``concurrency``: for jobs that wait for each other.
-        Rows that are due when it begins are worked off, too.
+        Rows and ticks of schedules that are due when it begins are worked off, too.
 
         >>> app.run_due()  # doctest: +SKIP
         3
@@ -188,13 +191,16 @@ class App(TaskRegistrar, RowsDeclarations):
         from holdfast._engine.embedded.parts import options_of
         from holdfast._engine.embedded.run_due import RunDue
         from holdfast._engine.rows.scheduler import enqueue_all_runs
+        from holdfast._engine.supervisor.scheduler import fire_due
 
         self.load()
         options = options_of(concurrency, None)
         if type(limit) is not int or limit < 1:
             raise ConfigurationError([f"limit={limit!r}: use an integer from 1"])
         await enqueue_all_runs(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
-        return await RunDue(self._parts(options, lambda _: self._connections.store)).run(limit)
+        parts = self._parts(options, lambda _: self._connections.store)
+        await fire_due(parts.environment(self._connections.store, self.events), self.registry.schedules())
+        return await RunDue(parts).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:
         """Bring the store's schema up to date; return the versions before and after."""

@@ -11,6 +11,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.scene import Scene, done, play, raised
+from holdfast.testing.contracts.scheduling import written
 
 
 class TestMemory(StoreContract):
@@ -30,6 +31,7 @@ class TestMemory(StoreContract):
             (waiting,) = await at.enqueue(at.new(key="l"))
             await at.store.report([ProgressUpdate(job=active.id, token=active.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
+            await written(at)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
             twin = snapshot.copy()

@@ -35,6 +35,7 @@ from holdfast import (
     Rescued,
     Rows,
     Runners,
+    ScheduleView,
     State,
     SyncBatch,
     SyncBatchTransaction,
@@ -130,6 +131,12 @@ def test_every_option_of_rows_is_described_with_its_default() -> None:
     assert reported == {each.name: "–" if each.default is each.empty else _written(each.default) for each in parameters}
 
 
+def test_every_option_of_a_schedule_is_described_with_its_default() -> None:
+    parameters = list(inspect.signature(App.schedule).parameters.values())[1:]
+    reported = {row[0].strip("`"): row[1].strip("`") for row in cells(section("app.md", "app.schedule"))}
+    assert reported == {each.name: "–" if each.default is each.empty else _written(each.default) for each in parameters}
+
+
 def _written(default: object) -> str:
     return f'"{default}"' if isinstance(default, str) else repr(default)
 
@@ -141,6 +148,7 @@ def _written(default: object) -> str:
         ("app.md", "app.jobs", [type(App("memory://").jobs)]),
         ("app.md", "app.queues", [type(App("memory://").queues)]),
         ("app.md", "app.workers", [type(App("memory://").workers)]),
+        ("app.md", "app.schedules", [type(App("memory://").schedules)]),
         ("app.md", "app.recovery", [type(App("memory://").recovery)]),
         ("tasks.md", "Methods of a task", [Task]),
         ("tasks.md", "The handle", [Handle]),
@@ -169,7 +177,7 @@ def test_a_group_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, Rescued, Event)),
+        *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, ScheduleView, Rescued, Event)),
         *(("jobs.md", kind) for kind in (JobView, AttemptView, Failure, Token)),
     ],
 )

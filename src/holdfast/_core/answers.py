@@ -94,6 +94,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     grace: float = 20.0
     slots: int = 0
     is_isolated: bool = False
+    declares: tuple[str, ...] = ()
 
 
 class BeatAnswer(Struct, frozen=True):

@@ -14,19 +14,21 @@ from msgspec import structs
 from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.book_operations import BookOperations
 from holdfast._core.book_reading import BookReading
-from holdfast._core.book_state import NO_WORKER, Key, Lease, Moment, key_of, micros
+from holdfast._core.book_scheduling import BookScheduling
+from holdfast._core.book_state import NO_WORKER, KeptSchedule, Key, Lease, Moment, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
 from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
+from holdfast._core.schedule import Advance, Overlap, TickAnswer
 from holdfast.errors import HoldfastError
 
 _REPORTED = ("stage", "fraction", "message", "checkpoint")
 
 
-class Book(BookReading, BookOperations):
-    """Jobs, leases and receipts in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
+class Book(BookReading, BookOperations, BookScheduling):
+    """Jobs, leases, receipts and schedules in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
 
     def enqueue(
         self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
@@ -119,6 +121,25 @@ class Book(BookReading, BookOperations):
                 return None
             self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended_at=now.wall)
         return self._all.leases[lease].end
+
+    def advance(self, now: Moment, move: Advance) -> TickAnswer:
+        kept = self._all.schedules.get(move.name)
+        if kept is None or kept.change == move.change:
+            return TickAnswer.LOST if kept is None else _answer_of(move, kept.schedule.last_job)
+        old = kept.schedule
+        if old.version != move.version or old.paused_at is not None or old.next_at > now.wall:
+            return TickAnswer.LOST
+        last = None if old.last_job is None else self._all.jobs.get(old.last_job)
+        is_free = last is None or PLACE_OF[last.state] is Place.FINISHED
+        last_job = old.last_job
+        if move.job is not None and (is_free or move.overlap is not Overlap.SKIP):
+            if last is not None and move.overlap is Overlap.CANCEL:
+                self.request_cancel(now, [last.id])
+            self.enqueue(now, move.job.id, [move.job])
+            last_job = move.job.id
+        values = {"last_tick": move.tick, "next_at": move.following, "last_job": last_job, "version": old.version + 1}
+        self._all.schedules[move.name] = KeptSchedule(structs.replace(old, **values), move.change)
+        return _answer_of(move, last_job)
 
     def _insert(self, jobs: Sequence[NewJob], now: Moment) -> EnqueueAnswer:
         news, duplicates = list[JobRecord](), dict[UUID, Duplicate]()
@@ -213,3 +234,9 @@ class Book(BookReading, BookOperations):
             key=taken.key,
             priority=taken.priority,
         )
+
+
+def _answer_of(move: Advance, last_job: UUID | None) -> TickAnswer:
+    if move.job is None:
+        return TickAnswer.DROPPED
+    return TickAnswer.FIRED if move.job.id == last_job else TickAnswer.SKIPPED

@@ -159,6 +159,7 @@ class BookReading(BookState):
             grace=known.spec.grace,
             slots=known.spec.slots,
             is_isolated=known.spec.is_isolated,
+            declares=known.spec.declares,
         )
 
 

@@ -1,4 +1,4 @@
-"""The content of a book: jobs, attempts, receipts, leases and paused queues, with the indexes that follow from the jobs.
+"""The content of a book: jobs, attempts, receipts, leases, paused queues and schedules, with the indexes that follow from the jobs.
 
 Records are immutable values. ``_put`` and ``_forget`` are the only methods that change a job and keep the indexes.
 """
@@ -18,6 +18,7 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import JobRecord, SettledAttempt
 from holdfast._core.requests import NewLease
+from holdfast._core.schedule import Schedule
 from holdfast._core.timing import LeaseTiming
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
@@ -78,6 +79,13 @@ class KeptAttempt(Struct, frozen=True):
     attempt: SettledAttempt
 
 
+class KeptSchedule(Struct, frozen=True):
+    """A schedule, and the id of the call that changed it last."""
+
+    schedule: Schedule
+    change: UUID
+
+
 class Tables(Struct, frozen=True):
     """The content of a book as plain data, which JSON can express; the indexes follow from it."""
 
@@ -89,6 +97,7 @@ class Tables(Struct, frozen=True):
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: list[Lease] = []
     paused_queues: dict[str, datetime] = {}
+    schedules: dict[str, KeptSchedule] = {}
     claim_number: int = 0
 
 
@@ -110,6 +119,7 @@ class Snapshot(Struct):
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: dict[UUID, Lease] = {}
     paused_queues: dict[str, datetime] = {}
+    schedules: dict[str, KeptSchedule] = {}
     claim_number: int = 0
 
     def copy(self) -> "Snapshot":
@@ -126,6 +136,7 @@ class Snapshot(Struct):
             receipts=self.receipts.copy(),
             leases=self.leases.copy(),
             paused_queues=self.paused_queues.copy(),
+            schedules=self.schedules.copy(),
             claim_number=self.claim_number,
         )
 
@@ -158,6 +169,7 @@ class BookState:
             tables.claim_number,
         )
         known.leases = {lease.spec.id: lease for lease in tables.leases}
+        known.schedules = tables.schedules.copy()
         return book
 
     def tables(self) -> Tables:
@@ -173,6 +185,7 @@ class BookState:
             receipts=known.receipts.copy(),
             leases=[*known.leases.values()],
             paused_queues=known.paused_queues.copy(),
+            schedules=known.schedules.copy(),
             claim_number=known.claim_number,
         )
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, Rescue, RescueReason
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.schedule import Plan
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
 
@@ -63,6 +64,11 @@ def timing_of(text: str | None) -> LeaseTiming:
 def end_of(text: str | None, *, is_draining: bool) -> LeaseEnd:
     """Return why a lease ended; expiry if the reason is unreadable."""
     return (_read(text, LeaseEnd) or LeaseEnd(RescueReason.EXPIRED)).with_drain(is_draining=is_draining)
+
+
+def plan_of(text: str) -> Plan:
+    """Return the plan of a schedule; ``ValueError`` if it is unreadable: such a schedule is left alone."""
+    return msgspec.json.decode(text, type=Plan)
 
 
 def names_of(text: str | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ class NewLease(Struct, frozen=True):
     """A worker incarnation's right to hold jobs: an id made by the client, the worker's identity, and its timing.
 
     ``grace``: seconds its code gets to stop. ``slots``: the number of jobs it runs at once. ``is_isolated``: it takes isolated jobs
-    only, asks for one at a time, and gets none while it has one.
+    only, asks for one at a time, and gets none while it has one. ``declares``: the definitions of schedules in its code.
     """
 
     id: UUID
@@ -28,6 +28,7 @@ class NewLease(Struct, frozen=True):
     grace: float = 20.0
     slots: int = 0
     is_isolated: bool = False
+    declares: tuple[str, ...] = ()
 
 
 class IsolatedJobs(StrEnum):

@@ -70,6 +70,10 @@ class EventName(StrEnum):
     ROWS_UNDONE = "rows.undone"  # rows count keys: a trigger or another program takes away the stamps they were given
     ROWS_REFUSED = "rows.refused"  # rows verb count keys error job: a constraint or trigger lets nothing change them
     ROWS_PRUNED = "rows.pruned"  # rows count
+    SCHEDULE_FIRED = "schedule.fired"  # schedule tick job
+    SCHEDULE_SKIPPED = "schedule.skipped"  # schedule tick: the job of an earlier tick has not finished
+    SCHEDULE_MISSED = "schedule.missed"  # schedule ticks tick: the number of ticks that its catch_up left out
+    SCHEDULE_FAILED = "schedule.failed"  # schedule error: its next tick cannot be computed or stored
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
@@ -89,6 +93,9 @@ _LEVELS: dict[EventName, int] = {
     EventName.ROWS_UNREADABLE: logging.WARNING,
     EventName.ROWS_UNDONE: logging.WARNING,
     EventName.ROWS_REFUSED: logging.WARNING,
+    EventName.SCHEDULE_SKIPPED: logging.INFO,
+    EventName.SCHEDULE_MISSED: logging.WARNING,
+    EventName.SCHEDULE_FAILED: logging.ERROR,
     EventName.TASK_UNKNOWN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,

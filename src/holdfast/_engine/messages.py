@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.job import RescueReason, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.events import Event, EventName
 from holdfast.settings import Settings
@@ -29,6 +30,7 @@ class WorkerHello(Struct, frozen=True, tag="hello"):
     slots: int = 0
     listens: bool = False
     rows: tuple[RowsSettings, ...] = ()
+    schedules: tuple[DeclaredSchedule, ...] = ()
 
 
 class StartRefused(Struct, frozen=True, tag="refused"):

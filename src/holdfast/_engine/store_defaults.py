@@ -13,7 +13,7 @@ from holdfast._core.answers import DueJob, EnqueueAnswer, Purged
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import IsolatedJobs, JobFilter
-from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Store
+from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Scheduling, Store
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED)
@@ -73,6 +73,18 @@ async def owed_hooks(store: Store, tasks: Sequence[str], limit: int, *, pause: f
 def has_hooks(store: Store) -> bool:
     """Return whether tasks with an ``on_rescue`` can run on this store."""
     return store.capabilities.caller_transaction and offers(store, RescueHooks)
+
+
+def has_schedules(store: Store) -> bool:
+    """Return whether the store keeps schedules."""
+    return offers(store, Scheduling)
+
+
+def scheduling(store: Store) -> Scheduling:
+    """Return the verbs of schedules. Raises ``Unsupported`` for a store without them."""
+    if has_schedules(store):
+        return cast(Scheduling, store)
+    raise Unsupported(f"the {store.capabilities.name} store keeps no schedules: use one that does, such as sqlite:///jobs.db")
 
 
 def enqueue_within(

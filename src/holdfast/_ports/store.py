@@ -34,6 +34,7 @@ from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.schedule import Advance, Schedule, ScheduleList, TickAnswer
 
 
 class Ownership(Protocol):
@@ -301,6 +302,39 @@ class RescueHooks(Protocol):
         They come without attempts. The same write makes each hook due again after ``pause`` seconds, or after as long as the
         job has already waited if that is more, at most ``LONGEST_HOOK_DELAY``. The job is returned with that new time.
         """
+        ...
+
+
+class Scheduling(Protocol):
+    """The verbs of schedules. The store keeps them and judges what is due; the callers compute the ticks."""
+
+    async def schedules(self) -> ScheduleList:
+        """Return all schedules, by name."""
+        ...
+
+    async def ticks(self, limit: int) -> ScheduleList:
+        """Return at most ``limit`` schedules whose tick is due now, longest due first. A paused one is never due."""
+        ...
+
+    async def advance(self, move: Advance) -> TickAnswer:
+        """Move a schedule on from the tick that is due, and store the job of a tick in the same write.
+
+        It lands only if the schedule still has the version of the move, is not paused, and its tick is due on the store's clock; else
+        the answer is LOST. If the schedule's last job has not finished, ``overlap`` decides in the same write: that job stays and no
+        job is stored (SKIPPED), the new job is stored beside it, or that job is also cancelled as by ``request_cancel``. A copy
+        of the move that landed last gets the answer of the first copy.
+        """
+        ...
+
+    async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
+        """Write the plan, next tick and pause of a schedule that still has this version; version 0: there is none of this name yet.
+
+        ``False`` if it has another version. A copy of the latest change is answered ``True``.
+        """
+        ...
+
+    async def remove_schedule(self, name: str) -> None:
+        """Forget a schedule. Its jobs stay."""
         ...
 
 

@@ -21,6 +21,7 @@ from holdfast.cli.prune import prune
 from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
 from holdfast.cli.rows import rows
+from holdfast.cli.schedules import schedules
 from holdfast.cli.top import top
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
@@ -109,5 +110,21 @@ def root() -> None:
     """Background jobs that survive the death of the process that runs them."""
 
 
-for _command in (demo, worker, enqueue, jobs, queues, rows, workers, top, check, migrate, recover, prune, backup, completion):
+for _command in (
+    demo,
+    worker,
+    enqueue,
+    jobs,
+    queues,
+    schedules,
+    rows,
+    workers,
+    top,
+    check,
+    migrate,
+    recover,
+    prune,
+    backup,
+    completion,
+):
     root.add_command(_command)

@@ -94,6 +94,12 @@ class MemoryStore:
     pause = _verb(Book.pause)
     prune = _verb(Book.prune)
 
+    schedules = _verb(Book.schedules)
+    ticks = _verb(Book.ticks)
+    advance = _verb(Book.advance)
+    set_schedule = _verb(Book.set_schedule)
+    remove_schedule = _verb(Book.remove_schedule)
+
     async def migrate(self) -> tuple[int, int]:
         return _VERSION, _VERSION
 

@@ -29,6 +29,7 @@ from holdfast.testing.contracts.racing import RaceContract
 from holdfast.testing.contracts.reading import ReadContract
 from holdfast.testing.contracts.reporting import ReportContract
 from holdfast.testing.contracts.rescuing import RescueContract
+from holdfast.testing.contracts.scheduling import ScheduleContract
 from holdfast.testing.contracts.settling import SettleContract
 
 
@@ -53,6 +54,7 @@ class StoreContract(
     PruneContract,
     LeaseContract,
     ReadContract,
+    ScheduleContract,
     RaceContract,
 ):
     """Each verb, each refusal, lost answers, races, and the clock at the edge.

@@ -14,13 +14,14 @@ from holdfast._core.job import PLACE_OF, Json, NewJob, Place, Reason, State
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
+from holdfast._core.schedule import Schedule, ScheduleList
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._engine.store_defaults import purge
+from holdfast._engine.store_defaults import purge, scheduling
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
@@ -141,6 +142,23 @@ class Client:
                     self._events.emit(EventName.JOB_DELETED, job=job)
 
         return await self._each("delete", jobs, self._store.delete, emit)
+
+    async def schedules(self) -> ScheduleList:
+        """Return all schedules, by name."""
+        return await self._retry("schedules", scheduling(self._store).schedules)
+
+    async def change_schedule(self, name: str, change: Callable[[Schedule | None, datetime], Schedule]) -> Schedule:
+        """Change a schedule as it is now, and return it as changed; a change by others in between is not lost."""
+        verbs, chance = scheduling(self._store), self._environment.chance
+        while True:
+            found = await self.schedules()
+            new = change(next((each for each in found.found if each.name == name), None), found.now)
+            if await self._retry("set_schedule", partial(verbs.set_schedule, new, chance.uuid4())):
+                return new
+
+    async def remove_schedule(self, name: str) -> None:
+        """Forget a schedule; its jobs stay."""
+        await self._retry("remove_schedule", partial(scheduling(self._store).remove_schedule, name))
 
     async def queues(self) -> tuple[QueueView, ...]:
         """Return the queues that have jobs or are paused, each with the number of its jobs in every one of the nine states."""

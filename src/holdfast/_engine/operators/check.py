@@ -1,23 +1,28 @@
 """``app.check()``: what an App and the workers of its store visibly lack, all findings at once."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
+from holdfast._core.schedule import ScheduleList, Source, declaration
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.service import Signal
-from holdfast._engine.store_defaults import waiting_tasks
+from holdfast._engine.store_defaults import has_schedules, scheduling, waiting_tasks
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
+from holdfast._engine.worker.startup_checks import problems_of_schedules
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.settings import Settings
 
 HINT_TIMEOUT: Final = 5.0
+FORGOTTEN: Final = timedelta(days=7)
+"""The time after which a schedule that no worker declares is reported."""
 PAUSE: Final = 0.25
 """Seconds between two hints: the first may be sent before the listener is connected."""
 
@@ -31,9 +36,11 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
             return (*own, *found)
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
         waiting, queues = await waiting_tasks(store), await store.queues()
+        schedules = await scheduling(store).schedules() if has_schedules(store) else None
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
-    return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+    of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+    return (*own, *found, *of_jobs, *_of_schedules(schedules, alive))
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
@@ -97,6 +104,7 @@ async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
 def _of_app(settings: Settings, registry: Registry, store: Store) -> tuple[Check, ...]:
     warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
     problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, store)]
+    problems += problems_of_schedules(registry, store)
     return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
 
 
@@ -127,3 +135,20 @@ def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
             count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
             message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
             yield Check("warning", "queues", message, f"`holdfast queues resume {queue.name}`")
+
+
+def _of_schedules(schedules: ScheduleList | None, alive: Sequence[LeaseView]) -> Iterator[Check]:
+    if schedules is None:
+        return
+    living = {each for worker in alive for each in worker.declares}
+    for each in schedules.found:
+        plan, name = each.plan, each.name
+        since = plan.declared_at
+        is_declared = declaration(name, plan.definition.digest) in living
+        if plan.source is Source.CODE and not is_declared and since is not None and schedules.now - since > FORGOTTEN:
+            message = f"{name}: it goes on, and no worker has declared it in its code since {since:%Y-%m-%d}"
+            remedy = f"`holdfast schedules remove {name}`, or start a worker that has its code"
+            yield Check("warning", "schedules", message, remedy)
+        if each.paused_at is not None:
+            message = f"{name} is paused since {each.paused_at:%Y-%m-%d %H:%M:%S} UTC"
+            yield Check("warning", "schedules", message, f"`holdfast schedules resume {name}`")

@@ -24,6 +24,7 @@ from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.maintenance import maintenance_steps
 from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
+from holdfast._engine.supervisor.scheduler import Scheduler
 from holdfast._engine.supervisor.until_empty import UntilEmpty
 from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
 from holdfast._engine.supervisor.worker_session import WorkerSession
@@ -166,6 +167,9 @@ class Supervisor:
             self._event_relay.deliver()
         if self._rows_scheduler is not None and worker.hello is not None:
             self._rows_scheduler.watch(worker.hello.rows)
+            if worker.hello.schedules:
+                self._scheduler.declare(worker.hello.schedules)
+                self._scheduling.wake.set()
 
     async def _grant_lease(self, session: WorkerSession, hello: messages.WorkerHello) -> None:
         """Open the store with the first worker's settings, then this worker's lease.
@@ -243,7 +247,9 @@ class Supervisor:
             events=self._events,
             chance=self._chance,
         )
-        return [self._isolation.service, *(self._service(name, step, pause=pause) for name, step in steps)]
+        self._scheduler = Scheduler(self._environment, longest=5.0 * settings.poll_interval)
+        self._scheduling = serve("schedules", self._scheduler.step)
+        return [self._isolation.service, self._scheduling, *(self._service(name, step, pause=pause) for name, step in steps)]
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)

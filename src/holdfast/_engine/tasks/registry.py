@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.payload import PayloadType, annotations_of, key_in
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.tasks.context import Job, SyncJob
@@ -73,6 +74,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskDefinition] = {}
+        self._schedules: dict[str, DeclaredSchedule] = {}
 
     def add(self, *definitions: TaskDefinition) -> None:
         """Register all or none; ``ConfigurationError`` if a name is taken, because a job's row knows only the name."""
@@ -92,6 +94,16 @@ class Registry:
     def rows_tasks(self) -> tuple[RowsSettings, ...]:
         """Return the tables that have a handler among these tasks."""
         return tuple(task.rows for task in self._tasks.values() if task.rows is not None)
+
+    def add_schedule(self, *declared: DeclaredSchedule) -> None:
+        """Register schedules; ``ConfigurationError`` if a name is taken."""
+        if taken := [each.name for each in declared if each.name in self._schedules]:
+            raise ConfigurationError([f"schedule {name}: declared twice; give one of them name='…'" for name in taken])
+        self._schedules.update({each.name: each for each in declared})
+
+    def schedules(self) -> tuple[DeclaredSchedule, ...]:
+        """Return all schedules, in order of registration."""
+        return tuple(self._schedules.values())
 
     def problems(self, timing: LeaseTiming) -> list[str]:
         """Return which options of tasks contradict the timing of the App's leases."""

@@ -7,6 +7,7 @@ from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.error_text import described
 from holdfast._engine.events import Events, failure_of_store
 from holdfast._engine.rows.tables import Tables
+from holdfast._engine.store_defaults import has_schedules
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
 from holdfast._ports.store import Store
@@ -17,11 +18,19 @@ async def require_startup_checks(
     registry: Registry, tables: Tables | None, store: Store, events: Events, *, timeout: float
 ) -> None:
     """Raise ``ConfigurationError`` with every problem found."""
-    problems = problems_of_hooks(registry, store)
+    problems = [*problems_of_hooks(registry, store), *problems_of_schedules(registry, store)]
     if tables is not None:
         problems = [*problems, *await problems_of_tables(registry.rows_tasks(), tables, events, timeout=timeout)]
     if problems:
         raise ConfigurationError(problems)
+
+
+def problems_of_schedules(registry: Registry, store: Store) -> list[str]:
+    """Return the schedules that this store cannot keep."""
+    if not registry.schedules() or has_schedules(store):
+        return []
+    names = ", ".join(each.name for each in registry.schedules())
+    return [f"schedules {names}: the {store.capabilities.name} store keeps none: use one that does, such as sqlite:///jobs.db"]
 
 
 async def problems_of_tables(rows: Sequence[RowsSettings], tables: Tables, events: Events, *, timeout: float) -> list[str]:

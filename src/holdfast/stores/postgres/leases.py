@@ -39,6 +39,7 @@ class Leases(StoreDatabase):
             json_text(lease.tasks),
             lease.slots,
             lease.is_isolated,
+            json_text(lease.declares),
         )
         return bool(found)
 

@@ -117,4 +117,5 @@ def lease_of(row: Row) -> LeaseView:
         grace=row["grace"] or 0.0,
         slots=row["slots"] or 0,
         is_isolated=bool(row["is_isolated"]),
+        declares=names_of(row["declares"]),
     )

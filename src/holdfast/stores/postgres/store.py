@@ -10,10 +10,11 @@ from holdfast.stores.postgres.maintenance import Maintenance
 from holdfast.stores.postgres.moves import Moves
 from holdfast.stores.postgres.reading import Reading
 from holdfast.stores.postgres.rehearsal import HURRIED, OneTransaction
+from holdfast.stores.postgres.schedules import ScheduleVerbs
 from holdfast.stores.postgres.shared_transactions import SharedTransactions
 
 
-class PostgresStore(Moves, SharedTransactions, Leases, Reading, Maintenance):
+class PostgresStore(Moves, SharedTransactions, Leases, Reading, Maintenance, ScheduleVerbs):
     """Jobs in one schema of a PostgreSQL database; the first use opens the first connection."""
 
     async def check(self) -> tuple[Check, ...]:

@@ -225,6 +225,7 @@ def lease(new: NewLease) -> Values:
         "grace": micros(new.grace),
         "slots": new.slots,
         "is_isolated": new.is_isolated,
+        "declares": json_text(new.declares),
     }
 
 

@@ -61,15 +61,14 @@ from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
-
-INLINE = 512  # payloads up to this long stay in the job's row
+from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
 
 _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 
 Rows = list[rows.Row]
 
 
-class SqliteStore:
+class SqliteStore(ScheduleVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.

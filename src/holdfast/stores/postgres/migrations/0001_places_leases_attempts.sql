@@ -268,6 +268,18 @@ CREATE TABLE holdfast.paused_queues (
     paused_at timestamptz NOT NULL
 );
 
+-- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.
+CREATE TABLE holdfast.schedules (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    plan text NOT NULL,
+    next_at timestamptz NOT NULL,
+    last_tick timestamptz,
+    last_job uuid,
+    paused_at timestamptz,
+    version bigint NOT NULL,
+    change uuid NOT NULL
+) WITH (fillfactor = 50);
+
 CREATE TABLE holdfast.leases (
     id uuid NOT NULL PRIMARY KEY,
     worker text NOT NULL,
@@ -279,6 +291,7 @@ CREATE TABLE holdfast.leases (
     tasks text NOT NULL,
     slots integer NOT NULL,
     is_isolated boolean NOT NULL,
+    declares text NOT NULL DEFAULT '[]',
     opened_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
     previous_renewal_at timestamptz,

@@ -4,7 +4,7 @@ SELECT
     id, worker, process, timing, (extract(epoch FROM now - expires_at) * 1000000)::bigint AS overdue,
     renewals || ':' || extract(epoch FROM expires_at) AS seen, (extract(epoch FROM now - opened_at) * 1000000)::bigint AS age,
     (SELECT count(*) FROM holdfast.active WHERE active.lease = leases.id) AS holds,
-    is_draining, false AS is_ended, end_reason, queues, tasks, grace, slots, is_isolated
+    is_draining, false AS is_ended, end_reason, queues, tasks, grace, slots, is_isolated, declares
 FROM clock CROSS JOIN holdfast.leases
 WHERE ended_at IS NULL
 ORDER BY opened_at, id

@@ -108,6 +108,18 @@ CREATE TABLE main.holdfast_paused_queues (
     paused_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.
+CREATE TABLE main.holdfast_schedules (
+    name TEXT NOT NULL PRIMARY KEY,
+    plan TEXT NOT NULL,
+    next_at INTEGER NOT NULL,
+    last_tick INTEGER,
+    last_job BLOB,
+    paused_at INTEGER,
+    version INTEGER NOT NULL,
+    change BLOB NOT NULL
+) WITHOUT ROWID;
+
 -- renewed_at, previous_renewal_at and expires_at are microseconds of the monotonic clock that boot and clock name.
 CREATE TABLE main.holdfast_leases (
     id BLOB NOT NULL PRIMARY KEY,
@@ -120,6 +132,7 @@ CREATE TABLE main.holdfast_leases (
     grace INTEGER NOT NULL,
     slots INTEGER NOT NULL,
     is_isolated INTEGER NOT NULL,
+    declares TEXT NOT NULL DEFAULT '[]',
     boot TEXT NOT NULL,
     clock TEXT NOT NULL,
     opened_at INTEGER NOT NULL, -- wall clock

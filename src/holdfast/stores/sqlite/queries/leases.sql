@@ -4,13 +4,13 @@ WITH holders AS (
 )
 SELECT
     leases.id, worker, process, timing, boot, clock, opened_at, expires_at, renewals || ':' || expires_at, coalesce(holds, 0),
-    is_draining, ended_at IS NOT NULL, end_reason, queues, tasks, grace, slots, is_isolated
+    is_draining, ended_at IS NOT NULL, end_reason, queues, tasks, grace, slots, is_isolated, declares
 FROM holdfast_leases AS leases LEFT JOIN holders ON holders.lease = leases.id
 WHERE ended_at IS NULL
 UNION ALL
 SELECT
     lease, coalesce(worker, ''), process, timing, boot, clock, opened_at, expires_at, renewals || ':' || expires_at, holds,
-    is_draining, 1, end_reason, queues, tasks, grace, slots, is_isolated
+    is_draining, 1, end_reason, queues, tasks, grace, slots, is_isolated, declares
 FROM holders LEFT JOIN holdfast_leases AS leases ON leases.id = holders.lease
 WHERE leases.id IS NULL OR ended_at IS NOT NULL
 ORDER BY opened_at, 1;

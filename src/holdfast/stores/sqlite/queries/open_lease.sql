@@ -1,8 +1,8 @@
 -- Open the lease of a new incarnation, for its ttl from now. A second copy renews it; an ended lease stays ended.
 INSERT INTO holdfast_leases (
-    id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, boot, clock, opened_at, renewed_at, expires_at
+    id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, declares, boot, clock, opened_at, renewed_at, expires_at
 ) VALUES (
-    :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :grace, :slots, :is_isolated, :boot, :clock, :wall,
+    :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :grace, :slots, :is_isolated, :declares, :boot, :clock, :wall,
     :monotonic, :monotonic + :ttl
 )
 ON CONFLICT (id) DO UPDATE SET

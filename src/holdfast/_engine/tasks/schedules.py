@@ -1,0 +1,100 @@
+"""``app.schedule(…)``: what a user writes about a schedule, checked."""
+
+from abc import ABC
+from datetime import datetime
+from typing import Final, Literal
+
+from msgspec import structs
+
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.schedule import UNNUMBERED, DeclaredSchedule, Definition, Overlap
+from holdfast._core.ticks import MOST_COUNTED, Cron, Every, When
+from holdfast._engine.tasks.registry import NAME, Registry
+from holdfast._engine.tasks.task import PreparedJob
+from holdfast.errors import ConfigurationError
+
+CatchUp = Literal["last", "none", "all"] | int
+"""How many of the newest missed ticks fire: one, none, a hundred, or this number."""
+OverlapName = Literal["skip", "queue", "cancel"]
+
+_CATCH_UPS: Final = {"none": 0, "last": 1, "all": 100}
+
+
+class ScheduleDeclarations(ABC):
+    """What schedules can be declared with: an App."""
+
+    registry: Registry
+
+    def schedule(
+        self,
+        when: When,
+        job: PreparedJob,
+        *,
+        name: str | None = None,
+        catch_up: CatchUp = "last",
+        overlap: OverlapName = "skip",
+        jitter: Duration | None = None,
+        grace: Duration = "1m",
+    ) -> None:
+        """Enqueue this job at each tick: one job a tick, for any number of supervisors. Workers store it when they start.
+
+        ``name``: the schedule's name; the task's name if missing. ``catch_up``: a tick later than ``grace`` is missed; of the missed ones
+        the newest fires (``"last"``), none, the newest hundred (``"all"``), or that number. ``overlap``: while the last tick's
+        job has not finished, a tick is left out (``"skip"``), its job waits too (``"queue"``), or the last job is cancelled.
+        ``jitter``: delay each tick's job by a part of it. ``ConfigurationError`` with every problem found.
+
+        >>> app.schedule(every("5m"), refresh.bind(), name="refresh")  # doctest: +SKIP
+        >>> app.schedule(cron("0 3 * * *", tz="Europe/Berlin"), load.bind("prices"), name="nightly")  # doctest: +SKIP
+        """
+        declared = declare(when, job, name=name, catch_up=catch_up, overlap=overlap, jitter=jitter, grace=grace)
+        self.registry.add_schedule(declared)
+
+
+def declare(
+    when: When,
+    job: PreparedJob,
+    *,
+    name: str | None = None,
+    catch_up: CatchUp = "last",
+    overlap: OverlapName = "skip",
+    jitter: Duration | None = None,
+    grace: Duration = "1m",
+) -> DeclaredSchedule:
+    """Check what the user wrote about a schedule, and return it; ``ConfigurationError`` with every problem found."""
+    if not isinstance(job, PreparedJob):
+        raise ConfigurationError([f"schedule: {job!r} is not a job: use task.bind(…) with the task's arguments"])
+    called, problems = job.task.name if name is None else name, list[str]()
+    if not isinstance(called, str) or not NAME.fullmatch(called):
+        problems.append(f"schedule {called!r}: use a name of 1 to 200 letters, digits and _ . : -")
+    if not isinstance(when, Every | Cron):
+        problems.append(f"schedule {called}: {when!r} says no time: use every('5m') or cron('0 3 * * *')")
+    options = job.options
+    for option in ("unique_key", "run_at", "within"):
+        if getattr(options, option) is not None:
+            problems.append(f"schedule {called}: {option} does not fit a schedule: each tick has its own job; leave it out")
+    most = _CATCH_UPS.get(catch_up) if isinstance(catch_up, str) else catch_up
+    if type(most) is not int or not 0 <= most <= MOST_COUNTED:
+        problems.append(f"schedule {called}: catch_up={catch_up!r}: use 'last', 'none', 'all', or a number up to {MOST_COUNTED}")
+    if overlap not in set(Overlap):
+        problems.append(f"schedule {called}: overlap={overlap!r}: use one of {', '.join(Overlap)}")
+    delay, tolerance = (_seconds(called, each, value, problems) for each, value in (("jitter", jitter), ("grace", grace)))
+    if problems:
+        raise ConfigurationError(problems)
+    template = structs.replace(job.new_job(), id=UNNUMBERED)
+    definition = Definition(
+        when=when, job=template, catch_up=most or 0, overlap=Overlap(overlap), jitter=delay, grace=max(1.0, tolerance)
+    )
+    return DeclaredSchedule(called, definition)
+
+
+def _seconds(name: str, option: str, value: Duration | None, problems: list[str]) -> float:
+    try:
+        return 0.0 if value is None else seconds(value)
+    except ValueError as error:
+        problems.append(f"schedule {name}: {option}: {error}")
+        return 0.0
+
+
+def text_of(tick: datetime) -> str:
+    """Return a tick as events name it."""
+    return f"{tick:%Y-%m-%dT%H:%M:%S}Z"

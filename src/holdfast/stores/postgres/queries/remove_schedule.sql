@@ -1,0 +1,3 @@
+-- Forget a schedule.
+-- :name.
+DELETE FROM holdfast.schedules WHERE name = :name;

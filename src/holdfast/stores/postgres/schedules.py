@@ -1,0 +1,79 @@
+"""The verbs of schedules: each packs its values, runs its file of ``queries`` and maps the answer."""
+
+from uuid import UUID
+
+from holdfast._core.encoding import plan_of
+from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer
+from holdfast._core.text import json_text
+from holdfast.databases.postgres.pool import Connection
+from holdfast.databases.readable import readable
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.postgres.moves import HURRIED
+from holdfast.stores.postgres.records import Row
+
+
+class ScheduleVerbs(StoreDatabase):
+    """The part of the store that has the verbs of ``Scheduling`` in ``_ports.store``."""
+
+    async def schedules(self) -> ScheduleList:
+        return await self._schedules(False, None)
+
+    async def ticks(self, limit: int) -> ScheduleList:
+        return await self._schedules(True, limit)
+
+    async def advance(self, move: Advance) -> TickAnswer:
+        job = move.job
+        _, call = packing.enqueue(move.change if job is None else job.id, () if job is None else (job,))
+        times = (move.name, move.version, move.change, move.tick, move.following)
+        values = (*times, move.overlap is Overlap.SKIP, None if job is None else job.id, call)
+        if move.overlap is Overlap.CANCEL and job is not None:
+            fires = await self._retrying(lambda: self._cancel_and_advance(move.name, values), "advance")
+        else:
+            ((fires,),) = await self._fetch("advance", *values)
+        if fires is None:
+            return TickAnswer.LOST
+        if job is None:
+            return TickAnswer.DROPPED
+        return TickAnswer.FIRED if fires else TickAnswer.SKIPPED
+
+    async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
+        plan = json_text(schedule.plan)
+        values = (schedule.name, plan, schedule.next_at, schedule.paused_at, schedule.version, change)
+        ((is_written,),) = await self._fetch("set_schedule", *values)
+        return bool(is_written)
+
+    async def remove_schedule(self, name: str) -> None:
+        await self._fetch("remove_schedule", name)
+
+    async def _cancel_and_advance(self, name: str, values: tuple[object, ...]) -> bool | None:
+        """Move the schedule on, and cancel its last job in the same transaction; a job that is locked delays both."""
+        async with self._transaction() as connection:
+            await connection.execute(HURRIED)
+            found = await connection.fetch(self._sql("last_job"), name)
+            ((fires,),) = await connection.fetch(self._sql("advance"), *values)
+            if fires and found and (last := found[0]["last_job"]) is not None and last != values[-2]:
+                await self._cancel(connection, last)
+            return None if fires is None else bool(fires)
+
+    async def _cancel(self, connection: Connection, job: UUID) -> None:
+        while any(row["state"] is None for row in await connection.fetch(self._sql("request_cancel"), [job])):
+            pass  # it moved during the statement: the next one sees where to
+
+    async def _schedules(self, is_due: bool, limit: int | None) -> ScheduleList:
+        rows = await self._fetch("schedules", is_due, limit)
+        wait = rows[0]["wait"]
+        found = readable(_schedule_of, (row for row in rows if row["name"] is not None))
+        return ScheduleList(found, rows[0]["now"], None if wait is None else wait / 1e6)
+
+
+def _schedule_of(row: Row) -> Schedule:
+    return Schedule(
+        name=row["name"],
+        plan=plan_of(row["plan"]),
+        next_at=row["next_at"],
+        last_tick=row["last_tick"],
+        last_job=row["last_job"],
+        paused_at=row["paused_at"],
+        version=row["version"],
+    )

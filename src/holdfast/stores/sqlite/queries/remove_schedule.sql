@@ -1,0 +1,2 @@
+-- Forget a schedule.
+DELETE FROM holdfast_schedules WHERE name = :schedule;
