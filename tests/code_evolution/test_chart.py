@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from holdfast.errors import MissingExtra
 from tests.code_evolution.support import FakeJob, analyze
 
+pytestmark = pytest.mark.prove
+
 DAY = 86_400
 
 

@@ -40,6 +40,7 @@ def history(commits: int) -> bytes:
     return b"".join(parts)
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(90)
 def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
     """The peak of one worker process after a short history, and after a long one; in MB."""
