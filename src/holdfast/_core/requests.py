@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Failure, State, Token
+from holdfast._core.job import Failure, Reason, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 
@@ -82,11 +82,18 @@ class AttemptNote(Struct, frozen=True, kw_only=True):
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
-    """The jobs to list, newest first; ``before`` is the last id of the previous page."""
+    """The jobs to list, newest first; ``before`` is the last id of the previous page.
+
+    ``older_than``: seconds since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: of its attempts so far.
+    """
 
     state: State | None = None
+    reason: Reason | None = None
     task: str | None = None
     queue: str | None = None
+    key: str | None = None
     tag: str | None = None
+    older_than: float | None = None
+    attempts_at_least: int | None = None
     limit: int = 100
     before: UUID | None = None

@@ -6,9 +6,10 @@ import click
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast.cli.completions import complete_job, complete_queue, complete_task
+from holdfast.cli.completions import complete_job
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
 from holdfast.cli.options import JSON, store_options
+from holdfast.cli.selection import matching
 
 if TYPE_CHECKING:
     from holdfast._core.job import Failure
@@ -25,10 +26,7 @@ for _command in (cancel, delete, reschedule, retry):
 
 
 @jobs.command("list")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state.")
-@click.option("--task", shell_complete=complete_task, help="Only those of this task.")
-@click.option("--queue", shell_complete=complete_queue, help="Only those in this queue.")
-@click.option("--tag", help="Only those with this tag.")
+@matching
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="ID", help="Go on after this job: the last one of the page before.")
 @store_options

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
+from holdfast.cli.options import DURATION
 
 if TYPE_CHECKING:
     from holdfast.app import App
@@ -29,42 +30,63 @@ class Selection(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     tag: str | None = None
     reason: str | None = None
+    key: str | None = None
+    older_than: float | None = None
+    attempts_at_least: int | None = None
     limit: int | None = None
     all: bool = False
 
     @property
     def is_by_selector(self) -> bool:
         """Whether conditions choose the jobs."""
-        return self.all or any((self.state, self.task, self.queue, self.tag, self.reason))
+        return self.all or self.state is not None or any(value is not None for value in self.conditions.values())
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """All conditions but the state."""
+        names = ("reason", "task", "queue", "key", "tag", "older_than", "attempts_at_least")
+        return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
         """Raise ``UsageError`` unless it is clear which jobs are meant."""
         if self.ids and (self.is_by_selector or self.limit):
             raise click.UsageError("ids and a selector: use one of them")
         if not self.ids and not self.is_by_selector:
-            raise click.UsageError("no jobs chosen: give ids, or choose by --state --task --queue --tag --reason, or --all")
+            raise click.UsageError("no jobs chosen: give ids, or choose by --state, --reason, --task and others, or --all")
 
     def find(self, app: "App", states: Sequence[State]) -> list[UUID]:
         """Find the jobs' ids. ``states``: where to look when no state was given, everywhere if empty."""
-        conditions = {"task": self.task, "queue": self.queue, "tag": self.tag, "reason": self.reason}
         looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
         found: dict[UUID, None] = {}
         for state in looked_at:
             left = None if self.limit is None else self.limit - len(found)
             if left != 0:
-                found |= dict.fromkeys(app.jobs.ids(state=state, **conditions, limit=left))
+                found |= dict.fromkeys(app.jobs.ids(state=state, **self.conditions, limit=left))
         return list(found)
+
+
+def matching(command: Command) -> Command:
+    """Add the options that state which jobs: all of them must hold."""
+    options = (
+        click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
+        click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
+        click.option("--task", shell_complete=complete_task, help="Only those of this task."),
+        click.option("--queue", shell_complete=complete_queue, help="Only those in this queue."),
+        click.option("--key", help="Only those with this key."),
+        click.option("--tag", help="Only those with this tag."),
+        click.option("--older-than", type=DURATION, help="Only those that ended, or else were enqueued, so long ago."),
+        click.option("--attempts-at-least", type=click.IntRange(1), help="Only those with at least that many attempts."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def choosing(command: Command) -> Command:
     """Add an argument for ids and the options of a selector, with ``--dry-run`` and ``--yes``."""
     options = (
         click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_job),
-        click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
-        click.option("--task", shell_complete=complete_task, help="Only those of this task."),
-        click.option("--queue", shell_complete=complete_queue, help="Only those in this queue."),
-        click.option("--tag", help="Only those with this tag."),
-        click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
+        matching,
         click.option("--limit", type=click.IntRange(1), help="How many at most.  [default: no limit]"),
         click.option("--all", is_flag=True, help="All jobs that the command can act on."),
         click.option("--dry-run", is_flag=True, help="Print how many it would be, show the first ones, change nothing."),

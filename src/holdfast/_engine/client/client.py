@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
-from holdfast._core.job import PLACE_OF, Json, NewJob, Place, Reason, State
+from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
@@ -73,12 +73,13 @@ class Client:
         """Return matching jobs, newest first, without attempts."""
         return [JobView.of(record) for record in await self._retry("list", lambda: self._store.list(which))]
 
-    async def ids(self, which: JobFilter, reason: Reason | None, limit: int | None) -> Ids:
+    async def ids(self, which: JobFilter, limit: int | None) -> Ids:
         """Return the ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
         found: Ids = []
+        which = structs.replace(which, limit=BATCH)
         while limit is None or len(found) < limit:
             page = await self._retry("list", partial(self._store.list, which))
-            found += [record.id for record in page if reason in (None, record.reason)]
+            found += [record.id for record in page]
             if len(page) < which.limit:
                 break
             which = structs.replace(which, before=page[-1].id)

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import Struct
 
 from holdfast._core.answers import LeaseView, QueueView
-from holdfast._core.durations import Duration
+from holdfast._core.durations import Duration, seconds
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
 from holdfast._core.requests import JobFilter
@@ -22,6 +22,55 @@ from holdfast.sync import blocking
 Id = UUID | str
 Ids = list[UUID]
 Problems = list[str]
+
+
+class Where(Struct, frozen=True):
+    """Which jobs a verb is for: all conditions must hold, and without one all jobs match.
+
+    ``older_than``: since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: begun so far.
+
+    >>> Where(state="failed", older_than="1h")
+    Where(state='failed', older_than='1h')
+    """
+
+    state: State | str | None = None
+    reason: Reason | str | None = None
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    tag: str | None = None
+    older_than: Duration | None = None
+    attempts_at_least: int | None = None
+
+    def filter(self, limit: int | None, *, before: UUID | None = None) -> JobFilter:
+        """Return the same conditions as a store takes them, for ``limit`` jobs; ``ConfigurationError`` with every problem."""
+        problems: Problems = []
+        if self.state is not None and self.state not in set(State):
+            problems.append(f"state={self.state!r}: use one of {', '.join(State)}")
+        if self.reason is not None and self.reason not in set(Reason):
+            problems.append(f"reason={self.reason!r}: use one of {', '.join(Reason)}")
+        least = self.attempts_at_least
+        for name, number in (("limit", limit), ("attempts_at_least", least)):
+            if number is not None and (type(number) is not int or number < 1):
+                problems.append(f"{name}={number!r}: use an integer from 1")
+        try:
+            age = None if self.older_than is None else seconds(self.older_than)
+        except ValueError as error:
+            problems.append(f"older_than: {error}")
+        if problems:
+            raise ConfigurationError(problems)
+        return JobFilter(
+            state=None if self.state is None else State(self.state),
+            reason=None if self.reason is None else Reason(self.reason),
+            task=self.task,
+            queue=self.queue,
+            key=self.key,
+            tag=self.tag,
+            older_than=age,
+            attempts_at_least=least,
+            limit=BATCH if limit is None else limit,
+            before=before,
+        )
 
 
 class Jobs:
@@ -38,33 +87,42 @@ class Jobs:
         self,
         *,
         state: State | str | None = None,
+        reason: Reason | str | None = None,
         task: str | None = None,
         queue: str | None = None,
+        key: str | None = None,
         tag: str | None = None,
+        older_than: Duration | None = None,
+        attempts_at_least: int | None = None,
         limit: int = 100,
         cursor: Id | None = None,
     ) -> list[JobView]:
-        """Return matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before."""
-        before = None if cursor is None else _id(cursor)
-        which = _filter(state=state, task=task, queue=queue, tag=tag, limit=limit, before=before)
-        return await self._connect().list(which)
+        """Return matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before.
+
+        ``older_than``: since it ended or, if it has not, since it was enqueued.
+
+        >>> app.jobs.list(state="failed", reason="HANDLER_ERROR", older_than="1h")  # doctest: +SKIP
+        [JobView(…), …]
+        """
+        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least)
+        return await self._connect().list(where.filter(limit, before=None if cursor is None else _id(cursor)))
 
     async def aids(
         self,
         *,
         state: State | str | None = None,
+        reason: Reason | str | None = None,
         task: str | None = None,
         queue: str | None = None,
+        key: str | None = None,
         tag: str | None = None,
-        reason: Reason | str | None = None,
+        older_than: Duration | None = None,
+        attempts_at_least: int | None = None,
         limit: int | None = None,
     ) -> Ids:
         """Return ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
-        if reason is not None and reason not in set(Reason):
-            raise ConfigurationError([f"reason={reason!r}: use one of {', '.join(Reason)}"])
-        which = _filter(state=state, task=task, queue=queue, tag=tag, limit=1 if limit is None else limit)
-        why = None if reason is None else Reason(reason)
-        return await self._connect().ids(structs.replace(which, limit=BATCH), why, limit)
+        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least)
+        return await self._connect().ids(where.filter(limit), limit)
 
     async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
         """Count jobs in each of the nine states, zeros included. With ``by``, return such counts for each queue or task."""
@@ -178,20 +236,6 @@ class RecoveryRun:
         return list(await self._run(now))
 
     run_once = blocking(arun_once)
-
-
-def _filter(
-    *, state: State | str | None, task: str | None, queue: str | None, tag: str | None, limit: int, before: UUID | None = None
-) -> JobFilter:
-    problems = []
-    if state is not None and state not in set(State):
-        problems.append(f"state={state!r}: use one of {', '.join(State)}")
-    if type(limit) is not int or limit < 1:
-        problems.append(f"limit={limit!r}: use an integer from 1")
-    if problems:
-        raise ConfigurationError(problems)
-    known = None if state is None else State(state)
-    return JobFilter(state=known, task=task, queue=queue, tag=tag, limit=limit, before=before)
 
 
 def _queues(queues: str | Sequence[str]) -> tuple[str, ...]:

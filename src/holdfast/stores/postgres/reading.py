@@ -42,6 +42,10 @@ class Reading(StoreDatabase):
             storable_text(which.task),
             storable_text(which.queue),
             None if which.tag is None else json_text(which.tag),
+            which.reason,
+            storable_text(which.key),
+            None if which.older_than is None else round(which.older_than * 1e6),
+            which.attempts_at_least,
             which.limit,
         )
         return readable(rows.record_of, found)

@@ -244,7 +244,8 @@ class SqliteStore(ScheduleVerbs):
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         before = None if which.before is None else which.before.bytes
-        found = await self._read("list", {**structs.asdict(which), "before": before})
+        age = None if which.older_than is None else round(which.older_than * 1e6)
+        found = await self._read("list", {**structs.asdict(which), "before": before, "older_than": age})
         return readable(lambda row: rows.record_of(row[0], row[1:]), found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:

@@ -1,7 +1,7 @@
 """Reads, and keeping house."""
 
 from holdfast._core.answers import Check
-from holdfast._core.job import State
+from holdfast._core.job import Reason, State
 from holdfast._core.outcome import Fail
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
@@ -69,6 +69,34 @@ class ReadContract(Part):
             assert [row.id for row in await at.store.list(which)] == [tagged.id]
         assert await at.store.list(JobFilter(tag="x", queue="other")) == ()
         assert len(await at.store.list(JobFilter(task="a"))) == 2
+
+    @story
+    async def test_lists_are_of_reason_key_age_and_attempts(self, at: Scene) -> None:
+        failed, retried = await at.running(), await at.running()
+        await at.settle(answered(failed, Fail("no")), raised(retried))
+        keyed = at.new(lane="tenant")
+        at.advance(100.0)
+        (waiting,) = await at.enqueue(keyed)
+        at.advance(10.0)
+        last = await at.running()
+        at.advance(5.0)
+        await at.settle(done(last))
+        both = [retried.id, failed.id]
+        for which, found in (
+            (JobFilter(reason=Reason.PERMANENT), [failed.id]),
+            (JobFilter(reason=Reason.HANDLER_ERROR), []),
+            (JobFilter(key="tenant"), [waiting]),
+            (JobFilter(key=""), [last.id, *both]),
+            (JobFilter(key="other"), []),
+            (JobFilter(older_than=15.0 - EARLY), [waiting, *both]),
+            (JobFilter(older_than=115.0 - EARLY), both),
+            (JobFilter(older_than=116.0), []),
+            (JobFilter(older_than=0.0), [last.id, waiting, *both]),
+            (JobFilter(attempts_at_least=1), [last.id, *both]),
+            (JobFilter(attempts_at_least=2), []),
+            (JobFilter(older_than=50.0, state=State.FAILED, reason=Reason.PERMANENT, attempts_at_least=1), [failed.id]),
+        ):
+            assert sorted(row.id for row in await at.store.list(which)) == sorted(found), which
 
     @story
     async def test_a_listed_job_is_the_one_that_get_reads(self, at: Scene) -> None:
