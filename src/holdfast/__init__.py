@@ -10,6 +10,7 @@ from holdfast._core.ticks import cron, every
 from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
+from holdfast._engine.operators.operators import Steered, Where
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.runners.options import Runners
@@ -83,6 +84,7 @@ __all__ = [
     "SchemaTooNew",
     "Snooze",
     "State",
+    "Steered",
     "StoreBusy",
     "StoreRefused",
     "StoreUnavailable",
@@ -95,6 +97,7 @@ __all__ = [
     "UniqueConflict",
     "UnknownTask",
     "Unsupported",
+    "Where",
     "cron",
     "every",
 ]

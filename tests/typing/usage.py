@@ -23,9 +23,11 @@ from holdfast import (
     RescueReason,
     Rows,
     State,
+    Steered,
     SyncBatch,
     SyncJob,
     TaskGroup,
+    Where,
 )
 
 app = App("memory://", ttl="30s")
@@ -130,6 +132,9 @@ def operators(handle: Handle, id: UUID) -> None:
     assert_type(app.jobs.ids(state="failed", reason="STALLED"), list[UUID])
     assert_type(app.jobs.reschedule(id, delay="1h"), dict[UUID, State])
     assert_type(app.jobs.delete([id]), dict[UUID, State])
+    assert_type(app.jobs.cancel(where=Where(state="failed", older_than="1h"), dry_run=True), Steered)
+    assert_type(app.jobs.reschedule(where=Where(key="tenant"), delay="1h", limit=5).refused, dict[UUID, State])
+    app.jobs.retry(where="failed")  # type: ignore[call-overload]
     assert_type(app.jobs.explain(id), Explanation)
     assert_type(app.jobs.explain(id).causes, tuple[Cause, ...])
     assert_type(app.queues.list(), list[QueueView])

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -24,14 +24,19 @@ from holdfast import (
     Pruned,
     Reason,
     State,
+    Steered,
     UniqueConflict,
     Unsupported,
+    Where,
 )
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Outcome
-from holdfast._core.requests import ClaimRequest, NewLease
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import ClaimRequest, JobFilter, NewLease
+from holdfast._engine.client.client import Client
+from holdfast._engine.operators import operators
 
 LEASE = UUID(int=1)
 UNKNOWN = UUID(int=5)
@@ -300,6 +305,59 @@ def test_ids_select_for_verbs_that_take_many(app: App) -> None:
     for wrong in ({"state": "gone"}, {"reason": "because"}, {"limit": 0}):
         with pytest.raises(ConfigurationError, match="use"):
             app.jobs.ids(**wrong)  # type: ignore[arg-type]
+
+
+def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "BATCH", 2)
+    task = app.task(shrink)
+    completed, failed = task.enqueue("a"), task.options(key="tenant").enqueue("b")
+    end(app, completed)
+    end(app, failed, Fail("no"))
+    running = task.options(key="tenant").enqueue("c")
+    claim(app)
+    waiting = [handle.id for handle in task.options(key="tenant").enqueue_many([{"path": "d"}] * 5)]
+    tenant = Where(key="tenant")
+    plan = app.jobs.cancel(where=tenant, dry_run=True)
+    assert plan == Steered(6, {"available": 5, "running": 1})
+    assert app.jobs.cancel(where=tenant, limit=3) == Steered(3, {"cancelled": 3})
+    assert app.jobs.get(waiting[0]).state is State.AVAILABLE, "newest first"
+    assert app.jobs.reschedule(where=tenant, delay="1h") == Steered(2, {"scheduled": 2})
+    assert app.jobs.delete(where=tenant) == Steered(7, {"deleted": 6, "running": 1}, {running.id: State.RUNNING})
+    assert app.jobs.retry(where=Where(state="completed")) == Steered(1, {"available": 1})
+    assert app.jobs.cancel(where=tenant) == Steered(1, {"running": 1})
+    with pytest.raises(ConfigurationError, match="name a state or a reason"):
+        app.jobs.retry(where=Where(task="shrink"))
+    for wrong in ({"state": "gone"}, {"reason": "because"}, {"older_than": "soon"}, {"attempts_at_least": 0}):
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            app.jobs.delete(where=Where(**wrong))  # type: ignore[arg-type]
+
+
+def test_a_job_that_moved_between_the_look_and_the_write_is_judged_there(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = app.task(shrink)
+    handle = task.enqueue("a")
+    gone = task.enqueue("b")
+    page = Client.page
+
+    async def moved(client: Client, which: JobFilter) -> Sequence[JobRecord]:
+        found = await page(client, which)
+        if found:
+            await client.cancel([handle.id])
+            await client.delete([gone.id])
+        return found
+
+    monkeypatch.setattr(Client, "page", moved)
+    answer = app.jobs.reschedule(where=Where(task="shrink"), delay="1h")
+    assert answer == Steered(2, {"cancelled": 1, "unknown": 1}, {handle.id: State.CANCELLED})
+
+
+def test_lists_are_by_the_same_conditions(app: App) -> None:
+    task = app.task(shrink)
+    failed = task.enqueue("a")
+    end(app, failed, Fail("no"))
+    task.enqueue("b")
+    chosen = app.jobs.list(state="failed", reason="PERMANENT", older_than=0, attempts_at_least=1, key="")
+    assert [job.id for job in chosen] == app.jobs.ids(attempts_at_least=1) == [failed.id]
+    assert app.jobs.list(older_than="1h") == app.jobs.ids(key="tenant") == []
 
 
 def test_actions_of_operators_emit_events(app: App) -> None:

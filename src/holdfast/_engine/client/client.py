@@ -71,14 +71,18 @@ class Client:
 
     async def list(self, which: JobFilter) -> "list[JobView]":
         """Return matching jobs, newest first, without attempts."""
-        return [JobView.of(record) for record in await self._retry("list", lambda: self._store.list(which))]
+        return [JobView.of(record) for record in await self.page(which)]
+
+    async def page(self, which: JobFilter) -> Sequence[JobRecord]:
+        """Return matching jobs, newest first, as the store has them."""
+        return await self._retry("list", lambda: self._store.list(which))
 
     async def ids(self, which: JobFilter, limit: int | None) -> Ids:
         """Return the ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
         found: Ids = []
         which = structs.replace(which, limit=BATCH)
         while limit is None or len(found) < limit:
-            page = await self._retry("list", partial(self._store.list, which))
+            page = await self.page(which)
             found += [record.id for record in page]
             if len(page) < which.limit:
                 break

@@ -1,11 +1,13 @@
 """What people and programs do with a whole App: its jobs, its queues, its workers, its recovery."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, overload
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import Duration, seconds
@@ -13,7 +15,7 @@ from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
 from holdfast._core.requests import JobFilter
 from holdfast._core.view import JobView, Rescued
-from holdfast._engine.client.client import BATCH, Client
+from holdfast._engine.client.client import BATCH, MOVABLE, Client
 from holdfast._engine.tasks.options import due
 from holdfast._engine.tasks.registry import NAME
 from holdfast.errors import ConfigurationError, JobNotFound
@@ -21,10 +23,12 @@ from holdfast.sync import blocking
 
 Id = UUID | str
 Ids = list[UUID]
+OWNED = (State.CLAIMED, State.RUNNING)
+UNFINISHED = (State.SCHEDULED, State.AVAILABLE, State.BLOCKED, State.HELD, *OWNED)
 Problems = list[str]
 
 
-class Where(Struct, frozen=True):
+class Where(Struct, frozen=True, repr_omit_defaults=True):
     """Which jobs a verb is for: all conditions must hold, and without one all jobs match.
 
     ``older_than``: since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: begun so far.
@@ -71,6 +75,17 @@ class Where(Struct, frozen=True):
             limit=BATCH if limit is None else limit,
             before=before,
         )
+
+
+class Steered(Struct, frozen=True):
+    """What a verb did to the jobs that a ``Where`` matched: how many by the state they are in now, and which of them refused.
+
+    A dry run has the states they were found in. ``deleted`` stands for those deleted, ``unknown`` for those that were gone.
+    """
+
+    jobs: int
+    states: dict[str, int]
+    refused: dict[UUID, State] = {}
 
 
 class Jobs:
@@ -131,20 +146,71 @@ class Jobs:
         groups = await self._connect().counts(by)
         return groups if by is not None else groups[""]
 
-    async def acancel(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
-        """End jobs that wait, and ask those that run to end; return the state each is in now. Unknown ids are left out."""
-        return await self._connect().cancel(_ids(jobs))
+    @overload
+    async def acancel(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
+    @overload
+    async def acancel(self, *, where: Where, limit: int | None = None, dry_run: bool = False) -> Steered: ...
+    async def acancel(
+        self, jobs: Id | Sequence[Id] = (), *, where: Where | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> dict[UUID, State] | Steered:
+        """End jobs that wait, and ask those that run to end; return the state each is in now. Unknown ids are left out.
 
-    async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
+        ``where``: the unfinished jobs that match; ``limit`` and ``dry_run`` as for the other verbs.
+
+        >>> app.jobs.cancel(where=Where(queue="mail", older_than="1d"), dry_run=True).jobs  # doctest: +SKIP
+        412
+        """
+        verb = self._connect().cancel
+        if where is None:
+            return await verb(_ids(jobs))
+        return await self._steer(where, verb, UNFINISHED, {State.CANCELLED, *OWNED}, limit=limit, dry_run=dry_run)
+
+    @overload
+    async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
+    @overload
+    async def aretry(self, *, where: Where, limit: int | None = None, dry_run: bool = False) -> Steered: ...
+    async def aretry(
+        self, jobs: Id | Sequence[Id] = (), *, where: Where | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> dict[UUID, State] | Steered:
         """Run finished, held and scheduled jobs now, with fresh budgets; return the state each is in now. Unknown ids are left out.
 
-        A finished job stays finished if another unfinished job has its unique key.
+        A finished job stays finished if another unfinished job has its unique key. ``where`` must name a state or a reason,
+        because completed jobs would run again otherwise.
         """
-        return (await self._connect().retry(_ids(jobs))).states
 
+        async def reopen(some: Sequence[UUID]) -> dict[UUID, State]:
+            return (await self._connect().retry(some)).states
+
+        if where is None:
+            return await reopen(_ids(jobs))
+        if where.state is None and where.reason is None:
+            raise ConfigurationError(["retry: name a state or a reason in Where, or completed jobs would run again"])
+        return await self._steer(where, reopen, (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
+
+    @overload
     async def areschedule(
         self, jobs: Id | Sequence[Id], *, delay: Duration | None = None, run_at: datetime | None = None
-    ) -> dict[UUID, State]:
+    ) -> dict[UUID, State]: ...
+    @overload
+    async def areschedule(
+        self,
+        *,
+        where: Where,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Steered: ...
+    async def areschedule(
+        self,
+        jobs: Id | Sequence[Id] = (),
+        *,
+        where: Where | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[UUID, State] | Steered:
         """Make waiting jobs due after ``delay``, or at ``run_at``; return the state each is in now. Unknown ids are left out."""
         problems: Problems = []
         wait, when = due("delay", delay, run_at, problems)
@@ -152,11 +218,53 @@ class Jobs:
             problems.append("reschedule: pass delay='10s' or run_at=datetime.now(UTC)")
         if problems:
             raise ConfigurationError(problems)
-        return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
+        verb = partial(self._connect().reschedule, delay=wait, run_at=when)
+        if where is None:
+            return await verb(_ids(jobs))
+        return await self._steer(where, verb, MOVABLE, set(MOVABLE), limit=limit, dry_run=dry_run)
 
-    async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
+    @overload
+    async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
+    @overload
+    async def adelete(self, *, where: Where, limit: int | None = None, dry_run: bool = False) -> Steered: ...
+    async def adelete(
+        self, jobs: Id | Sequence[Id] = (), *, where: Where | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> dict[UUID, State] | Steered:
         """Remove every trace of jobs. Jobs that a worker runs stay, and their states are returned: cancel them first."""
-        return await self._connect().delete(_ids(jobs))
+        verb = self._connect().delete
+        if where is None:
+            return await verb(_ids(jobs))
+        return await self._steer(where, verb, (), set(), limit=limit, dry_run=dry_run, absent="deleted")
+
+    async def _steer(
+        self,
+        where: Where,
+        verb: Callable[[Sequence[UUID]], Awaitable[dict[UUID, State]]],
+        looked_at: Sequence[State],
+        meant: set[State],
+        *,
+        limit: int | None,
+        dry_run: bool,
+        absent: str = "unknown",
+    ) -> Steered:
+        """Apply the verb to the jobs that match, a page at a time. ``looked_at``: if ``where`` names no state; ``meant``: its success."""
+        seen = set[UUID]()
+        states, refused = Counter[str](), dict[UUID, State]()
+        chosen: Sequence[State | str | None] = [where.state] if where.state is not None else looked_at or [None]
+        for state in chosen:
+            which = structs.replace(structs.replace(where, state=state).filter(limit), limit=BATCH)
+            while limit is None or len(seen) < limit:
+                page = await self._connect().page(which)
+                left = [job.id for job in page if job.id not in seen][: None if limit is None else limit - len(seen)]
+                seen.update(left)
+                now = {job.id: job.state for job in page} if dry_run else await verb(left)
+                states.update(now[job].value if job in now else absent for job in left)
+                if not dry_run:
+                    refused.update((job, now[job]) for job in left if job in now and now[job] not in meant)
+                if len(page) < which.limit:
+                    break
+                which = structs.replace(which, before=page[-1].id)
+        return Steered(len(seen), dict(states), refused)
 
     async def aexplain(self, job: Id) -> Explanation:
         """Explain why the job is in its state, and what to do about it; ``JobNotFound``.
