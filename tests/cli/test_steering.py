@@ -128,3 +128,14 @@ def test_queues_are_paused_resumed_and_emptied(folder: Path) -> None:
     assert answer("queues", "purge", "default", "--dry-run") == {"queue": "default", "waiting": 2, "deleted": 0}
     assert run("queues", "purge", "default", "--yes").stdout.strip() == "2 waiting jobs of queue default deleted"
     assert json.loads(run("jobs", "counts", "--json").stdout)["running"] == 1
+
+
+def test_lists_and_selectors_take_the_same_conditions() -> None:
+    chosen = enqueue()
+    App(url(Path.cwd())).enqueue("other", n=1)
+    run("jobs", "cancel", chosen)
+    old = ("--state", "cancelled", "--reason", "BY_OPERATOR", "--older-than", "0s", "--key", "")
+    assert [job["id"] for job in answer("jobs", "list", *old)] == [chosen]
+    assert answer("jobs", "list", *old, "--attempts-at-least", "1") == answer("jobs", "list", "--older-than", "1h") == []
+    assert answer("jobs", "retry", *old, "--yes") == {"command": "retry", "jobs": 1, "states": {"available": 1}}
+    assert answer("jobs", "delete", "--older-than", "1h", "--yes")["jobs"] == 0
