@@ -121,8 +121,8 @@ class Failure(Struct, frozen=True):
 class NewJob(Struct, frozen=True, kw_only=True):
     """A new job: all that enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
 
-    ``expires_in``: seconds after which a first attempt must not start any more. ``key``: jobs of the same queue and key are one lane,
-    and lanes take turns. ``unique_key``: only one unfinished job of the task may
+    ``expires_in``: seconds after which a first attempt must not start any more. ``key``: usually the
+    tenant; jobs are listed and steered by it. ``unique_key``: only one unfinished job of the task may
     have it.
     """
 

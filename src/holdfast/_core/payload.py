@@ -144,7 +144,7 @@ def encode_payload(name: str, values: Mapping[str, object]) -> bytes:
 
 
 def key_in(payload: bytes, field: str) -> str:
-    """Return a job's key, which this field of its payload holds; ``PayloadInvalid`` if it is no string or integer that can be one.
+    """Return a job's key, which this field of its payload holds; ``PayloadInvalid`` unless it is a string or an integer that can be one.
 
     >>> key_in(b'{"customer":7}', "customer")
     '7'

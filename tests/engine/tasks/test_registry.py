@@ -158,7 +158,7 @@ def test_the_key_of_a_job_is_a_field_of_its_payload() -> None:
 
 
 @pytest.mark.parametrize("value", ['"a\\n"', "true", "1.5", "[]", f'"{"a" * 201}"'])
-def test_a_key_that_is_no_short_text_is_refused_at_enqueue(value: str) -> None:
+def test_a_value_that_cannot_be_a_key_is_refused_at_enqueue(value: str) -> None:
     with pytest.raises(PayloadInvalid, match="the key 'repo_url'"):
         define(analyze, key="repo_url").key_of(f'{{"repo_url":{value}}}'.encode())
 

@@ -72,7 +72,7 @@ class TaskRegistrar(ABC):
         The job parameter is optional and comes first: ``Job`` in ``async def``, ``SyncJob`` in ``def``, which
         runs in a thread or, with ``process=True``, in a separate process. That process can be killed when the handler does not stop or
         passes its limit, and its crash costs no other job anything.
-        ``key``: the name of the parameter that says whose job it is, usually the tenant: jobs of different keys take turns.
+        ``key``: the name of the parameter that holds each job's key, usually the tenant.
         ``on_rescue``: a function of a connection and a ``RescuedJob``, which repairs your own rows after an interrupted attempt.
 
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP

@@ -164,7 +164,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
     ) -> TaskWithOptions[Payload]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
-        ``key``: usually the tenant; jobs of one queue and key are a lane, and lanes take turns.
+        ``key``: usually the tenant; jobs are listed and steered by it.
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
         false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
