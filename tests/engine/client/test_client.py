@@ -443,7 +443,7 @@ def test_the_result_of_a_stub_is_not_found_but_its_outcome_is() -> None:
     run(scenario)
 
 
-def test_ids_are_read_in_pages_and_narrowed_by_reason() -> None:
+def test_ids_are_read_in_pages_and_narrowed_by_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(bench: ClientBench) -> None:
         failed = [await bench.end(Fail("no")) for _ in range(5)]
         cancelled = await bench.end(Cancel("no"))
@@ -451,10 +451,11 @@ def test_ids_are_read_in_pages_and_narrowed_by_reason() -> None:
         await bench.client.enqueue(waiting)
         newest_first = [job.id for job in reversed(waiting)] + [cancelled, *reversed(failed)]
         for page in (1, 2, 4, 9, 100):
-            assert await bench.client.ids(JobFilter(limit=page), None, None) == newest_first
-            assert await bench.client.ids(JobFilter(limit=page), Reason.PERMANENT, None) == failed[::-1]
-            assert await bench.client.ids(JobFilter(limit=page), Reason.PERMANENT, 2) == failed[:2:-1]
-            assert await bench.client.ids(JobFilter(limit=page, state=State.CANCELLED), None, 7) == [cancelled]
+            monkeypatch.setattr("holdfast._engine.client.client.BATCH", page)
+            assert await bench.client.ids(JobFilter(), None) == newest_first
+            assert await bench.client.ids(JobFilter(reason=Reason.PERMANENT), None) == failed[::-1]
+            assert await bench.client.ids(JobFilter(reason=Reason.PERMANENT), 2) == failed[:2:-1]
+            assert await bench.client.ids(JobFilter(state=State.CANCELLED), 7) == [cancelled]
 
     run(scenario)
 
