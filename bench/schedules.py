@@ -1,6 +1,6 @@
 """``python -m bench.schedules``: many schedules on supervisors whose clocks are wrong and that are killed; is it one job a tick?
 
-Each supervisor is a process of its own that only fires ticks, on a real PostgreSQL server. Every two seconds one of them is killed with
+Each supervisor is a separate process that only fires ticks, on a real PostgreSQL server. Every two seconds one of them is killed with
 SIGKILL and replaced. In the end the stored jobs are compared with the ticks: the id of a tick's job follows from the tick.
 """
 
@@ -42,7 +42,7 @@ SKEW = 3600.0
 
 
 class WrongClock(SystemClock):
-    """The machine's clocks, of which the wall clock is wrong by so many seconds."""
+    """The machine's clocks, of which the wall clock is wrong by ``skew`` seconds."""
 
     def __init__(self, skew: float) -> None:
         self._skew = skew
