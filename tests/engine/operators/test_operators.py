@@ -327,6 +327,8 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
     assert app.jobs.cancel(where=tenant) == Steered(1, {"running": 1})
     with pytest.raises(ConfigurationError, match="name a state or a reason"):
         app.jobs.retry(where=Where(task="shrink"))
+    with pytest.raises(ConfigurationError, match="not both"):
+        app.jobs.cancel([UUID(int=1)], where=Where(task="shrink"))  # type: ignore[call-overload]
     for wrong in ({"state": "gone"}, {"reason": "because"}, {"older_than": "soon"}, {"attempts_at_least": 0}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             app.jobs.delete(where=Where(**wrong))  # type: ignore[arg-type]

@@ -163,7 +163,7 @@ class Jobs:
         verb = self._connect().cancel
         if where is None:
             return await verb(_ids(jobs))
-        return await self._steer(where, verb, UNFINISHED, {State.CANCELLED, *OWNED}, limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, verb, UNFINISHED, {State.CANCELLED, *OWNED}, limit=limit, dry_run=dry_run)
 
     @overload
     async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
@@ -185,7 +185,7 @@ class Jobs:
             return await reopen(_ids(jobs))
         if where.state is None and where.reason is None:
             raise ConfigurationError(["retry: name a state or a reason in Where, or completed jobs would run again"])
-        return await self._steer(where, reopen, (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, reopen, (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
 
     @overload
     async def areschedule(
@@ -221,7 +221,7 @@ class Jobs:
         verb = partial(self._connect().reschedule, delay=wait, run_at=when)
         if where is None:
             return await verb(_ids(jobs))
-        return await self._steer(where, verb, MOVABLE, set(MOVABLE), limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, verb, MOVABLE, set(MOVABLE), limit=limit, dry_run=dry_run)
 
     @overload
     async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
@@ -234,10 +234,11 @@ class Jobs:
         verb = self._connect().delete
         if where is None:
             return await verb(_ids(jobs))
-        return await self._steer(where, verb, (), set(), limit=limit, dry_run=dry_run, absent="deleted")
+        return await self._steer(jobs, where, verb, (), set(), limit=limit, dry_run=dry_run, absent="deleted")
 
     async def _steer(
         self,
+        jobs: Id | Sequence[Id],
         where: Where,
         verb: Callable[[Sequence[UUID]], Awaitable[dict[UUID, State]]],
         looked_at: Sequence[State],
@@ -248,6 +249,8 @@ class Jobs:
         absent: str = "unknown",
     ) -> Steered:
         """Apply the verb to the jobs that match, a page at a time. ``looked_at``: if ``where`` names no state; ``meant``: its success."""
+        if jobs != ():
+            raise ConfigurationError(["name jobs by their ids, or by where=; not both"])
         seen = set[UUID]()
         states, refused = Counter[str](), dict[UUID, State]()
         chosen: Sequence[State | str | None] = [where.state] if where.state is not None else looked_at or [None]
