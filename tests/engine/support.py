@@ -184,6 +184,8 @@ class RecordedReports(AttemptReporter):
         self.moves: list[UUID] = []
         self.begins: list[UUID] = []
         self.overdues = 0
+        self._unreported = {}
+        self._waits = []
 
     def set_code_running(self, is_running: bool) -> None:
         self.code_running.append(is_running)
@@ -228,7 +230,7 @@ class Bench:
         self.environment = Environment(self.store, self.transport, self.clock, self.chance, self.log.events)  # type: ignore[arg-type]
         self.lease = WorkerLease(self.clock.monotonic)
         self.reports = RecordedReports()
-        children = ChildJobs(self.environment, lost=self._lose)
+        children = ChildJobs(self.environment, self.reports, lost=self._lose)
         self.writer = ProgressWriter(
             self.store,  # type: ignore[arg-type]
             self.reports,

@@ -1,13 +1,14 @@
 """The engine with one missing guard in supervisors, as context managers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import RescueReason, State
+from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
@@ -18,6 +19,7 @@ from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.supervisor import Supervisor
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._ports.host import Exit
 from proof.simulator.hosts import Machine, SimChild
 from proof.simulator.world import World
@@ -86,9 +88,17 @@ def siblings_charged() -> Any:
     return patched(LeaseEnd, charges_crash_of=lambda self, job: job.state is State.RUNNING)
 
 
-def progress_clock_not_paused() -> Any:
-    """The progress clock runs on while the store is silent."""
-    return patched(Limits, pause=lambda self, seconds: None)
+@contextmanager
+def progress_clock_not_paused() -> Iterator[None]:
+    """The progress clock runs on while the store is silent, and while the job's code waits for the store."""
+
+    @contextmanager
+    def wait(self: AttemptReporter, job: ActiveJob) -> Iterator[None]:
+        self.moved(job)
+        yield
+
+    with patched(Limits, pause=lambda self, seconds: None), patched(AttemptReporter, waiting_for_store=wait):
+        yield
 
 
 def paused_clocks_not_reported() -> Any:

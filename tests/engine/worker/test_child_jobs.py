@@ -141,6 +141,24 @@ async def test_a_handler_that_is_to_stop_does_not_wait_for_a_store_that_is_away(
         assert isinstance(errors[0], JobLost if why is Stop.LOST else asyncio.CancelledError)
 
 
+async def test_l8_a_handler_whose_child_waits_for_the_store_does_not_stall() -> None:
+    async def parent(job: Job) -> None:
+        await job.enqueue(thumbnail, "a")
+        await forever()
+
+    bench, job = await started(parent)
+    bench.store.fail("enqueue", 1)
+    await until(lambda: "enqueue" in bench.store.calls)
+    bench.reports.moves.clear()
+    bench.reports.tell_latest()
+    assert bench.reports.moves == [job]
+    bench.clock.advance(1.0)
+    await until(lambda: bench.hints)
+    bench.reports.moves.clear()
+    bench.reports.tell_latest()
+    assert bench.reports.moves == []
+
+
 async def test_an_outage_longer_than_the_retries_raises_in_the_handler() -> None:
     async def parent(job: Job) -> None:
         await is_down.wait()

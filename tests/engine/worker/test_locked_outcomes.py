@@ -148,25 +148,6 @@ async def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answe
     assert bench.store.reported == [{A: {"checkpoint": b"1"}}]
 
 
-async def test_l11_a_handler_that_waits_for_a_locked_row_does_not_stall() -> None:
-    bench = WriterBench()
-    bench.writer._store = LockedReports()  # type: ignore[assignment]
-    stuck = asyncio.ensure_future(bench.writer.checkpoint(active_job(1), b"1"))
-    await turns()
-    bench.writer.progress(active_job(3), stage="half", fraction=None, message=None)
-    for _ in range(3):
-        bench.moves.clear()
-        bench.clock.advance(1.0)
-        await bench.step()
-        assert bench.moves == [A], "only the job that waits for the lock counts as moving: its neighbour reports its own moves"
-    bench.writer.interrupt(active_job(1))
-    bench.clock.advance(1.0)
-    await bench.step()
-    assert bench.moves == [A], "a handler that is to stop waits for nothing"
-    await asyncio.wait({stuck})
-    assert stuck.cancelled()
-
-
 async def test_a_lock_of_a_whole_table_is_not_an_answer_about_any_job() -> None:
     class Refusing:
         async def report(self, updates):  # type: ignore[no-untyped-def]

@@ -49,7 +49,7 @@ class WriterBench:
         self.writer = ProgressWriter(
             self.store,  # type: ignore[arg-type]
             self.reports,
-            ChildJobs(bench.environment, lost=lambda job, token: self.losses.append((job, token))),
+            ChildJobs(bench.environment, self.reports, lost=lambda job, token: self.losses.append((job, token))),
             now=self.clock.monotonic,
         )
 
@@ -232,6 +232,35 @@ async def test_every_update_of_a_handler_counts_as_a_move_at_once() -> None:
     assert bench.moves == [UUID(int=1)] * 3
     await bench.step()
     await saving
+
+
+async def test_l8_a_handler_whose_checkpoint_waits_for_the_store_does_not_stall() -> None:
+    bench = WriterBench()
+    bench.store.gate = asyncio.Event()
+    saving = asyncio.ensure_future(bench.writer.checkpoint(active_job(1), b"1"))
+    bench.progress(active_job(2), stage="half")
+    await turns()
+    step = asyncio.ensure_future(bench.step())
+    for _ in range(3):
+        bench.moves.clear()
+        bench.reports.tell_latest()
+        assert bench.moves == [A], "only the job that waits counts as moving: its neighbour reports its own moves"
+    bench.moves.clear()
+    bench.store.gate.set()
+    await asyncio.gather(step, saving)
+    bench.reports.tell_latest()
+    assert bench.moves == [], "its code runs again, and reports for itself"
+
+
+async def test_l8_a_handler_that_is_to_stop_does_not_count_as_waiting_for_the_store() -> None:
+    bench = WriterBench()
+    saving = asyncio.ensure_future(bench.writer.checkpoint(active_job(), b"7"))
+    await turns()
+    bench.writer.interrupt(active_job())
+    await asyncio.wait({saving})
+    bench.moves.clear()
+    bench.reports.tell_latest()
+    assert (saving.cancelled(), bench.moves) == (True, [])
 
 
 async def test_a_checkpoint_that_waits_is_cancelled_when_its_handler_has_ended() -> None:

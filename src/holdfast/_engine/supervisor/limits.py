@@ -111,7 +111,7 @@ class Limits:
         return found
 
     def unresponsive(self, seconds: float) -> dict[UUID, RescueReason]:
-        """Return the jobs whose code still runs more than ``patience`` seconds after it was asked to stop."""
+        """Return the jobs whose code still runs more than ``seconds`` after it was asked to stop."""
         now = self._now()
         return {
             job: limited.stop_requested[0]
@@ -120,7 +120,7 @@ class Limits:
         }
 
     def beyond_deadline(self, seconds: float) -> dict[UUID, RescueReason]:
-        """Return the jobs whose code still runs more than ``patience`` seconds after the limit, whenever it was asked to stop."""
+        """Return the jobs whose code still runs more than ``seconds`` after the limit, whenever it was asked to stop."""
         now = self._now()
         return {
             job: limited.stop_requested[0]
@@ -129,6 +129,6 @@ class Limits:
         }
 
     def kill_deadline(self, seconds: float) -> float:
-        """Return until when code past its limit may run, ``patience`` seconds after the limit; infinity if there is none."""
+        """Return until when code past its limit may run, ``seconds`` after the limit; infinity if there is none."""
         stop_requested = (limited.passed() for limited in self._jobs.values() if limited.stop_requested is not None)
         return min(stop_requested, default=float("inf")) + seconds

@@ -1,6 +1,7 @@
 """Reports of a worker about its jobs that have a limit, from which its supervisor keeps their clocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 from holdfast._core.job import ActiveJob, Token
@@ -19,6 +20,7 @@ class AttemptReporter:
         self.tells_all = False
         self._reported: dict[tuple[UUID, Token], float] = {}
         self._unreported: dict[tuple[UUID, Token], float] = {}
+        self._waits: list[ActiveJob] = []
 
     def set_code_running(self, is_running: bool) -> None:
         """Inform the guard whether user code runs: the guard kills only running code at its deadline."""
@@ -40,7 +42,7 @@ class AttemptReporter:
         self._send(messages.AttemptOverdue())
 
     def moved(self, job: ActiveJob) -> None:
-        """Report progress at once, because the store may not answer; but at most every ``TOLD_EVERY`` of ``progress_within``."""
+        """Report progress at once, because the store may not answer; but at most every ``REPORTED_EVERY`` of ``progress_within``."""
         within, now, key = job.policy.progress_within, self._now(), (job.id, job.token)
         if within is None:
             return
@@ -51,8 +53,20 @@ class AttemptReporter:
         self._unreported.pop(key, None)
         self._send(messages.AttemptProgressed(job.id, now))
 
+    @contextmanager
+    def waiting_for_store(self, job: ActiveJob) -> Iterator[None]:
+        """Count as progress, once a beat, that the job's code waits for the store: an outage must not look like code that stalls."""
+        self.moved(job)
+        self._waits.append(job)
+        try:
+            yield
+        finally:
+            self._waits.remove(job)
+
     def tell_latest(self) -> None:
         """Report progress that was not reported at once, or the job would be stopped too early; call it once a beat."""
+        for waiting in self._waits:
+            self.moved(waiting)
         for (job, _), at in self._unreported.items():
             self._send(messages.AttemptProgressed(job, at))
         self._unreported.clear()

@@ -10,16 +10,17 @@ from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast.errors import JobLost
 
 
 class ChildJobs:
     """The writer of child jobs: it uses the worker's connection and the token of the parent job."""
 
-    def __init__(self, environment: Environment, *, lost: Callable[[UUID, Token], None]) -> None:
+    def __init__(self, environment: Environment, reports: AttemptReporter, *, lost: Callable[[UUID, Token], None]) -> None:
         self._environment, self._store, self._chance = environment, environment.store, environment.chance
         self._retrier = Retrier(environment.clock, environment.chance, environment.events)
-        self._lost = lost
+        self._reports, self._lost = reports, lost
         self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
 
     async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
@@ -32,7 +33,8 @@ class ChildJobs:
         writing = asyncio.ensure_future(self._retrier.call("enqueue", write))
         self._writing.setdefault((job.id, job.token), set()).add(writing)
         try:
-            answer = await writing
+            with self._reports.waiting_for_store(job):
+                answer = await writing
         finally:
             self._forget(job, writing)
         if answer.is_lost:

@@ -43,7 +43,6 @@ class ProgressWriter:
         self._final_updates: dict[UUID, ProgressUpdate] = {}
         self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
-        self._checkpointing: dict[UUID, ActiveJob] = {}  # jobs of handlers that wait for a checkpoint
         self._written = float("-inf")
         self._order = 0
         self._locked: frozenset[UUID] = frozenset()  # at the last write; a checkpoint of these jobs waits for the next interval
@@ -58,13 +57,12 @@ class ProgressWriter:
 
     async def checkpoint(self, job: ActiveJob, data: bytes) -> None:
         """Return once the checkpoint is durable; raise ``JobLost`` if the job has another owner."""
-        self._reports.moved(job)
         done = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job.id, []).append(done)
-        self._checkpointing[job.id] = job
         self._add(ProgressUpdate(job=job.id, token=job.token, checkpoint=data))
         self.wake.set()
-        await done
+        with self._reports.waiting_for_store(job):
+            await done
 
     def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """Open a transaction for the user's rows and the check of the job's token; it is rolled back after ``idle`` seconds."""
@@ -95,7 +93,6 @@ class ProgressWriter:
         """End the waits of a handler that must stop: a checkpoint must not hold it up while the store does not answer."""
         self.children.interrupt(job)
         if waiting := self._waiters.pop(job.id, None) if self._waiters else None:
-            del self._checkpointing[job.id]
             _answer(waiting, _lost_error(job.id) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> tuple[list[Key], float]:
@@ -114,13 +111,9 @@ class ProgressWriter:
             if update.job not in locked and self._updates.get(update.job) is update:
                 del self._updates[update.job]
         for job, waiting in waiters.items():
-            if job in locked:
-                if job in self._waiters:
-                    self._reports.moved(self._checkpointing[job])  # another session's lock delays it, not its own code
-                continue
-            _answer(waiting, _lost_error(job) if job in lost else None)
+            if job not in locked:
+                _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
-        self._checkpointing = {job: active for job, active in self._checkpointing.items() if job in self._waiters}
         attempts = [(update.job, update.token) for update in updates if update.job in lost]
         return attempts, PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 

@@ -131,7 +131,7 @@ class Worker:
         options, settings, beat = self._options, self._settings, self._settings.timing.beat
         if is_isolated:
             options = structs.replace(options, concurrency=1, isolated=IsolatedJobs.ONLY)
-        children = ChildJobs(self._environment, lost=self._lose)
+        children = ChildJobs(self._environment, self._reports, lost=self._lose)
         progress = ProgressWriter(self._store, self._reports, children, now=self.lease.now, idle=settings.timing.margin)
         threads = options.threads + options.runners
         self.hooks = RescueHooks(
