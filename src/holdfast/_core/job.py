@@ -127,8 +127,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """
 
     id: UUID
-    task: str
     payload: bytes
+    task: str
     policy: Policy
     queue: str = "default"
     key: str = ""
@@ -141,8 +141,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
 
     def all_but_payload(self) -> tuple[object, ...]:
         """Return all values but the id and the payload: jobs of one call often share them."""
-        _, task, _, *rest = structs.astuple(self)
-        return task, *rest
+        return structs.astuple(self)[2:]
 
 
 class ActiveJob(Struct, frozen=True, kw_only=True):

@@ -345,7 +345,7 @@ async def test_the_start_of_a_handler_is_an_event_before_its_first_line(kind: st
     task = define(on_loop if kind == "loop" else in_thread, name="handler")
     bench = Bench(task)
     bench.log.events.on("job.started", lambda event: seen.append(event.name))
-    bench.executor.start(claim(task))
+    bench.executor.start(claim(task), is_announced=True)
     assert seen == []
     await bench.until_ended()
     assert seen == ["job.started", "code"]

@@ -46,17 +46,19 @@ class Processes(Protocol):
 class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         return Job(claim, reporter)
 
     async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        process = os.getpid()
         try:
             if task.takes_job:
                 return await task.function(context, **arguments)
             return await task.function(**arguments)
         finally:
-            if os.getpid() != process:
+            if os.getpid() != self._process:
                 os._exit(FORKED)
 
 

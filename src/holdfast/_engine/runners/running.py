@@ -26,15 +26,17 @@ class Stop(StrEnum):
 
 class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
-    ``timer``: set to its ``timeout`` while it is in a runner. ``pause``: seconds to wait before a job that has not begun is tried
-    again. ``task``: to be cancelled; ``work``: what it awaits. ``was_killed``: its runner was, because it did not stop.
-    ``is_running_hook``: its rescue hook is at work in this process, for handlers of any kind."""
+    ``is_announced``: the start of its code has listeners. ``timer``: set to its ``timeout`` while it is in a runner. ``pause``:
+    seconds to wait before a job that has not begun is tried again. ``task``: to be cancelled; ``work``: what it awaits.
+    ``was_killed``: its runner was, because it did not stop. ``is_running_hook``: its rescue hook is at work in this process, for
+    handlers of any kind."""
 
     claim: Claim
     definition: TaskDefinition
     context: JobContext
     kind: RunnerKind
     may_start: Callable[[], bool]
+    is_announced: bool
     task: asyncio.Task[Any] | None = None
     work: Coroutine[Any, Any, None] | None = None
     has_begun: bool = False

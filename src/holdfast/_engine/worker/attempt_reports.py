@@ -34,7 +34,7 @@ class AttemptReporter:
     def begun(self, job: ActiveJob) -> None:
         """Report that the first line of the job's handler is about to run."""
         limits = job.policy
-        if self.tells_all or _is_limited(job):
+        if limits.timeout is not None or limits.progress_within is not None or self.tells_all:
             self._send(messages.AttemptStarted(job.id, job.token, self._now(), limits.progress_within, limits.timeout))
 
     def overdue(self) -> None:
@@ -73,14 +73,10 @@ class AttemptReporter:
 
     def stopped(self, job: ActiveJob) -> None:
         """Report that no code of the job runs any more."""
-        if self.tells_all or _is_limited(job):
+        if job.policy.timeout is not None or job.policy.progress_within is not None or self.tells_all:
             self._reported.pop((job.id, job.token), None)
             self._unreported.pop((job.id, job.token), None)
             self._send(messages.AttemptStopped(job.id, job.token))
 
     def _send(self, message: messages.Message) -> None:
         self._link.channel.send(messages.encode(message))
-
-
-def _is_limited(job: ActiveJob) -> bool:
-    return job.policy.progress_within is not None or job.policy.timeout is not None

@@ -21,7 +21,8 @@ class ChildJobs:
         self._environment, self._store, self._chance = environment, environment.store, environment.chance
         self._retrier = Retrier(environment.clock, environment.chance, environment.events)
         self._reports, self._lost = reports, lost
-        self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
+        self.writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
+        """The enqueues that have no answer yet, by their parents' attempts."""
 
     async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
         """Return once the child is durable; raise ``JobLost``, and enqueue nothing, if the parent job has another owner."""
@@ -31,7 +32,7 @@ class ChildJobs:
             return self._store.enqueue(call, [child], under=(job.id, job.token))
 
         writing = asyncio.ensure_future(self._retrier.call("enqueue", write))
-        self._writing.setdefault((job.id, job.token), set()).add(writing)
+        self.writing.setdefault((job.id, job.token), set()).add(writing)
         try:
             with self._reports.waiting_for_store(job):
                 answer = await writing
@@ -46,11 +47,11 @@ class ChildJobs:
 
     def interrupt(self, job: ActiveJob) -> None:
         """Cancel the enqueues of a handler that must stop: they must not hold it up while the store does not answer."""
-        for writing in self._writing.get((job.id, job.token), ()) if self._writing else ():
+        for writing in self.writing.get((job.id, job.token), ()):
             writing.cancel()
 
     def _forget(self, job: ActiveJob, writing: "asyncio.Future[EnqueueAnswer]") -> None:
-        left = self._writing[job.id, job.token]
+        left = self.writing[job.id, job.token]
         left.discard(writing)
         if not left:
-            del self._writing[job.id, job.token]
+            del self.writing[job.id, job.token]

@@ -264,13 +264,14 @@ class Exchange:
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
         may_start = self._lease.may_act() and not self.is_closed  # each run checks again before its first line
         has_listener = self._events.has_listener(EventName.JOB_CLAIMED)
+        is_announced = self._events.has_listener(EventName.JOB_STARTED)
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.job.id in self._executor.running
             if place < limit and may_start and not code_of_it_runs:
                 if has_listener:
                     via = self._delivered.get(claim.job.id, ClaimSource.POLL)
                     self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **_origin_of(claim, via))
-                self._executor.start(claim)
+                self._executor.start(claim, is_announced=is_announced)
             else:
                 # More jobs than asked for, too late, or an attempt that this worker lost has not stopped yet.
                 pause = self._poll_interval if code_of_it_runs else 0.0  # released at once it would come back at once

@@ -100,15 +100,15 @@ class Executor:
         """Return how many handlers of that kind run."""
         return sum(running.kind is kind for running in self.running.values())
 
-    def start(self, claim: Claim) -> None:
-        """Run the claim's handler; its slot is taken from this moment on."""
+    def start(self, claim: Claim, *, is_announced: bool = False) -> None:
+        """Run the claim's handler; its slot is taken from this moment on. ``is_announced``: the start of its code has listeners."""
         self.started += 1
         task = self._registry.get(claim.job.task)
         runner = None if task is None else self._runners.get(kind := task.kind, self._pool)
         if task is None or runner is None:
-            self._finish(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
+            self.finished.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
             return
-        running = Running(claim, task, runner.context(claim, self._progress), kind, self._lease.may_act)
+        running = Running(claim, task, runner.context(claim, self._progress), kind, self._lease.may_act, is_announced)
         running.context.state = self.state
         if self._is_draining:
             running.context.mark_draining()
@@ -197,10 +197,7 @@ class Executor:
             run = self._judge(running, outcome)
         except BaseException as error:  # its slot is free; without an outcome the job would stay this worker's until it exits
             run = FinishedRun(running.claim, lifecycle.finish(job, raised_by(error), jitter=0.0))
-        self._finish(run)
-
-    def _finish(self, run: FinishedRun) -> None:
-        self._reports.stopped(run.claim.job)
+        self._reports.stopped(job)
         self.finished.add(run)
 
     def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
@@ -248,7 +245,7 @@ class Executor:
     def _begin(self, running: Running) -> None:
         job = running.claim.job
         self._reports.begun(job)
-        if self._events.has_listener(EventName.JOB_STARTED):
+        if running.is_announced:
             fields = {"task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
             self._events.emit(EventName.JOB_STARTED, job=job.id, **fields)
 
@@ -282,4 +279,4 @@ class Executor:
         arguments, ignored = decoded
         if ignored:
             self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=job.id, task=job.task, fields=",".join(ignored))
-        return outcome_of_value(await self._runners[task.kind].run(task, running.context, arguments))
+        return outcome_of_value(await self._runners[running.kind].run(task, running.context, arguments))

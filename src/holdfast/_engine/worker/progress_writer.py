@@ -78,7 +78,8 @@ class ProgressWriter:
             update = self._updates.get(job.id)
             if update is not None and update.token == job.token:
                 self._final_updates[job.id] = self._updates.pop(job.id)
-        self.interrupt(job)
+        if self._waiters or self.children.writing:
+            self.interrupt(job)
 
     async def write_final_updates(self) -> None:
         """Write the last updates of ended handlers, in one try: an outcome must not wait for the progress of its job."""
@@ -92,7 +93,7 @@ class ProgressWriter:
     def interrupt(self, job: ActiveJob, *, is_lost: bool = False) -> None:
         """End the waits of a handler that must stop: a checkpoint must not hold it up while the store does not answer."""
         self.children.interrupt(job)
-        if waiting := self._waiters.pop(job.id, None) if self._waiters else None:
+        if waiting := self._waiters.pop(job.id, None):
             _answer(waiting, _lost_error(job.id) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> tuple[list[Key], float]:
