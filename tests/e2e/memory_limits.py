@@ -1,6 +1,8 @@
 """Limits on memory: a control group of the kernel if this process may make one, else files that look like one."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,9 @@ MOUNTED = Path("/sys/fs/cgroup")
 ENOUGH = 512 << 20
 """Enough for a supervisor, some workers and a small handler. With less, the kernel kills the largest process and then a neighbour
 too: the memory of the first is released a moment later."""
+EXEMPT = "import pathlib; pathlib.Path('/proc/self/oom_score_adj').write_text('-1000')"
+"""Exempts a process from being killed. The memory of a killed process is released a moment later, and until then the kernel may kill
+a neighbour, such as the supervisor. It takes ``CAP_SYS_RESOURCE``, which root in a container often lacks."""
 
 
 class MemoryLimit(Struct, frozen=True):
@@ -24,17 +29,17 @@ class MemoryLimit(Struct, frozen=True):
 
 
 @contextmanager
-def limited_memory(folder: Path, version: int) -> Iterator[MemoryLimit]:
-    """Make a control group of that version, a real one if this process may; end its processes and remove it afterwards."""
-    group = _own_group(version)
+def limited_memory(folder: Path, version: int, *, protects_supervisor: bool = False) -> Iterator[MemoryLimit]:
+    """Make a control group of that version, a real one if this process may; end its processes and remove it afterwards.
+
+    ``protects_supervisor``: a test that fills the group several times needs that, or the kernel sometimes kills the supervisor too.
+    """
+    group = _own_group(version) if not protects_supervisor or _may_exempt_itself() else None
     made = None if group is None else _made(group / f"holdfast-{os.getpid()}-{folder.name}", version)
     if made is None:
         yield _pretended(folder, version)
         return
-    # The memory of a killed process is released a moment later: without the score the kernel may kill a neighbour until then.
-    enter = (
-        f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); open('/proc/self/oom_score_adj', 'w').write('-1000')"
-    )
+    enter = f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))" + (f"; {EXEMPT}" if protects_supervisor else "")
     try:
         yield MemoryLimit(("-c", f"import os; {enter}; from holdfast.cli import main; main()"))
     finally:
@@ -42,6 +47,10 @@ def limited_memory(folder: Path, version: int) -> Iterator[MemoryLimit]:
             end(int(pid))
         until(lambda: not (made / "cgroup.procs").read_text(), within=15.0)
         made.rmdir()
+
+
+def _may_exempt_itself() -> bool:
+    return subprocess.run([sys.executable, "-c", EXEMPT], capture_output=True, check=False).returncode == 0
 
 
 def _own_group(version: int) -> Path | None:

@@ -13,7 +13,7 @@ from tests.e2e.waiting import until
 def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_each_records_why(
     tmp_path: Path, version: int
 ) -> None:
-    with limited_memory(tmp_path, version) as limit, fleet(tmp_path) as ships:
+    with limited_memory(tmp_path, version, protects_supervisor=True) as limit, fleet(tmp_path) as ships:
         ships.main, ships.target = limit.main, "tests.e2e.fault_jobs:app"
         if limit.counter is not None:
             ships.environment["E2E_MEMORY_KILLS"] = str(limit.counter)
