@@ -148,7 +148,8 @@ def settle_before_stop() -> Any:
     def stop_early(self: Executor, job: UUID, why: Stop, **given: Any) -> None:
         running = self.running.get(job)
         if running is not None and running.stop is None:
-            self._finish(FinishedRun(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
+            self._reports.stopped(running.claim.job)
+            self.finished.add(FinishedRun(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
         stop(self, job, why, **given)
 
     return patched(Executor, stop=stop_early)
