@@ -39,8 +39,8 @@ demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
 quick: $(DEV) ## the tests to run while you work: no servers, less than a minute (ARGS="-k lease -x")
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK) $(ARGS)
 
-test: $(DEV) $(SERVERS) ## run what a change can break, three tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
-	@.venv/bin/python -m pytest -n 3 --dist worksteal --long $(LONG) $(ARGS)
+test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
+	@.venv/bin/python -m pytest -n 4 --dist worksteal --long $(LONG) $(ARGS)
 
 prove: $(DEV) $(SERVERS) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants (an hour)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)
