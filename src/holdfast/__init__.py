@@ -39,6 +39,7 @@ from holdfast.errors import (
     UnknownTask,
     Unsupported,
 )
+from holdfast.settings import RecoverySwitches
 
 __all__ = [
     "App",
@@ -72,6 +73,7 @@ __all__ = [
     "Pruned",
     "QueueView",
     "Reason",
+    "RecoverySwitches",
     "RescueReason",
     "Rescued",
     "RescuedJob",

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -35,7 +35,7 @@ from holdfast._ports.store import HasRoles, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, Unsupported
 from holdfast.opening import connections_of, open_store, open_table, open_transport, scheme_of
-from holdfast.settings import Settings, problems_of_url
+from holdfast.settings import RecoverySwitches, Settings, problems_of_url
 from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
 
@@ -76,6 +76,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
         imports: Sequence[str] = (),
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
         runners: Runners | None = None,
+        recovery: RecoverySwitches | None = None,
     ) -> None:
         # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
@@ -97,6 +98,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
                 transport=transport,
                 schema=schema,
                 pooler=pooler,
+                recovery=recovery,
             )
         except ConfigurationError as error:
             problems += error.problems
@@ -290,11 +292,12 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
         """Open the store once more, with separate connections, where a store has connections."""
         return self._connections.store if scheme_of(settings.url) == "memory" else open_store(settings)
 
-    async def _recover(self, now: bool) -> Sequence[Rescued]:
+    async def _recover(self, now: bool, only: Collection[str] | None) -> Sequence[Rescued]:
         from holdfast._engine.operators.recovery_run import recover
         from holdfast._system.host import SystemHost
 
-        return await recover(self._connections, self.settings, self.events, SystemHost(), now=now)
+        switches = self.settings.recovery if only is None else RecoverySwitches.only(only)
+        return await recover(self._connections, self.settings, self.events, SystemHost(), switches, now=now)
 
 
 def tables_of(app: App) -> Tables:

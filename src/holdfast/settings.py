@@ -1,8 +1,9 @@
 """Settings of an App: durations, environment, and all problems at once."""
 
 import os
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from msgspec import Struct
 
@@ -11,6 +12,41 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
 from holdfast._core.transport_url import problems_of_address
 from holdfast.errors import ConfigurationError
+
+
+class RecoverySwitches(Struct, frozen=True, kw_only=True):
+    """Which kinds of jobs are recovered without an operator; for ``App(recovery=…)``.
+
+    Switch a kind off to look at what its workers left behind. Then nothing of it moves: supervisors report it with each pass, as the
+    event ``recovery.skipped``, and ``holdfast recover --only claimed`` recovers it once.
+
+    ``claimed``: jobs of a lost worker whose code has not begun. ``running``: those whose code has. ``overrun``: jobs far past a limit,
+    which their own supervisor should have stopped. ``expired``: jobs that no worker started before they expired.
+
+    >>> RecoverySwitches(running=False).off
+    ('running',)
+    """
+
+    claimed: bool = True
+    running: bool = True
+    overrun: bool = True
+    expired: bool = True
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """The kinds that are switched off."""
+        return tuple(kind for kind in self.__struct_fields__ if not getattr(self, kind))
+
+    @classmethod
+    def only(cls, kinds: Iterable[str]) -> Self:
+        """Return switches with these kinds on and all others off; raises ``ConfigurationError`` for an unknown kind."""
+        wanted = set(kinds)
+        if unknown := sorted(wanted - set(cls.__struct_fields__)):
+            raise ConfigurationError([f"only={kind!r}: use {', '.join(cls.__struct_fields__)}" for kind in unknown])
+        return cls(**{kind: kind in wanted for kind in cls.__struct_fields__})
+
+
+EVERY_KIND: Final = RecoverySwitches()
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -26,6 +62,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     transport: str | None = None
     schema: str = "holdfast"
     pooler: str | None = None
+    recovery: RecoverySwitches = EVERY_KIND
 
     @classmethod
     def of(
@@ -43,6 +80,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         transport: str | None = None,
         schema: str = "holdfast",
         pooler: str | None = None,
+        recovery: RecoverySwitches | None = None,
     ) -> Self:
         """Make settings from what the user wrote; raises ``ConfigurationError`` with every problem found."""
         # size: two lines for each setting, one to take it and one to hand it on
@@ -52,6 +90,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             reader.problems.append("no store: pass App('sqlite:///jobs.db') or set HOLDFAST_URL")
         if reconcile not in ("process", "hostname", "off"):
             reader.problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
+        if not isinstance(recovery, RecoverySwitches | None):
+            reader.problems.append(f"recovery={recovery!r}: pass RecoverySwitches(claimed=False, …)")
         reader.problems += location.problems_of_schema(schema)
         life = reader.seconds("ttl", ttl)
         pulse = None if beat is None else reader.seconds("beat", beat)
@@ -76,6 +116,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             transport=transport,
             schema=schema,
             pooler=pooler,
+            recovery=recovery or EVERY_KIND,
         )
 
 

@@ -74,6 +74,7 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
     findings = json.loads(run("check", "shop", "--json").stdout)
     assert {"level", "name", "message", "remedy"} == set(findings[0])
     assert json.loads(run("recover", "shop", "--json").stdout) == []
+    assert json.loads(run("recover", "shop", "--only", "claimed", "--only", "expired", "--json").stdout) == []
     assert json.loads(run("workers", "list", "--app", "shop", "--json").stdout) == []
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 import holdfast
-from holdfast import App, ConfigurationError, Job, JobNotFound, PayloadInvalid, State
+from holdfast import App, ConfigurationError, Job, JobNotFound, PayloadInvalid, RecoverySwitches, State
 from holdfast.errors import InsideEventLoop
 
 
@@ -215,3 +215,13 @@ def test_the_refusal_of_a_url_does_not_show_its_password() -> None:
     with pytest.raises(ConfigurationError) as refused:
         App("nosuch://jobs:s3cret@db/shop?password=s3cret")
     assert "s3cret" not in str(refused.value)
+
+
+def test_recovery_by_hand_takes_kinds_and_refuses_unknown_ones() -> None:
+    app = App("memory://", recovery=RecoverySwitches(claimed=False))
+    assert app.recovery.run_once(only=["claimed"]) == []
+    with pytest.raises(ConfigurationError, match="only='lost': use claimed, running, overrun, expired"):
+        app.recovery.run_once(only=["lost"])
+    app.close()
+    with pytest.raises(ConfigurationError, match="recovery=True: pass RecoverySwitches"):
+        App("memory://", recovery=True)  # type: ignore[arg-type]

@@ -48,6 +48,7 @@ class EventName(StrEnum):
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
     RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs: how many one worker lost; no worker: several, past limits
+    RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun: how many were left alone, because their kind is switched off
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs
@@ -112,6 +113,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.SUBSCRIBER_FAILED: logging.ERROR,
     EventName.STORE_WARNED: logging.WARNING,
     EventName.WORKER_DEGRADED: logging.WARNING,
+    EventName.RECOVERY_SKIPPED: logging.WARNING,
     EventName.QUEUE_PAUSED: logging.INFO,
     EventName.QUEUE_RESUMED: logging.INFO,
     EventName.QUEUE_PURGED: logging.INFO,

@@ -8,8 +8,14 @@ from holdfast.cli.options import JSON, TARGET
 @click.command()
 @TARGET
 @click.option("--now", is_flag=True, help="Do not watch the store first; wrong if it has just been away.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="KIND",
+    help="claimed, running, overrun or expired, also when App(recovery=…) switches it off.",
+)
 @JSON
-def recover(target: str, now: bool, as_json: bool) -> None:
+def recover(target: str, now: bool, only: tuple[str, ...], as_json: bool) -> None:
     """Take jobs from workers that lost their right to them.
 
     Every running `holdfast worker` does that by itself. A lease that has run out is judged after watching the store
@@ -25,7 +31,7 @@ def recover(target: str, now: bool, as_json: bool) -> None:
         if silent and not now:
             wait = max(timing.beat + timing.margin for timing in silent)
             click.echo(f"watching silent workers for {wait:.1f} s before judging them; --now skips that", err=True)
-        rescued = app.recovery.run_once(now)
+        rescued = app.recovery.run_once(now, only=only or None)
     if as_json:
         print_json(rescued)
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast import App
+from holdfast import App, RecoverySwitches
 from holdfast._core.answers import Check
 from holdfast.errors import StoreUnavailable
 from tests.engine.support import LEASE
@@ -85,3 +85,14 @@ def test_a_store_that_cannot_be_reached_is_a_finding(app: App, monkeypatch: pyte
 
     monkeypatch.setattr(app._connections.store, "workers", fail)
     assert [each.message for each in findings(app, "store")] == ["not reached"]
+
+
+def test_kinds_of_jobs_that_are_not_recovered_are_named_with_the_number_left(app: App) -> None:
+    off = App(app.settings.url, recovery=RecoverySwitches(running=False, expired=False))
+    assert [found.message for found in findings(off, "recovery")] == [
+        "App(recovery=…) switches the recovery of running jobs off; jobs left by workers that ended: 0",
+        "App(recovery=…) switches the recovery of expired jobs off",
+    ]
+    assert findings(off, "recovery")[0].remedy == "`holdfast recover module:app --only running` recovers them once, by hand"
+    off.close()
+    assert findings(app, "recovery") == []

@@ -19,6 +19,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.environment import Environment
 from holdfast._engine.supervisor.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
 from holdfast.errors import StoreRefused, StoreUnavailable
+from holdfast.settings import EVERY_KIND, RecoverySwitches
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryHost, MemoryTransport
@@ -32,7 +33,9 @@ CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 class Site:
     """A store with workers that claimed jobs, and the recovery of a supervisor."""
 
-    def __init__(self, host: MemoryHost | None = None, compare: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, host: MemoryHost | None = None, compare: Callable[[], object] | None = None, switches: RecoverySwitches = EVERY_KIND
+    ) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
         self.memory = MemoryStore(self.clock)
         self.store = Flaky(self.memory)
@@ -47,6 +50,7 @@ class Site:
         self.recovery = Recovery(
             Environment(self.store, self.transport, self.clock, self.chance, self.log.events),
             self.contact,
+            switches=switches,
             host=host,
             own=lambda: self.own,
             compare_clocks=compare_clocks if compare else None,

@@ -106,4 +106,4 @@ class RunDue:
     async def _recover(self, session: WorkerSession, exit: Exit) -> None:
         """Recover after a crash. A worker that exited with code 0 has ended its lease, unless the store refused its last outcomes."""
         if exit.code != 0 or session.handle.undelivered:
-            await session.recover(Recovery(self._environment, self._contact))
+            await session.recover(Recovery(self._environment, self._contact, switches=self._parts.settings.recovery))

@@ -1,5 +1,6 @@
 """``app.check()``: what an App and the workers of its store visibly lack, all findings at once."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -18,9 +19,10 @@ from holdfast._engine.worker.startup_checks import problems_of_schedules
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.settings import Settings
+from holdfast.settings import RecoverySwitches, Settings
 
 HINT_TIMEOUT: Final = 5.0
+MOST_LEASES, MOST_JOBS = 100, 1000
 FORGOTTEN: Final = timedelta(days=7)
 """The time after which a schedule that no worker declares is reported."""
 PAUSE: Final = 0.25
@@ -36,11 +38,12 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
             return (*own, *found)
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
         waiting, queues = await waiting_tasks(store), await store.queues()
+        left = [finding async for finding in _of_recovery(store, settings.recovery)]
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
-    return (*own, *found, *of_jobs, *_of_schedules(schedules, alive))
+    return (*own, *found, *of_jobs, *left, *_of_schedules(schedules, alive))
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
@@ -135,6 +138,17 @@ def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
             count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
             message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
             yield Check("warning", "queues", message, f"`holdfast queues resume {queue.name}`")
+
+
+async def _of_recovery(store: Store, switches: RecoverySwitches) -> AsyncIterator[Check]:
+    if not switches.off:
+        return
+    ended = [lease.id for lease in await store.expired(MOST_LEASES) if lease.end is not None]
+    left = Counter([job.state.value for lease in ended for job in await store.held(lease, MOST_JOBS)])
+    for kind in switches.off:
+        count = f"; jobs left by workers that ended: {left[kind]}" if kind in ("claimed", "running") else ""
+        message = f"App(recovery=…) switches the recovery of {kind} jobs off{count}"
+        yield Check("warning", "recovery", message, f"`holdfast recover module:app --only {kind}` recovers them once, by hand")
 
 
 def _of_schedules(schedules: ScheduleList | None, alive: Sequence[LeaseView]) -> Iterator[Check]:

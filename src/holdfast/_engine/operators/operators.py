@@ -1,7 +1,7 @@
 """What people and programs do with a whole App: its jobs, its queues, its workers, its recovery."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, overload
@@ -335,16 +335,17 @@ class Workers:
 class RecoveryRun:
     """``app.recovery``: what every supervisor does by itself, once and by hand."""
 
-    def __init__(self, run: Callable[[bool], Awaitable[Sequence[Rescued]]]) -> None:
+    def __init__(self, run: Callable[[bool, Collection[str] | None], Awaitable[Sequence[Rescued]]]) -> None:
         self._run = run
 
-    async def arun_once(self, now: bool = False) -> list[Rescued]:
+    async def arun_once(self, now: bool = False, *, only: Collection[str] | None = None) -> list[Rescued]:
         """Take jobs from workers that lost their right to them.
 
         A lease is judged only after watching the store for its ``beat + margin``, because after an outage every lease
-        looks expired; ``now`` skips that wait.
+        looks expired; ``now`` skips that wait. ``only``: those kinds of ``RecoverySwitches`` and no other, also when they are switched
+        off; ``ConfigurationError`` for an unknown one.
         """
-        return list(await self._run(now))
+        return list(await self._run(now, only))
 
     run_once = blocking(arun_once)
 

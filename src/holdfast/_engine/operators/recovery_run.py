@@ -6,18 +6,22 @@ from holdfast._core.view import Rescued
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
-from holdfast._engine.supervisor.recovery import Contact, Recovery
+from holdfast._engine.supervisor.recovery import EXPIRED_PER_STEP, Contact, Recovery
 from holdfast._ports.host import Host
-from holdfast.settings import Settings
+from holdfast.settings import RecoverySwitches, Settings
 
 
-async def recover(connections: Connections, settings: Settings, events: Events, host: Host, *, now: bool) -> Sequence[Rescued]:
+async def recover(
+    connections: Connections, settings: Settings, events: Events, host: Host, switches: RecoverySwitches, *, now: bool
+) -> Sequence[Rescued]:
     """Rescue the jobs of workers that lost their right to them. ``now``: do not watch the store first."""
     clock = connections.clock
     environment = Environment(connections.store, connections.transport, clock, connections.chance, events)
     contact = Contact(settings.timing, environment.lease_time)
-    recovery = Recovery(environment, contact, host=None if settings.reconcile == "off" else host)
+    recovery = Recovery(environment, contact, switches=switches, host=None if settings.reconcile == "off" else host)
     rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
+    while await recovery.expire() >= EXPIRED_PER_STEP:
+        pass
     while not now and recovery.pause < float("inf"):
         await clock.sleep(recovery.pause / 2)
         rescued += await recovery.step()

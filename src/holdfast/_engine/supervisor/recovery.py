@@ -4,7 +4,7 @@ Every supervisor does this; there is no leader. What a supervisor reads here, th
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from holdfast._engine.service import is_answer, is_refusal
 from holdfast._ports.host import Host
 from holdfast._ports.transport import Hint
 from holdfast.errors import HoldfastError
+from holdfast.settings import EVERY_KIND, RecoverySwitches
 
 LEASES_PER_STEP = 100
 HOLDS_PER_MOVE = 100
@@ -87,6 +88,7 @@ class Recovery:
         environment: Environment,
         contact: Contact,
         *,
+        switches: RecoverySwitches = EVERY_KIND,
         host: Host | None = None,
         own: Callable[[], Collection[UUID]] = frozenset,
         compare_clocks: Callable[[], Awaitable[object]] | None = None,
@@ -95,6 +97,8 @@ class Recovery:
         self._events, self._chance, self._now = environment.events, environment.chance, environment.lease_time
         self._publish = environment.transport.publish
         self._contact, self._host, self._own, self._compare_clocks = contact, host, own, compare_clocks
+        self._off, self._left = frozenset(switches.off), Counter[str]()
+        self._leases_left: set[UUID] = set()
         self._late: tuple[Transition, ...] = ()
         self._overdue_since: dict[tuple[UUID, Token], float] = {}
         self._refusals: defaultdict[tuple[UUID, Token], int] = defaultdict(int)
@@ -107,6 +111,7 @@ class Recovery:
     async def step(self, *, skip_amnesty: bool = False) -> list[Rescued]:
         """Run one pass: deliver late outcomes, end leases whose owner lost its right, and return the jobs that were rescued."""
         self.pause, self.has_locked = math.inf, False
+        self._left.clear()
         try:
             await self._deliver(())
         except HoldfastError as error:
@@ -121,6 +126,8 @@ class Recovery:
             except HoldfastError as error:
                 self._require_answer("rescue", error)
         rescued += await self._end_overdue()
+        if self._left:
+            self._events.emit(EventName.RECOVERY_SKIPPED, **self._left)
         pause = SHORTEST_PAUSE if self.pause_of_locked == math.inf else min(2 * self.pause_of_locked, LONGEST_PAUSE)
         self.pause_of_locked = pause if self.has_locked else math.inf
         return rescued
@@ -144,7 +151,7 @@ class Recovery:
 
     async def expire(self) -> int:
         """Fail a batch of jobs that no worker started before they expired; return how many."""
-        expired = await self._store.expire(EXPIRED_PER_STEP)
+        expired = await self._store.expire(EXPIRED_PER_STEP) if "expired" not in self._off else ()
         for each in expired:
             self._events.emit(EventName.JOB_EXPIRED, job=each.job, task=each.task)
         return len(expired)
@@ -165,6 +172,9 @@ class Recovery:
             for each, key in zip(found, keys, strict=True)
             if each.job.lease not in own and self._allows(each.timing, since=self._overdue_since[key])
         ]
+        if late and "overrun" in self._off:
+            self._left["overrun"] += len(late)
+            return []
         if not late:
             return []
         jitters = [self._chance.jitter() for _ in late]
@@ -251,21 +261,25 @@ class Recovery:
     async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
         """Rescue the jobs of an ended lease, in bounded batches, until none is left that can be moved.
 
-        A job that another session has locked, or has moved first, does not delay the jobs behind it.
+        A job that another session has locked, or has moved first, or whose kind is not recovered, does not delay those behind it.
         """
         rescued: list[Rescued] = []
-        passed = {(each.job, each.token) for each in self._late}
+        passed, left = {(each.job, each.token) for each in self._late}, Counter[str]()
         while found := await self._store.held(lease, HOLDS_PER_MOVE + len(passed)):
-            holds = [hold for hold in found if (hold.id, hold.token) not in passed]
-            if not holds:
+            seen = [hold for hold in found if (hold.id, hold.token) not in passed]
+            if not seen:
                 break
+            holds = [hold for hold in seen if hold.state.value not in self._off]
+            left.update(hold.state.value for hold in seen if hold.state.value in self._off)
             moves = [lifecycle.rescue(hold, why, jitter=self._chance.jitter()) for hold in holds]
-            answers = await self._move(moves)
+            answers = await self._move(moves) if moves else ()
             moved = [(h, m) for h, m, a in zip(holds, moves, answers, strict=True) if a is Answer.APPLIED]
-            passed |= {(hold.id, hold.token) for hold in holds} - {(hold.id, hold.token) for hold, _ in moved}
+            passed |= {(hold.id, hold.token) for hold in seen} - {(hold.id, hold.token) for hold, _ in moved}
             self._say_what_is_locked(answers)
             rescued += [self._announce(hold, move, worker, why.reason.value, why.signal) for hold, move in moved]
             await self._publish(hints_of_rescued((hold, move, why.reason.value) for hold, move in moved))
+        self._left += left
+        (self._leases_left.add if left else self._leases_left.discard)(lease)
         if rescued:
             reason = why.signal or why.reason.value
             self._events.emit(EventName.RECOVERY_COMPLETED, worker=worker, reason=reason, jobs=len(rescued))
@@ -309,7 +323,7 @@ class Recovery:
 
     async def _expired(self) -> tuple[LeaseView, ...]:
         sent = self._now()
-        leases = await self._store.expired(LEASES_PER_STEP)
+        leases = await self._store.expired(LEASES_PER_STEP + len(self._leases_left))
         self._contact.answered(sent)
         own = self._own()
         return tuple(lease for lease in leases if lease.id not in own)

@@ -210,6 +210,7 @@ class Supervisor:
             self._recovery = Recovery(
                 self._environment,
                 self._contact,
+                switches=settings.recovery,
                 host=None if settings.reconcile == "off" else self._host,
                 own=self._own_leases,
                 compare_clocks=self._beat,
