@@ -75,6 +75,7 @@ new_jobs = st.builds(
     task=st.sampled_from(TASKS),
     queue=st.sampled_from(QUEUES),
     key=st.sampled_from(["", "", "acme"]),
+    headers=st.sampled_from([(), (), (("tenant", "acme"),)]),
     priority=st.integers(-1, 1),
     delay=st.sampled_from([0.0, 0.0, 0.0000014, 1.0, 40.0]),
     payload=st.sampled_from([b"", b"{}", b"{}", b"{}", b"x" * 600]),

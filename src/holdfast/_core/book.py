@@ -233,6 +233,7 @@ class Book(BookReading, BookOperations, BookScheduling):
             hook_due_at=taken.hook_due_at,
             key=taken.key,
             priority=taken.priority,
+            headers=taken.headers,
         )
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.headers import Headers
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, Rescue, RescueReason
 from holdfast._core.lifecycle import LeaseEnd
@@ -26,6 +27,12 @@ class _Rescue(Struct):
     worker: str
     attempt: int
     at: int
+
+
+class _Extra(Struct, omit_defaults=True):
+    """What few jobs have, in one column."""
+
+    headers: dict[str, str] = {}
 
 
 def instant(microseconds: int) -> datetime:
@@ -49,6 +56,17 @@ def rescue_of(text: str | None) -> Rescue | None:
     if rescue is None:
         return None
     return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=instant(rescue.at))
+
+
+def extra_text(headers: Headers) -> str | None:
+    """Return what few jobs have as JSON; None for none of it."""
+    return json_text(_Extra(dict(headers))) if headers else None
+
+
+def headers_in(text: str | None) -> Headers:
+    """Return the headers of a job; none if missing or unreadable."""
+    extra = _read(text, _Extra)
+    return () if extra is None else tuple(sorted(extra.headers.items()))
 
 
 def process_of(text: str | None) -> ProcessIdentity:

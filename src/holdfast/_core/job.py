@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.headers import Headers
 from holdfast._core.policy import Policy
 
 
@@ -138,6 +139,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     expires_in: float | None = None
     unique_key: str | None = None
     tags: tuple[str, ...] = ()
+    headers: Headers = ()
 
     def all_but_payload(self) -> tuple[object, ...]:
         """Return all values but the id and the payload: jobs of one call often share them."""
@@ -182,6 +184,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     hook_due_at: datetime | None = None
     key: str = ""
     priority: int = 0
+    headers: Headers = ()
 
 
 Json = Any  # JSON data after decoding: the user decides its shape

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.headers import Headers
 from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, NewJob, Place, Reason, Rescue, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
@@ -73,6 +74,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     rescue: Rescue | None = None
     hook_due_at: datetime | None = None
     tags: tuple[str, ...] = ()
+    headers: Headers = ()
     attempts: tuple[AttemptRecord, ...] = ()
 
 
@@ -106,6 +108,7 @@ def new_record(job: NewJob, now: datetime) -> JobRecord:
         expires_at=None if job.expires_in is None else _later(now, job.expires_in),
         unique_key=job.unique_key,
         tags=job.tags,
+        headers=job.headers,
     )
 
 

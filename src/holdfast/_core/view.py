@@ -68,6 +68,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     unique_key: str | None
     key: str = ""
+    headers: dict[str, str] = {}
     workflow: UUID | None = None
 
     @classmethod
@@ -79,6 +80,7 @@ class JobView(Struct, frozen=True, kw_only=True):
             payload=_readable(record.payload),
             result=_readable(record.result),
             checkpoint=_readable(record.checkpoint),
+            headers=dict(record.headers),
             rescued=None if record.rescue is None else record.rescue.reason,
             max_attempts=record.policy.max_attempts,
             max_crashes=record.policy.max_crashes,
@@ -133,7 +135,7 @@ class RescuedJob(Struct, frozen=True, kw_only=True):
         )
 
 
-_DECODED = {"payload", "result", "checkpoint", "attempts"}
+_DECODED = {"payload", "result", "checkpoint", "headers", "attempts"}
 _SAME = {field.name for field in structs.fields(JobRecord)} & {field.name for field in structs.fields(JobView)} - _DECODED
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.encoding import failure_text
+from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
@@ -34,6 +34,7 @@ class EnqueueKind(Struct, omit_defaults=True):
     payloads: list[str | None]
     run_at: datetime | None = None
     tags: str | None = None
+    extra: str | None = None
     expires_in: float | None = None
     key: str = ""
     unique_key: str | None = None
@@ -148,7 +149,8 @@ def is_single(jobs: Sequence[NewJob]) -> bool:
 def enqueue_one(call: UUID, job: NewJob) -> tuple[Any, ...]:
     """Return the parameters of ``enqueue_one.sql``."""
     where, when = (job.task, job.queue, storable_text(job.key), job.priority), (job.run_at, job.delay, job.expires_in)
-    return (call, job.id, *where, *when, json_text(job.tags) if job.tags else None, json_text(job.policy), job.payload)
+    tags = json_text(job.tags) if job.tags else None
+    return (call, job.id, *where, *when, tags, extra_text(job.headers), json_text(job.policy), job.payload)
 
 
 def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
@@ -368,6 +370,7 @@ def _enqueuing(job: NewJob) -> EnqueueKind:
         payloads=[],
         run_at=job.run_at,
         tags=json_text(job.tags) if job.tags else None,
+        extra=extra_text(job.headers),
         expires_in=job.expires_in,
         unique_key=storable_text(job.unique_key),
     )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdfast._core.answers import LeaseView, OverdueJob
-from holdfast._core.encoding import end_of, failure_of, names_of, process_of, rescue_of, timing_of
+from holdfast._core.encoding import end_of, failure_of, headers_in, names_of, process_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord
@@ -51,6 +51,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
         rescue=rescue_of(row["rescue"]),
         hook_due_at=row["hook_due_at"],
         tags=names_of(row["tags"]),
+        headers=headers_in(row["extra"]),
         attempts=attempts,
     )
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
-from holdfast._core.encoding import failure_of, rescue_of
+from holdfast._core.encoding import failure_of, headers_in, rescue_of
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
@@ -64,7 +64,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     state = State.RUNNING if request.limit > 0 else State.CLAIMED
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
-    for job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, *_ in found:
+    for job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *_ in found:
         hold = ActiveJob(
             id=job,
             token=Token(claim, number),
@@ -79,7 +79,16 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
         )
         body, rescued = payload or b"", None if rescue is None else rescue_of(rescue)
         claims.append(
-            Claim(job=hold, payload=body, checkpoint=checkpoint, rescue=rescued, hook_due_at=hook, key=key, priority=priority)
+            Claim(
+                job=hold,
+                payload=body,
+                checkpoint=checkpoint,
+                rescue=rescued,
+                hook_due_at=hook,
+                key=key,
+                priority=priority,
+                headers=headers_in(extra),
+            )
         )
     return tuple(claims)
 

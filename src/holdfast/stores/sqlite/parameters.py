@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast._core.encoding import failure_text
+from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
@@ -59,6 +59,7 @@ class EnqueueKind(Struct, omit_defaults=True):
     at: list[int]
     run_at: int | None = None
     tags: str | None = None
+    extra: str | None = None
     expires_in: int | None = None
     key: str = ""
     unique_key: str | None = None
@@ -171,6 +172,7 @@ def single(job: NewJob) -> Values:
         "expires_in": shared.expires_in,
         "key": shared.key,
         "tags": shared.tags,
+        "extra": shared.extra,
         "policy": shared.policy,
         "payload": job.payload,
     }
@@ -292,6 +294,7 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> EnqueueKind
         delay=micros(job.delay),
         run_at=micros_of(job.run_at),
         tags=json_text(job.tags) if job.tags else None,
+        extra=extra_text(job.headers),
         policy=json_text(job.policy),
         expires_in=None if job.expires_in is None else micros(job.expires_in),
         key=storable_text(job.key) or "",

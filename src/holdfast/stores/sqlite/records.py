@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from holdfast._core.answers import DueJob, OverdueJob
-from holdfast._core.encoding import failure_of, instant, names_of, rescue_of, timing_of
+from holdfast._core.encoding import failure_of, headers_in, instant, names_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
@@ -23,7 +23,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, payload = row
+    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra, payload = row
     hold = ActiveJob(
         id=UUID(bytes=job),
         token=Token(request.claim, number),
@@ -45,6 +45,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         hook_due_at=_instant(hook_due_at),
         key=key,
         priority=priority,
+        headers=headers_in(extra),
     )
 
 
@@ -82,7 +83,7 @@ def record_of(state: str, row: Row) -> JobRecord:
     """Return the job of a row of the view in ``record.sql``, in the state to show."""
     job, claim, number, task, queue, key, priority, _, payload, policy, attempt, failures, crashes, *rest = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
-    stage, fraction, message, progress, checkpoint, cancelled, tags, expires, unique_key, is_stub, rescue, hook_due = rest
+    stage, fraction, message, progress, checkpoint, cancelled, tags, extra, expires, unique_key, is_stub, rescue, hook_due = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -118,6 +119,7 @@ def record_of(state: str, row: Row) -> JobRecord:
         rescue=rescue_of(rescue),
         hook_due_at=_instant(hook_due),
         tags=names_of(tags),
+        headers=headers_in(extra),
     )
 
 

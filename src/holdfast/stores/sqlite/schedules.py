@@ -15,7 +15,7 @@ from holdfast.stores.sqlite.records import Row
 INLINE = 512  # payloads up to this long stay in the job's row
 
 _NO_JOB: Values = dict.fromkeys(
-    ("id", "task", "queue", "key", "priority", "delay", "run_at", "expires_in", "tags", "policy", "payload"), None
+    ("id", "task", "queue", "key", "priority", "delay", "run_at", "expires_in", "tags", "extra", "policy", "payload"), None
 )
 
 

@@ -9,7 +9,7 @@ from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, story
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, released, story
 
 HOSTILE = ("'; DROP TABLE jobs; --", 'a"b\\c', "päckchen 包 🎁", "%s {0} :x ?", " ", "a/../b")
 
@@ -43,6 +43,34 @@ class EnqueueContract(Part):
         untouched = (row.claimed_at, row.started_at, row.finished_at, row.reason, row.error, row.result, row.lease)
         assert untouched == (None,) * 7
         assert (row.worker, row.stage, row.fraction, row.message, row.last_progress_at, row.checkpoint) == (None,) * 6
+
+    @story
+    async def test_headers_stay_with_a_job_through_all_its_moves(self, at: Scene) -> None:
+        headers, lease = (("tenant", "päckchen 🎁"), ("trace", "00-'a\"b\\c")), await at.lease()
+        for way in ("alone", "with others", "with a unique key", "as a child"):
+            job = at.new(task="traced", headers=headers, key=way if "unique" in way else None)
+            others = [at.new(), at.new()] if way == "with others" else []
+            await at.send(job, *others, under=await at.running() if "child" in way else None)
+            assert (await at.row(job.id)).headers == headers, way
+            for end in (released, raised, done):
+                (claim,) = await at.claim(lease, 1, tasks=["traced"])
+                assert claim.headers == headers, way
+                assert (await at.row(job.id)).headers == headers, way
+                await at.settle(end(claim.job))
+                at.advance(10.0)
+                assert (await at.row(job.id)).headers == headers, way
+                assert await at.store.beat([lease])
+            await at.store.reopen([job.id])
+            assert (await at.row(job.id)).headers == headers, way
+            await at.store.request_cancel([job.id])
+            assert (await at.row(job.id)).headers == headers, way
+        late = at.new(headers=headers, expires_in=1.0)
+        (plain,) = await at.enqueue(at.new())
+        await at.enqueue(late)
+        at.advance(2.0)
+        await at.store.expire(10)
+        row = await at.row(late.id)
+        assert (row.state, row.headers, (await at.row(plain)).headers) == (State.FAILED, headers, ())
 
     @story
     async def test_a_delayed_job_is_scheduled_until_its_time_has_come(self, at: Scene) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.headers import Headers
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, Claim, Failure, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, rescue
@@ -88,6 +89,7 @@ class Scene:
         key: str | None = None,
         lane: str = "",
         tags: tuple[str, ...] = (),
+        headers: Headers = (),
     ) -> NewJob:
         """Make a job to be enqueued; ``key`` is its unique key, ``lane`` its key."""
         return NewJob(
@@ -103,6 +105,7 @@ class Scene:
             expires_in=expires_in,
             unique_key=key,
             tags=tags,
+            headers=headers,
         )
 
     async def enqueue(self, *jobs: NewJob) -> tuple[UUID, ...]:

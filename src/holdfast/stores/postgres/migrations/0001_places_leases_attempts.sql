@@ -33,6 +33,7 @@ CREATE TABLE holdfast.pending (
     expires_at timestamptz,
     unique_key text COLLATE "C",
     tags text,
+    extra text, -- JSON of what few jobs have: headers
     policy text NOT NULL,
     stage text,
     fraction double precision,
@@ -72,6 +73,7 @@ CREATE TABLE holdfast.active (
     expires_at timestamptz,
     unique_key text COLLATE "C",
     tags text,
+    extra text,
     policy text NOT NULL,
     progress_within double precision, -- of the policy, in seconds
     timeout double precision,
@@ -132,6 +134,7 @@ CREATE TABLE holdfast.finished (
     expires_at timestamptz,
     unique_key text COLLATE "C",
     tags text,
+    extra text,
     policy text NOT NULL,
     stage text,
     fraction double precision,
@@ -344,7 +347,7 @@ SELECT
     id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, key, priority,
     false AS cancel_requested, false AS is_stub, attempt, failures, crashes, created_at, available_at,
     NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
-    unique_key, tags, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
+    unique_key, tags, extra, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
     checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = pending.id)) AS payload,
     NULL::bytea AS result, 'pending' AS place
@@ -352,7 +355,7 @@ FROM holdfast.pending
 UNION ALL
 SELECT
     id, state, claim_id, claim_number, lease, worker, task, queue, key, priority, cancel_requested, false, attempt, failures, crashes,
-    created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, policy, stage,
+    created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, extra, policy, stage,
     fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = active.id)),
     NULL::bytea, 'active'
@@ -360,7 +363,7 @@ FROM holdfast.active
 UNION ALL
 SELECT
     id, state, claim_id, claim_number, NULL::uuid, worker, task, queue, key, priority, cancel_requested, is_stub, attempt,
-    failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
+    failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
     message, progress_at, reason, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = finished.id)),
     result, 'finished'

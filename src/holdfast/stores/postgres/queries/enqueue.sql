@@ -44,12 +44,13 @@ wanted AS MATERIALIZED (
 
 items AS MATERIALIZED (
     SELECT
-        item.id::uuid AS id, kind.task, kind.queue, coalesce(kind.key, '') AS key, kind.priority, kind.delay, kind.run_at, kind.expires_in, kind.tags,
+        item.id::uuid AS id, kind.task, kind.queue, coalesce(kind.key, '') AS key, kind.priority, kind.delay, kind.run_at,
+        kind.expires_in, kind.tags, kind.extra,
         kind.policy, kind.unique_key, item.payload
     FROM asked
     CROSS JOIN json_to_recordset(asked.kinds) AS kind (
         task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
-        tags text, policy text, unique_key text, ids json, payloads json
+        tags text, extra text, policy text, unique_key text, ids json, payloads json
     )
     CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
 ),
@@ -135,12 +136,12 @@ stored AS (
 
 inserted AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, policy, payload
+        id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, extra, policy, payload
     )
     SELECT
         id, task, queue, key, priority, coalesce(run_at, now + delay * interval '1 second'),
         now + expires_in * interval '1 second', now, now + expires_in * interval '1 second',
-        unique_key, tags, policy, convert_to(payload, 'UTF8')
+        unique_key, tags, extra, policy, convert_to(payload, 'UTF8')
     FROM added
 )
 

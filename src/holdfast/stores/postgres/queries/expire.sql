@@ -34,7 +34,7 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, delete_day, delete_after, state, claim_number, task, queue, key, priority, cancel_requested, attempt, failures,
         crashes, created_at, available_at,
-        finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
+        finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction, message, progress_at, reason, error, rescue,
         hook_due_at, checkpoint, payload
     )
     SELECT
@@ -44,7 +44,7 @@ finished AS (
             ELSE '-infinity'
         END, clock.now + life, 'failed', claim_number, task, queue, key, priority, false, attempt, failures, crashes, created_at,
         available_at,
-        clock.now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'EXPIRED', error, rescue,
+        clock.now, expires_at, unique_key, tags, extra, policy, stage, fraction, message, progress_at, 'EXPIRED', error, rescue,
         hook_due_at, checkpoint, payload
     FROM clock CROSS JOIN holdfast.partition_days AS days CROSS JOIN (
         SELECT late.*, coalesce(

@@ -53,12 +53,12 @@ kept AS (
 
 waiting AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, key, priority, available_at, claim_number, attempt, created_at, unique_key, tags, policy, stage,
+        id, task, queue, key, priority, available_at, claim_number, attempt, created_at, unique_key, tags, extra, policy, stage,
         fraction, message,
         progress_at, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
-        id, task, queue, key, priority, (SELECT now FROM clock), claim_number, attempt, created_at, unique_key, tags, policy,
+        id, task, queue, key, priority, (SELECT now FROM clock), claim_number, attempt, created_at, unique_key, tags, extra, policy,
         stage, fraction,
         message, progress_at, rescue, hook_due_at, checkpoint, payload
     FROM back

@@ -28,13 +28,13 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, delete_day, delete_after, state, claim_number, task, queue, key, priority, cancel_requested, attempt, failures,
         crashes, created_at, available_at,
-        finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
+        finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction, message, progress_at, reason, error, rescue,
         hook_due_at, checkpoint, payload
     )
     SELECT
         id, delete_day, delete_after, 'cancelled', claim_number, task, queue, key, priority, false, attempt, failures, crashes,
         created_at, available_at,
-        now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'BY_OPERATOR', error, rescue,
+        now, expires_at, unique_key, tags, extra, policy, stage, fraction, message, progress_at, 'BY_OPERATOR', error, rescue,
         hook_due_at, checkpoint, payload
     FROM ended
 ),

@@ -119,7 +119,7 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
-        created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
+        created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
         message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result
     )
     SELECT
@@ -127,7 +127,7 @@ finished AS (
         CASE WHEN is_stopped THEN 'cancelled' ELSE requested_state END,
         claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, starts, new_failures, new_crashes,
         created_at, available_at,
-        claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage, fraction, message,
+        claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage, fraction, message,
         progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, new_error, new_rescue, owed_from, checkpoint,
         payload, result
     FROM ended
@@ -137,7 +137,7 @@ waiting AS (
     INSERT INTO holdfast.pending (
         id, task, queue, key, priority, state, available_at, claimable_until, claim_number, attempt, failures, crashes,
         created_at, expires_at,
-        unique_key, tags, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
+        unique_key, tags, extra, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
         id, task, queue, key, priority, requested_state,
@@ -148,7 +148,7 @@ waiting AS (
             WHEN new_crashes = 0 THEN NULL
             WHEN new_crashes >= coalesce(substring(policy FROM '"max_crashes":(\d{1,9})')::integer, 3) - 1 THEN '-infinity'
         END,
-        claim_number, starts, new_failures, new_crashes, created_at, expires_at, unique_key, tags, policy, stage, fraction,
+        claim_number, starts, new_failures, new_crashes, created_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
         message,
         progress_at, coalesce(new_error, error), new_rescue, owed_from, checkpoint, payload
     FROM settled WHERE NOT is_end

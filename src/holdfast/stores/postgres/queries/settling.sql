@@ -24,7 +24,7 @@ gone AS (
         ] AS life,
         job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.key, job.priority, job.cancel_requested, job.attempt,
         job.failures,
-        job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.policy,
+        job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.extra, job.policy,
         job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
 ),
 
@@ -33,7 +33,7 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
-        created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
+        created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
         message, progress_at, rescue, checkpoint, payload, result
     )
     SELECT
@@ -45,7 +45,7 @@ finished AS (
             ELSE '-infinity'
         END, (SELECT now FROM clock) + life * interval '1 second',
         'completed', claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, attempt, failures, crashes,
-        created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
+        created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage,
         fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place]
     FROM gone
 ),

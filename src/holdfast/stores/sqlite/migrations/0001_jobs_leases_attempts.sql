@@ -46,6 +46,7 @@ CREATE TABLE main.holdfast_jobs (
     error TEXT,
     rescue TEXT, -- the last one
     tags TEXT,
+    extra TEXT, -- JSON of what few jobs have: headers
     policy TEXT NOT NULL,
     checkpoint BLOB,
     result BLOB,

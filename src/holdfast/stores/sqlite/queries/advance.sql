@@ -2,11 +2,11 @@
 --
 -- The job is inserted as enqueue_one.sql inserts it. An earlier job that has not finished is judged in the same step, by :overlap.
 CREATE TEMP VIEW holdfast_advance (
-    name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, policy,
+    name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
     payload, wall, inline
 ) AS
 SELECT
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_advance_once INSTEAD OF INSERT ON holdfast_advance
 WHEN EXISTS (
@@ -22,10 +22,11 @@ BEGIN
     WHERE name = NEW.name;
 
     INSERT INTO holdfast_enqueue_one (
-        call, id, task, queue, key, priority, delay, run_at, expires_in, tags, policy, payload, wall, inline
+        call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy, payload, wall, inline
     )
     SELECT
-        NEW.call, NEW.id, NEW.task, NEW.queue, NEW.key, NEW.priority, NEW.delay, NEW.run_at, NEW.expires_in, NEW.tags, NEW.policy,
+        NEW.call, NEW.id, NEW.task, NEW.queue, NEW.key, NEW.priority, NEW.delay, NEW.run_at, NEW.expires_in,
+        NEW.tags, NEW.extra, NEW.policy,
         NEW.payload, NEW.wall, NEW.inline
     WHERE NEW.id IS NOT NULL AND (NEW.overlap <> 'skip' OR NOT EXISTS (
         SELECT 1 FROM holdfast_schedules AS schedules JOIN holdfast_jobs AS jobs ON jobs.id = schedules.last_job
@@ -44,9 +45,9 @@ END;
 
 -- call
 INSERT INTO holdfast_advance (
-    name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, policy,
+    name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
     payload, wall, inline
 ) VALUES (
     :schedule, :version, :change, :tick, :following, :overlap, :id, :id, :task, :queue, :key, :priority, :delay, :run_at, :expires_in,
-    :tags, :policy, :payload, :wall, :inline
+    :tags, :extra, :policy, :payload, :wall, :inline
 );

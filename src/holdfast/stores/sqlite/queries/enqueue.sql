@@ -57,12 +57,12 @@ BEGIN
     ));
 
     INSERT INTO holdfast_jobs (
-        id, task, queue, key, priority, state, created_at, available_at, expires_at, claimable_until, unique_key, tags, policy,
+        id, task, queue, key, priority, state, created_at, available_at, expires_at, claimable_until, unique_key, tags, extra, policy,
         payload
     )
     SELECT
         job, task, queue, coalesce(key, ''), priority, 'available', NEW.wall, coalesce(run_at, NEW.wall + delay), NEW.wall + expires_in,
-        NEW.wall + expires_in, unique_key, tags, policy, iif(length <= NEW.inline, substr(NEW.data, start, length), NULL)
+        NEW.wall + expires_in, unique_key, tags, extra, policy, iif(length <= NEW.inline, substr(NEW.data, start, length), NULL)
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
@@ -75,6 +75,7 @@ BEGIN
                 json_extract(value, '$.expires_in') AS expires_in,
                 json_extract(value, '$.unique_key') AS unique_key,
                 json_extract(value, '$.tags') AS tags,
+                json_extract(value, '$.extra') AS extra,
                 json_extract(value, '$.policy') AS policy,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
