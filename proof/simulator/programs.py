@@ -35,6 +35,7 @@ class Ids:
 
     def __init__(self, chance: Randomness) -> None:
         self.chance = chance
+        self.around_enqueue: tuple[()] = ()
 
     def client(self) -> Client:
         """Refuse: a child is written by its parent's worker."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from typing import Any, TypeVar
 
-from holdfast._core.job import Claim, Json
+from holdfast._core.job import Claim, Json, NewJob
 from holdfast._core.policy import Backoff
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.tasks.context import ChildSpec, Job, ProgressSink, SyncJob
@@ -60,8 +60,8 @@ class ThreadJob(Job):
     async def _save(self, value: Json) -> None:
         await self._in_loop(super()._save(value))
 
-    async def _enqueue(self, child: ChildSpec) -> Any:
-        return await self._in_loop(super()._enqueue(child))
+    async def _enqueue(self, child: ChildSpec, job: NewJob) -> Any:
+        return await self._in_loop(super()._enqueue(child, job))
 
     async def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         task: asyncio.Task[Result] = self._loop.create_task(coroutine, context=self._loop.context_of(self._process))

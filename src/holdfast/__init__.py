@@ -14,6 +14,7 @@ from holdfast._engine.operators.operators import Steered, Where
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.runners.options import Runners
+from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.task import Task
@@ -68,6 +69,7 @@ __all__ = [
     "JobView",
     "LeaseView",
     "MissingExtra",
+    "NewJobView",
     "PayloadInvalid",
     "PayloadTooLarge",
     "Pruned",

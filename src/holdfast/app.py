@@ -21,6 +21,8 @@ from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, homes, importable
+from holdfast._engine.tasks.around import around
+from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.imports import import_all, problems_of_imports
@@ -44,6 +46,7 @@ if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
     from holdfast._engine.embedded.parts import Parts
     from holdfast._engine.worker.options import WorkerOptions
 
+Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
@@ -144,7 +147,37 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
         if problems := problems_of_names(task, "default", 0):
             raise ConfigurationError(problems)
         job = Options().new_job(self._connections.chance.uuid7(), task, encode_payload(task, payload))
-        return handles_of([job], await self._connections.client().enqueue([job]), self._connections.client)[0]
+        with enqueued_within(self._connections.around_enqueue, [job]) as jobs:
+            answer = await self._connections.client().enqueue(jobs)
+        return handles_of(jobs, answer, self._connections.client)[0]
+
+    def around_enqueue(self, function: Wrapper) -> Wrapper:
+        """Run a generator function around every enqueue of this App, in the caller; it may change headers, key, priority and tags.
+
+        What it raises reaches the caller, and nothing is enqueued. An exception of the enqueue is thrown into it and leaves it again.
+        The jobs of schedules are enqueued by supervisors, which load no code of yours: it does not run for them.
+
+        >>> @app.around_enqueue  # doctest: +SKIP
+        ... def tenant(job: NewJobView):
+        ...     job.headers["tenant"] = current_tenant()
+        ...     yield
+        """
+        self._connections.around_enqueue.append(around(function, name="around_enqueue", may_be_async=False))
+        return function
+
+    def around_run(self, function: Wrapper) -> Wrapper:
+        """Run a generator function around every handler and the reading of its payload, in the order of registration.
+
+        A ``def`` runs in the handler's own thread or process, an ``async def`` on the event loop; handlers see the context variables
+        that they set. What it raises is the attempt's failure. The handler's exception is thrown into it and leaves it again.
+
+        >>> @app.around_run  # doctest: +SKIP
+        ... def scope(job: Job | SyncJob):
+        ...     with use_tenant(job.headers["tenant"]):
+        ...         yield
+        """
+        self.registry.around_run.append(around(function, name="around_run", may_be_async=True))
+        return function
 
     def on(self, event: str) -> Callable[[Subscriber], Subscriber]:
         """Have a function called for each event of that name (``"*"``: all); it can never break the engine.

@@ -1,11 +1,11 @@
-"""Headers: names and texts that travel with a job, such as a tenant or a trace context."""
+"""Headers: text by name that travels with a job, such as a tenant or a trace context."""
 
 from collections.abc import Mapping
 
 from holdfast.errors import ConfigurationError
 
 HEADERS_LIMIT = 4096
-"""Bytes of all names and texts of one job, as UTF-8: every move of the job copies them."""
+"""Bytes of all names and values of one job, as UTF-8: every move of the job copies them."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -18,7 +18,11 @@ def headers_from(given: object) -> Headers:
     """
     if not isinstance(given, Mapping):
         raise ConfigurationError([f"headers={given!r}: use a dict of strings by string"])
-    problems = [f"headers: {name!r}: {_type(name, text)}; use a string" for name, text in given.items() if not _is_text(name, text)]
+    problems = [
+        f"headers: {name!r}: {problem}; use a string"
+        for name, text in given.items()
+        if (problem := _problem_of(name) or _problem_of(text)) is not None
+    ]
     if problems:
         raise ConfigurationError(problems)
     size = sum(len(name.encode()) + len(text.encode()) for name, text in given.items())
@@ -32,14 +36,7 @@ def inherited(parent: Headers, own: Headers) -> Headers:
     return headers_from({**dict(parent), **dict(own)}) if parent else own
 
 
-def _is_text(*values: object) -> bool:
-    return all(isinstance(value, str) and value.isascii() or isinstance(value, str) and _is_encodable(value) for value in values)
-
-
-def _is_encodable(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _type(name: object, text: object) -> str:
-    wrong = text if isinstance(name, str) else name
-    return "it has half a character" if isinstance(wrong, str) else f"it is a {type(wrong).__name__}"
+def _problem_of(value: object) -> str | None:
+    if not isinstance(value, str):
+        return f"it is a {type(value).__name__}"
+    return "it has half a character" if any("\ud800" <= each <= "\udfff" for each in value) else None

@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 import pytest
@@ -15,6 +16,7 @@ from holdfast._core.job import Claim
 from holdfast._core.outcome import Done, Invalid, Outcome, Raised
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.process import RunnerProcess
+from holdfast._engine.tasks.around import Around
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import TaskDefinition, define
@@ -53,7 +55,7 @@ class Scene:
         self.runner = RunnerProcess(self.link)
         self.error: BaseException | None = None
         self._lifespan, self._on_start = lifespan or Lifespan(), on_start
-        self._thread = threading.Thread(target=self._run_until_shutdown)
+        self.thread = threading.Thread(target=self._run_until_shutdown)
 
     def _run_until_shutdown(self) -> None:
         try:
@@ -69,14 +71,14 @@ class Scene:
             self.runner.refuse(error)
 
     async def __aenter__(self) -> "Scene":
-        self._thread.start()
+        self.thread.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.send(messages.Shutdown())
         if self.link.died.is_set():
             self.runner._inbox.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self.thread.join)
         self.channel.close()
         self.runner._loop.call_soon_threadsafe(self.runner._loop.stop)
         await asyncio.to_thread(self.runner._thread.join)
@@ -121,6 +123,31 @@ async def test_a_task_that_the_runner_lacks_is_reported_and_the_next_job_runs() 
         scene.send(messages.Run(scene.claim(name="known")))
         await scene.next(messages.RunStarted)
         assert await scene.outcome() == Done(b"null")
+
+
+async def test_code_around_a_run_shares_the_context_of_the_handler_in_the_order_of_registration() -> None:
+    path: ContextVar[str] = ContextVar("path", default="")
+
+    def sync(job: SyncJob) -> Iterator[None]:
+        path.set(path.get() + f">{threading.current_thread() is scene.thread}")
+        yield
+        path.set(path.get() + "<")
+
+    async def asynchronous(job: SyncJob) -> AsyncIterator[None]:
+        path.set(path.get() + ">loop")
+        yield
+        ended.append(path.get())
+
+    def handler() -> str:
+        return path.get()
+
+    ended: list[str] = []
+    scene = Scene(handler)
+    scene.tasks.around_run += [Around(asynchronous, is_async=True), Around(sync, is_async=False)]
+    async with scene:
+        await scene.begin()
+        assert await scene.outcome() == Done(b'">loop>True"')
+    assert ended == [">loop>True<"]
 
 
 class Transactional:

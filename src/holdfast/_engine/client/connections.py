@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
@@ -30,6 +31,8 @@ class Connections(Forked):
         after_commit: Callable[[object, Callable[[], None]], None],
     ) -> None:
         self.clock, self.chance, self.after_commit = clock, chance, after_commit
+        self.around_enqueue: list[Any] = []
+        """The App's code around each enqueue, as ``_engine.tasks.around`` has it."""
         self._settings, self._events = settings, events
         self._open_store, self._open_transport = open_store, open_transport
         self._lock = threading.Lock()

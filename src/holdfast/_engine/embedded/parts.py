@@ -86,5 +86,6 @@ def without_processes(registry: Registry) -> Registry:
     made = Registry()
     definitions = (registry.get(name) for name in registry.names())
     made.add_schedule(*registry.schedules())
+    made.around_run = registry.around_run
     made.add(*(structs.replace(task, process=False) for task in definitions if task is not None))
     return made

@@ -17,8 +17,9 @@ from holdfast._core.outcome import Invalid, Outcome
 from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
-from holdfast._engine.runners.outcomes import captured, decode, outcome_of_error, outcome_of_value
-from holdfast._engine.runners.runners import call_of, exits_in_forked_child
+from holdfast._engine.runners.outcomes import captured, outcome_of_error, outcome_of_value
+from holdfast._engine.runners.runners import decode_and_call, exits_in_forked_child
+from holdfast._engine.tasks.around import within_thread
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
@@ -243,15 +244,15 @@ class RunnerProcess:
 
     def _outcome(self, work: CurrentRun, task: TaskDefinition) -> Outcome | None:
         self._in_loop(self._send(messages.RunStarted()))  # reading the payload runs the user's constructors already
-        decoded, refused = captured(partial(decode, task, work.claim.payload))
-        if refused is not None or isinstance(decoded, Invalid):
-            return decoded if refused is None else self._outcome_of(work, task, None, refused)
-        arguments, ignored = decoded
-        if ignored:
-            self._in_loop(self._send(messages.RunStarted(ignored)))
+        call = partial(decode_and_call, task, work.job, work.claim.payload, self._ignore)
+        if self._registry.around_run:
+            call = partial(within_thread, self._registry.around_run, work.job, call, self._loop)
         with exits_in_forked_child():
-            value, error = captured(call_of(task, work.job, arguments))
-        return self._outcome_of(work, task, value, error)
+            value, error = captured(call)
+        return value if isinstance(value, Invalid) else self._outcome_of(work, task, value, error)
+
+    def _ignore(self, fields: tuple[str, ...]) -> None:
+        self._in_loop(self._send(messages.RunStarted(fields)))
 
     def _outcome_of(self, work: CurrentRun, task: TaskDefinition, value: object, error: BaseException | None) -> Outcome | None:
         saw_cancellation = work.job.saw_cancellation

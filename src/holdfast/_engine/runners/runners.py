@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from holdfast._core.job import Claim, Json
-from holdfast._core.outcome import Outcome
-from holdfast._engine.runners.outcomes import captured
+from holdfast._core.outcome import Invalid, Outcome
+from holdfast._engine.runners.outcomes import captured, decode
 from holdfast._engine.runners.running import Running
 from holdfast._engine.tasks.context import Job, JobContext, ProgressSink, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition
@@ -72,8 +72,10 @@ class ThreadRunner:
         return SyncJob(claim, reporter, asyncio.get_running_loop())
 
     async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
+        return await self.run_call(context, partial(copy_context().run, call_of(task, context, arguments)))
+
+    async def run_call(self, context: JobContext, call: Callable[[], Any]) -> Json:
         """Wait for the thread. When cancelled, ask the handler to end and go on waiting: its code has not stopped."""
-        call = partial(copy_context().run, call_of(task, context, arguments))
         ended = self._begin(call)
         while not ended.done():
             try:
@@ -98,6 +100,19 @@ class ThreadRunner:
 def call_of(task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Callable[[], Any]:
     """Return the handler with its arguments, and with its job if it takes one."""
     return partial(task.function, context, **arguments) if task.takes_job else partial(task.function, **arguments)
+
+
+def decode_and_call(
+    task: TaskDefinition, context: JobContext, payload: bytes, ignore: Callable[[tuple[str, ...]], object]
+) -> Json | Invalid:
+    """Return what the handler returns, or why it cannot read the payload. ``ignore``: gets the fields that it does not know, if any."""
+    decoded = decode(task, payload)
+    if isinstance(decoded, Invalid):
+        return decoded
+    arguments, ignored = decoded
+    if ignored:
+        ignore(ignored)
+    return call_of(task, context, arguments)()
 
 
 def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

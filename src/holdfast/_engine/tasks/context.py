@@ -1,13 +1,16 @@
 """What a handler receives: its job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.headers import inherited
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
 from holdfast._engine.client.handle import Handle
@@ -23,6 +26,10 @@ class ChildSpec(Protocol):
 
     def new_child(self) -> NewJob:
         """Return a new job. ``ConfigurationError`` if an option does not fit a child."""
+        ...
+
+    def around(self, job: NewJob) -> AbstractContextManager[Sequence[NewJob]]:
+        """Return the code around the enqueue of this job; it yields the job to be written."""
         ...
 
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
@@ -93,6 +100,21 @@ class JobContext:
         return self._claim.job.id
 
     @property
+    def task(self) -> str:
+        """The name of the job's task."""
+        return self._claim.job.task
+
+    @property
+    def key(self) -> str:
+        """The job's key, usually the tenant; empty if it has none."""
+        return self._claim.key
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers the job was enqueued with; a copy. Jobs that this one enqueues inherit them."""
+        return dict(self._claim.headers)
+
+    @property
     def attempt(self) -> int:
         """Which start of the handler this is, from 1."""
         return self._claim.job.attempt
@@ -155,9 +177,12 @@ class JobContext:
         await self._reporter.checkpoint(self._claim.job, data)
         self._checkpoint = data
 
-    async def _enqueue(self, child: ChildSpec) -> Handle:
+    def _new_child(self, child: ChildSpec) -> NewJob:
         self._require_owned()
         job = child.new_child()
+        return structs.replace(job, headers=inherited(self._claim.headers, job.headers))
+
+    async def _enqueue(self, child: ChildSpec, job: NewJob) -> Handle:
         try:
             answer = await self._reporter.children.enqueue(self._claim.job, job)
         except asyncio.CancelledError:
@@ -192,7 +217,9 @@ class Job(JobContext):
 
         >>> await job.enqueue(thumbnail.options(priority=5), path="a.png")  # doctest: +SKIP
         """
-        return await self._enqueue(other.bind(*args, **kwargs))
+        child = other.bind(*args, **kwargs)
+        with child.around(self._new_child(child)) as (job,):
+            return await self._enqueue(child, job)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
@@ -234,7 +261,9 @@ class SyncJob(JobContext):
 
     def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job."""
-        return self._in_loop(self._enqueue(other.bind(*args, **kwargs)))
+        child = other.bind(*args, **kwargs)
+        with child.around(self._new_child(child)) as (job,):
+            return self._in_loop(self._enqueue(child, job))
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:

@@ -1,13 +1,14 @@
 """What a caller chooses for one job, beyond its payload."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 from msgspec import Struct
 
 from holdfast._core.durations import Duration, seconds
+from holdfast._core.headers import Headers, headers_from
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
 from holdfast._engine.tasks.registry import problems_of_names
@@ -31,6 +32,7 @@ class Options(Struct, frozen=True, kw_only=True):
     expires_in: float | None = None
     unique_key: str | None = None
     tags: tuple[str, ...] = ()
+    headers: Headers = ()
     within: object = None
 
     @classmethod
@@ -45,6 +47,7 @@ class Options(Struct, frozen=True, kw_only=True):
         expires_in: Duration | None = None,
         unique_key: str | None = None,
         tags: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
         within: object = None,
     ) -> "Options":
         """Check what the user wrote, and return the options; ``ConfigurationError`` with every problem found."""
@@ -57,10 +60,8 @@ class Options(Struct, frozen=True, kw_only=True):
             problems += _problems_of_text("key", key)
         if unique_key is not None:
             problems += _problems_of_text("unique_key", unique_key)
-        if isinstance(tags, str) or not isinstance(tags, Sequence):
-            problems.append(f"tags={tags!r}: use a list of strings")
-        else:
-            problems += [problem for tag in tags for problem in _problems_of_text("tags", tag)]
+        problems += _problems_of_tags(tags)
+        carried = () if headers is None else _headers(headers, problems)
         if problems:
             raise ConfigurationError(problems)
         return cls(
@@ -72,6 +73,7 @@ class Options(Struct, frozen=True, kw_only=True):
             expires_in=lifetime,
             unique_key=unique_key,
             tags=tuple(tags),
+            headers=carried,
             within=within,
         )
 
@@ -100,6 +102,7 @@ class Options(Struct, frozen=True, kw_only=True):
             expires_in=self.expires_in,
             unique_key=self.unique_key,
             tags=self.tags,
+            headers=self.headers,
         )
 
 
@@ -126,6 +129,20 @@ def _seconds(name: str, duration: Duration, problems: list[str]) -> float | None
     except ValueError as error:
         problems.append(f"{name}: {error}")
         return None
+
+
+def _headers(given: object, problems: list[str]) -> Headers:
+    try:
+        return headers_from(given)
+    except ConfigurationError as error:
+        problems += error.problems
+        return ()
+
+
+def _problems_of_tags(tags: object) -> list[str]:
+    if isinstance(tags, str) or not isinstance(tags, Sequence):
+        return [f"tags={tags!r}: use a list of strings"]
+    return [problem for tag in tags for problem in _problems_of_text("tags", tag)]
 
 
 def _problems_of_text(name: str, text: object) -> list[str]:

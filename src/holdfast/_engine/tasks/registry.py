@@ -14,6 +14,7 @@ from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.tasks.around import Around
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast.errors import ConfigurationError
 
@@ -75,6 +76,7 @@ class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, TaskDefinition] = {}
         self._schedules: dict[str, DeclaredSchedule] = {}
+        self.around_run: list[Around] = []
 
     def add(self, *definitions: TaskDefinition) -> None:
         """Register all or none; ``ConfigurationError`` if a name is taken, because a job's row knows only the name."""

@@ -1,6 +1,7 @@
 """A registered task as its callers use it: call it, or enqueue it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ from holdfast._core.job import NewJob
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
+from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, PayloadInvalid
@@ -45,6 +47,10 @@ class PreparedJob(Struct, frozen=True):
         if self.options.within is not None:
             raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
         return self.new_job()
+
+    def around(self, job: NewJob) -> AbstractContextManager[Sequence[NewJob]]:
+        """Return the App's code around the enqueue of this job; it yields the job to be written."""
+        return enqueued_within(connections_of(self.task).around_enqueue, [job])
 
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
         """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
@@ -80,26 +86,41 @@ class TaskWithOptions(Generic[Payload]):
         >>> resize.options(unique_key="a.png").enqueue("a.png").created  # doctest: +SKIP
         True
         """
-        if self._options.within is None:
-            return self._enqueue(*args, **kwargs)
         refuse_inside_loop("aenqueue")
-        return enqueue_within(connections_of(self._task), self._options.within, [self.bind(*args, **kwargs).new_job()])[0]
+        (handle,) = self._write_here([self._new_job(self._encode(args, kwargs))])
+        return handle
 
     def enqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
         """Enqueue as ``aenqueue_many`` does, for code without an event loop."""
-        if self._options.within is None:
-            return self._enqueue_many(payloads)
         refuse_inside_loop("aenqueue_many")
-        return enqueue_within(connections_of(self._task), self._options.within, self._jobs(payloads))
-
-    _enqueue = blocking(aenqueue)
-    _enqueue_many = blocking(aenqueue_many)
+        return self._write_here(self._jobs(payloads))
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Handle]:
-        connections = connections_of(self._task)
-        if self._options.within is not None:
-            return await aenqueue_within(connections, self._options.within, jobs)
+        around = connections_of(self._task).around_enqueue
+        if not around:
+            return await self._send(jobs)
+        with enqueued_within(around, jobs) as changed:
+            return await self._send(changed)
+
+    def _write_here(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """Write the jobs with the App's code around it in this thread, whose connections it may need."""
+        around = connections_of(self._task).around_enqueue
+        if not around:
+            return self._send_here(jobs)
+        with enqueued_within(around, jobs) as changed:
+            return self._send_here(changed)
+
+    async def _send(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        connections, within = connections_of(self._task), self._options.within
+        if within is not None:
+            return await aenqueue_within(connections, within, jobs)
         return handles_of(jobs, await connections.client().enqueue(jobs), connections.client)
+
+    def _send_here(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        within = self._options.within
+        return self._send_blocking(jobs) if within is None else enqueue_within(connections_of(self._task), within, jobs)
+
+    _send_blocking = blocking(_send)
 
     def _new_job(self, payload: bytes) -> NewJob:
         return PreparedJob(self._task, self._options, payload).new_job()
@@ -162,11 +183,13 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
         expires_in: Duration | None = None,
         unique_key: str | None = None,
         tags: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
         within: object = None,
     ) -> TaskWithOptions[Payload]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
-        ``key``: usually the tenant; jobs are listed and steered by it.
+        ``key``: usually the tenant; jobs are listed and steered by it. ``headers``: at most 4 KiB of text by text, which the
+        handler reads as ``job.headers``, and its own children inherit.
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
         false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
@@ -181,6 +204,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
             expires_in=expires_in,
             unique_key=unique_key,
             tags=tags,
+            headers=headers,
             within=within,
         )
         return TaskWithOptions(self, options)

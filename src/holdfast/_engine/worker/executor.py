@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import Claim, RescueReason, Token
+from holdfast._core.job import Claim, Json, RescueReason, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Done, Invalid, Outcome
 from holdfast._engine.environment import Environment
@@ -17,10 +17,11 @@ from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.runners.loop_tasks import LoopTasks
 from holdfast._engine.runners.outcomes import decode, outcome_of_error, outcome_of_value, raised_by
-from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner
+from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner, decode_and_call
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.runners.stacks import coroutine_stack
 from holdfast._engine.service import Signal
+from holdfast._engine.tasks.around import within, within_thread
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.lease import WorkerLease
@@ -92,7 +93,7 @@ class Executor:
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
-        self._pool, self._hooks = pool, hooks
+        self._threads, self._pool, self._hooks = threads, pool, hooks
         self._loop_tasks = LoopTasks(self._execute, lease.now)
         self._is_draining = False
 
@@ -272,11 +273,29 @@ class Executor:
             running.is_running_hook = False
 
     async def _answer(self, running: Running) -> Outcome:
-        job, task = running.claim.job, running.definition
-        decoded = decode(task, running.claim.payload)
+        around, context = self._registry.around_run, running.context
+        if not around:
+            value = await self._run(running)
+        elif running.kind is RunnerKind.LOOP:
+            value = await within(around, context, partial(self._run, running))
+        else:
+            loop = asyncio.get_running_loop()
+            ignore = partial(self._ignore, running)
+            call = partial(
+                decode_and_call, running.definition, context, running.claim.payload, partial(loop.call_soon_threadsafe, ignore)
+            )
+            value = await self._threads.run_call(context, partial(within_thread, around, context, call, loop))
+        return value if isinstance(value, Invalid) else outcome_of_value(value)
+
+    async def _run(self, running: Running) -> Json | Invalid:
+        decoded = decode(running.definition, running.claim.payload)
         if isinstance(decoded, Invalid):
             return decoded
         arguments, ignored = decoded
         if ignored:
-            self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=job.id, task=job.task, fields=",".join(ignored))
-        return outcome_of_value(await self._runners[running.kind].run(task, running.context, arguments))
+            self._ignore(running, ignored)
+        return await self._runners[running.kind].run(running.definition, running.context, arguments)
+
+    def _ignore(self, running: Running, fields: tuple[str, ...]) -> None:
+        job = running.claim.job
+        self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=job.id, task=job.task, fields=",".join(fields))

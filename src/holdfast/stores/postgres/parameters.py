@@ -113,8 +113,7 @@ def enqueue(
     is_durable: bool = False,
     is_known: bool = False,
 ) -> tuple[str, str]:
-    """Return the name of a query and its parameter. ``is_durable``: it raises ``synchronous_commit`` for its transaction.
-    ``is_known``: the ids may have been enqueued before."""
+    """Return a query and its parameter. ``is_durable``: it raises ``synchronous_commit``. ``is_known``: the ids may exist already."""
     kinds: dict[tuple[object, ...], EnqueueKind] = {}
     payloads: list[LongPayload] = []
     keyed = [job for job in jobs if job.unique_key is not None]
@@ -149,8 +148,8 @@ def is_single(jobs: Sequence[NewJob]) -> bool:
 def enqueue_one(call: UUID, job: NewJob) -> tuple[Any, ...]:
     """Return the parameters of ``enqueue_one.sql``."""
     where, when = (job.task, job.queue, storable_text(job.key), job.priority), (job.run_at, job.delay, job.expires_in)
-    tags = json_text(job.tags) if job.tags else None
-    return (call, job.id, *where, *when, tags, extra_text(job.headers), json_text(job.policy), job.payload)
+    few = json_text(job.tags) if job.tags else None, extra_text(job.headers)
+    return (call, job.id, *where, *when, *few, json_text(job.policy), job.payload)
 
 
 def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
@@ -176,8 +175,7 @@ def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
     the result of the first; and a store that lost its newest writes may have issued a number twice."""
     if len({settle.token.number for settle in settles}) == len(settles):
         return []
-    seen: set[int] = set()
-    found = []
+    seen, found = set[int](), list[int]()
     for place, settle in enumerate(settles):
         if settle.token.number in seen:
             found.append(place)
@@ -187,8 +185,7 @@ def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
 
 def split(settles: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
     """Split transitions into first-try successes, which nearly all are, and the others."""
-    plain: list[Transition] = []
-    rare: list[Transition] = []
+    plain, rare = list[Transition](), list[Transition]()
     for settle in settles:
         (plain if _is_plain(settle) else rare).append(settle)
     return plain, rare

@@ -64,7 +64,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     state = State.RUNNING if request.limit > 0 else State.CLAIMED
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
-    for job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *_ in found:
+    for row in found:
+        job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *_ = row
         hold = ActiveJob(
             id=job,
             token=Token(claim, number),

@@ -23,7 +23,23 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra, payload = row
+    (
+        job,
+        number,
+        task,
+        state,
+        attempt,
+        failures,
+        crashes,
+        checkpoint,
+        rescue,
+        hook_due_at,
+        queue,
+        key,
+        priority,
+        extra,
+        payload,
+    ) = row
     hold = ActiveJob(
         id=UUID(bytes=job),
         token=Token(request.claim, number),
@@ -36,10 +52,9 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         policy=request.tasks[task],
         queue=queue,
     )
-    body = _blob(payload) or b""
     return Claim(
         job=hold,
-        payload=body,
+        payload=_blob(payload) or b"",
         checkpoint=_blob(checkpoint),
         rescue=rescue_of(rescue),
         hook_due_at=_instant(hook_due_at),
@@ -79,7 +94,7 @@ def due_of(row: Row) -> DueJob:
     return DueJob(UUID(bytes=job), queue, number)
 
 
-def record_of(state: str, row: Row) -> JobRecord:
+def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each column
     """Return the job of a row of the view in ``record.sql``, in the state to show."""
     job, claim, number, task, queue, key, priority, _, payload, policy, attempt, failures, crashes, *rest = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest

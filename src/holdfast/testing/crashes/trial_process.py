@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from operator import attrgetter
 
-from holdfast._core.job import Json
+from holdfast._core.job import Json, NewJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.tasks.context import ChildSpec, JobContext
@@ -126,8 +126,8 @@ def _watch_jobs() -> None:
         await save(self, value)
         points.point("checkpoint")
 
-    async def watched_enqueue(self: JobContext, child: ChildSpec) -> Handle:
-        handle = await enqueue(self, child)
+    async def watched_enqueue(self: JobContext, child: ChildSpec, job: NewJob) -> Handle:
+        handle = await enqueue(self, child, job)
         points.point("enqueue")
         return handle
 
