@@ -24,11 +24,12 @@ from holdfast._ports.store import (
     Republishing,
     RescueHooks,
     Scheduling,
+    Selectors,
     Store,
 )
 from holdfast.stores.memory import MemoryStore
 
-PROTOCOLS = (Ownership, Reading, Operating, Administration, QueueVerbs, Republishing, RescueHooks, Scheduling)
+PROTOCOLS = (Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling)
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
     (

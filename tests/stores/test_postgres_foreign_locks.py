@@ -14,7 +14,7 @@ from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, Transition, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Cancel, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._core.requests import AttemptNote, ProgressUpdate
+from holdfast._core.requests import AttemptNote, JobFilter, ProgressUpdate, Steer, SteerVerb
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import moves as moving
@@ -52,6 +52,36 @@ async def at_once(home: Home, call: Any) -> Any:
     asking = asyncio.ensure_future(call)
     assert not await waits(home, asking)
     return await asking
+
+
+# operators
+
+
+@pytest.mark.parametrize(
+    ("place", "how", "becomes"),
+    [
+        ("pending", Steer(SteerVerb.RESCHEDULE, delay=50.0), State.SCHEDULED),
+        ("active", Steer(SteerVerb.CANCEL), State.RUNNING),
+        ("finished", Steer(SteerVerb.REOPEN), State.AVAILABLE),
+    ],
+)
+def test_l11_a_locked_job_is_left_alone_by_a_verb_with_a_selector(home: Home, place: str, how: Steer, becomes: State) -> None:
+    async def act(at: Scene) -> None:
+        jobs = list(await at.enqueue(at.new(), at.new(), at.new())) if place == "pending" else []
+        for _ in range(0 if jobs else 3):
+            active = await at.running()
+            if place == "finished":
+                await at.settle(done(active))
+            jobs.append(active.id)
+        stuck, free, unnamed = jobs
+        was = [await at.row(stuck), await at.row(unnamed)]
+        with locked(home, place, f"id = '{stuck}'"):
+            answer = await at_once(home, at.store.steer(how, [stuck, free], JobFilter(task="task")))
+        assert (answer.states, answer.left) == ({stuck: was[0].state, free: becomes}, {stuck})
+        assert [await at.row(stuck), await at.row(unnamed)] == was
+        assert (await at.row(free)).cancel_requested is (place == "active")
+
+    play(Stage(home), act)
 
 
 # settling

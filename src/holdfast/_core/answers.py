@@ -166,6 +166,13 @@ class Pruned(Struct, frozen=True):
         return self.jobs + self.stubs + self.receipts + self.leases + self.attempts
 
 
+class SteerAnswer(Struct, frozen=True):
+    """The state of each job now, absent if unknown, and which jobs were left alone: they had moved, or another session has them locked."""
+
+    states: dict[UUID, State]
+    left: frozenset[UUID] = frozenset()
+
+
 class Purged(Struct, frozen=True):
     """The number of jobs that one batch of a purge deleted. ``until``: on the store's clock; jobs enqueued later were kept."""
 

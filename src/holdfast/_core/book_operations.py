@@ -7,19 +7,21 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, micros
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.record import (
     JobRecord,
     as_read,
     is_expired,
+    matches,
     record_of_finished,
     reopened,
     retention_of,
     stub,
     with_hook_delayed,
 )
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 
 
 class BookOperations(BookState):
@@ -64,6 +66,19 @@ class BookOperations(BookState):
             if row.state is State.AVAILABLE or (PLACE_OF[row.state] is not Place.ACTIVE and not only_waiting):
                 self._forget(row)
         return self._states(ids, now)
+
+    def steer(self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+        chosen = [row.id for row in self._rows(ids) if matches(as_read(row, now.wall), which, now.wall)]
+        match how.verb:
+            case SteerVerb.CANCEL:
+                self.request_cancel(now, chosen)
+            case SteerVerb.REOPEN:
+                self.reopen(now, chosen)
+            case SteerVerb.RESCHEDULE:
+                self.reschedule(now, chosen, delay=how.delay, run_at=how.run_at)
+            case SteerVerb.DELETE:
+                self.delete(now, chosen)
+        return SteerAnswer(self._states(ids, now), frozenset(ids) - frozenset(chosen))
 
     def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or now.wall

@@ -13,7 +13,7 @@ from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, OverdueJob,
 from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
-from holdfast._core.record import JobRecord, active_job, as_read, is_expired, needs_isolation
+from holdfast._core.record import JobRecord, active_job, as_read, is_expired, matches, needs_isolation
 from holdfast._core.requests import IsolatedJobs, JobFilter
 
 _SECOND = timedelta(seconds=1)
@@ -33,7 +33,7 @@ class BookReading(BookState):
 
     def list(self, now: Moment, which: JobFilter) -> tuple[JobRecord, ...]:
         views = (as_read(row, now.wall) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
-        return tuple(islice((view for view in views if _matches(view, which, now.wall)), which.limit))
+        return tuple(islice((view for view in views if matches(view, which, now.wall)), which.limit))
 
     def counts(self, now: Moment, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         found = dict[tuple[str, State], int]()
@@ -161,18 +161,3 @@ class BookReading(BookState):
             is_isolated=known.spec.is_isolated,
             declares=known.spec.declares,
         )
-
-
-def _matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
-    age = (now - (view.finished_at or view.created_at)).total_seconds()
-    return (
-        which.state in (None, view.state)
-        and which.reason in (None, view.reason)
-        and which.task in (None, view.task)
-        and which.queue in (None, view.queue)
-        and which.key in (None, view.key)
-        and (which.older_than is None or age >= which.older_than)
-        and (which.attempts_at_least is None or view.attempt >= which.attempts_at_least)
-        and (which.tag is None or which.tag in view.tags)
-        and (which.before is None or view.id < which.before)
-    )

@@ -9,6 +9,7 @@ from holdfast._core.headers import Headers
 from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, NewJob, Place, Reason, Rescue, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
+from holdfast._core.requests import JobFilter
 
 OUTCOME_OF = {
     State.COMPLETED: AttemptOutcome.COMPLETED,
@@ -238,6 +239,22 @@ def record_of_finished(row: JobRecord) -> SettledAttempt:
         ended_at=row.finished_at,
     )
     return SettledAttempt(row.state, record)
+
+
+def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
+    """Return whether a job, as it is read now, is one of those to list."""
+    age = (now - (view.finished_at or view.created_at)).total_seconds()
+    return (
+        which.state in (None, view.state)
+        and which.reason in (None, view.reason)
+        and which.task in (None, view.task)
+        and which.queue in (None, view.queue)
+        and which.key in (None, view.key)
+        and (which.older_than is None or age >= which.older_than)
+        and (which.attempts_at_least is None or view.attempt >= which.attempts_at_least)
+        and (which.tag is None or which.tag in view.tags)
+        and (which.before is None or view.id < which.before)
+    )
 
 
 def _later(now: datetime, seconds: float) -> datetime:

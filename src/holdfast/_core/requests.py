@@ -1,6 +1,7 @@
 """The requests of the engine to a store: leases, claims, progress, notes and filters, as values."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -79,6 +80,23 @@ class AttemptNote(Struct, frozen=True, kw_only=True):
     late_result: bytes | None = None
     error: Failure | None = None
     stacks: str | None = None
+
+
+class SteerVerb(StrEnum):
+    """What an operator does to jobs, named after the verb of a store."""
+
+    CANCEL = "request_cancel"
+    REOPEN = "reopen"
+    RESCHEDULE = "reschedule"
+    DELETE = "delete"
+
+
+class Steer(Struct, frozen=True):
+    """An operator's verb; ``delay`` and ``run_at`` are those of RESCHEDULE."""
+
+    verb: SteerVerb
+    delay: float = 0.0
+    run_at: datetime | None = None
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import DueJob, EnqueueAnswer, Purged
+from holdfast._core.answers import DueJob, EnqueueAnswer, Purged, SteerAnswer
 from holdfast._core.job import NewJob, State, Token
-from holdfast._core.record import JobRecord
-from holdfast._core.requests import IsolatedJobs, JobFilter
-from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Scheduling, Store
+from holdfast._core.record import JobRecord, matches
+from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
+from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Scheduling, Selectors, Store
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED)
@@ -39,6 +39,29 @@ async def purge(store: Store, queue: str, limit: int, until: datetime | None = N
     doomed = sorted({row.id for row in waiting if row.created_at <= until})[:limit]
     left = await store.delete(doomed, only_waiting=True) if doomed else {}
     return Purged(len(doomed) - len(left), until)
+
+
+async def steer(store: Store, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+    """Apply an operator's verb to those of the jobs that match the filter.
+
+    For a store without this verb, read each job, and apply the verb to those that match: one that moves in between is not left alone.
+    """
+    if offers(store, Selectors):
+        return await cast(Selectors, store).steer(how, ids, which)
+    found = [row for job in ids if (row := await store.get(job)) is not None]
+    ageless = structs.replace(which, older_than=None)
+    chosen = [row.id for row in found if matches(row, ageless, _EPOCH)]
+    match how.verb:
+        case SteerVerb.CANCEL:
+            states = await store.request_cancel(chosen)
+        case SteerVerb.REOPEN:
+            states = (await store.reopen(chosen)).states
+        case SteerVerb.RESCHEDULE:
+            states = await store.reschedule(chosen, delay=how.delay, run_at=how.run_at)
+        case SteerVerb.DELETE:
+            states = await store.delete(chosen)
+    left = frozenset(ids) - frozenset(chosen)
+    return SteerAnswer({row.id: row.state for row in found if row.id in left} | states, left)
 
 
 async def waiting_tasks(store: Store) -> tuple[str, ...]:

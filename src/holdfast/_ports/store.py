@@ -29,11 +29,12 @@ from holdfast._core.answers import (
     Purged,
     QueueView,
     ReopenAnswer,
+    SteerAnswer,
 )
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
 from holdfast._core.schedule import Advance, Schedule, ScheduleList, TickAnswer
 
 
@@ -227,6 +228,17 @@ class Administration(Protocol):
 
 class Store(Ownership, Reading, Operating, Administration, Protocol):
     """The verbs that every store has. All may be called concurrently."""
+
+
+class Selectors(Protocol):
+    """The verb for jobs that a filter chose, for stores that can judge the filter in the write itself."""
+
+    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+        """Apply the verb to those of the jobs that match the filter when they are written; its ``before`` and ``limit`` do not count.
+
+        Jobs that no longer match, or that another session has locked, are left alone.
+        """
+        ...
 
 
 class QueueVerbs(Protocol):

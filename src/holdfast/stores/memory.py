@@ -90,6 +90,7 @@ class MemoryStore:
     reopen = _verb(Book.reopen)
     reschedule = _verb(Book.reschedule)
     delete = _verb(Book.delete)
+    steer = _verb(Book.steer)
     purge = _verb(Book.purge)
     pause = _verb(Book.pause)
     prune = _verb(Book.prune)

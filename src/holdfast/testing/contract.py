@@ -31,6 +31,7 @@ from holdfast.testing.contracts.reporting import ReportContract
 from holdfast.testing.contracts.rescuing import RescueContract
 from holdfast.testing.contracts.scheduling import ScheduleContract
 from holdfast.testing.contracts.settling import SettleContract
+from holdfast.testing.contracts.steering import SteerContract
 
 
 class StoreContract(
@@ -43,6 +44,7 @@ class StoreContract(
     ExpiryContract,
     LastTryContract,
     SettleContract,
+    SteerContract,
     PlaceContract,
     FenceContract,
     BystandContract,

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer
+from holdfast._core.answers import EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer, SteerAnswer
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import JobFilter
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.schedule import Schedule, ScheduleList
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.announcement import announce
@@ -21,7 +21,7 @@ from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._engine.store_defaults import purge, scheduling
+from holdfast._engine.store_defaults import purge, scheduling, steer
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
@@ -111,12 +111,7 @@ class Client:
     async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End waiting jobs and flag running ones; return the state each is in now, absent if unknown."""
 
-        async def emit(states: States, _: frozenset[UUID]) -> None:
-            for job, state in states.items():
-                self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
-            await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
-
-        return await self._each("request_cancel", jobs, self._store.request_cancel, emit)
+        return await self._each("request_cancel", jobs, self._store.request_cancel, self._report_cancelled)
 
     async def retry(self, jobs: Sequence[UUID]) -> ReopenAnswer:
         """Run finished, held and scheduled jobs now, with fresh budgets; also return which jobs have the keys of those that could not."""
@@ -141,12 +136,27 @@ class Client:
     async def delete(self, jobs: Sequence[UUID]) -> States:
         """Delete every trace of jobs that no worker owns; return the states of the others."""
 
-        async def emit(states: States, locked: frozenset[UUID]) -> None:
-            for job in dict.fromkeys(jobs):
-                if job not in states and job not in locked:
-                    self._events.emit(EventName.JOB_DELETED, job=job)
+        return await self._each("delete", jobs, self._store.delete, partial(self._report_deleted, jobs))
 
-        return await self._each("delete", jobs, self._store.delete, emit)
+    async def steer(self, how: Steer, jobs: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+        """Apply an operator's verb to those of the jobs that match when they are written."""
+        left = set[UUID]()
+        reports: dict[SteerVerb, Callable[[States, frozenset[UUID]], Awaitable[None]]] = {
+            SteerVerb.CANCEL: self._report_cancelled,
+            SteerVerb.REOPEN: partial(self._publish_moved, EventName.JOB_REOPENED),
+            SteerVerb.RESCHEDULE: partial(self._publish_moved, EventName.JOB_RESCHEDULED),
+            SteerVerb.DELETE: partial(self._report_deleted, jobs),
+        }
+
+        async def apply(some: Sequence[UUID]) -> States:
+            answer = await steer(self._store, how, some, which)
+            left.update(answer.left)
+            return answer.states
+
+        async def emit(states: States, locked: frozenset[UUID]) -> None:
+            await reports[how.verb]({job: state for job, state in states.items() if job not in left}, locked | left)
+
+        return SteerAnswer(await self._each(how.verb, jobs, apply, emit), frozenset(left))
 
     async def schedules(self) -> ScheduleList:
         """Return all schedules, by name."""
@@ -270,6 +280,16 @@ class Client:
             busy.states = states
             raise busy
         return states
+
+    async def _report_cancelled(self, states: States, _: frozenset[UUID]) -> None:
+        for job, state in states.items():
+            self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
+        await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
+
+    async def _report_deleted(self, jobs: Sequence[UUID], states: States, left: frozenset[UUID]) -> None:
+        for job in dict.fromkeys(jobs):
+            if job not in states and job not in left:
+                self._events.emit(EventName.JOB_DELETED, job=job)
 
     async def _publish_moved(self, event: EventName, states: States, _: frozenset[UUID]) -> None:
         moved = [job for job, state in states.items() if state in MOVABLE]

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Literal, overload
 from uuid import UUID
 
@@ -13,7 +12,7 @@ from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
-from holdfast._core.requests import JobFilter
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
 from holdfast._engine.tasks.options import due
@@ -80,7 +79,8 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
 class Steered(Struct, frozen=True):
     """What a verb did to the jobs that a ``Where`` matched: how many by the state they are in now, and which of them refused.
 
-    A dry run has the states they were found in. ``deleted`` stands for those deleted, ``unknown`` for those that were gone.
+    A job refuses that has moved on and matches no longer, that another session has locked, or that the verb does not fit. A dry run has
+    the states they were found in. ``deleted`` stands for those deleted, ``unknown`` for those that were gone.
     """
 
     jobs: int
@@ -160,10 +160,10 @@ class Jobs:
         >>> app.jobs.cancel(where=Where(queue="mail", older_than="1d"), dry_run=True).jobs  # doctest: +SKIP
         412
         """
-        verb = self._connect().cancel
         if where is None:
-            return await verb(_ids(jobs))
-        return await self._steer(jobs, where, verb, UNFINISHED, {State.CANCELLED, *OWNED}, limit=limit, dry_run=dry_run)
+            return await self._connect().cancel(_ids(jobs))
+        how, meant = Steer(SteerVerb.CANCEL), {State.CANCELLED, *OWNED}
+        return await self._steer(jobs, where, how, UNFINISHED, meant, limit=limit, dry_run=dry_run)
 
     @overload
     async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
@@ -177,15 +177,11 @@ class Jobs:
         A finished job stays finished if another unfinished job has its unique key. ``where`` must name a state or a reason,
         because completed jobs would run again otherwise.
         """
-
-        async def reopen(some: Sequence[UUID]) -> dict[UUID, State]:
-            return (await self._connect().retry(some)).states
-
         if where is None:
-            return await reopen(_ids(jobs))
+            return (await self._connect().retry(_ids(jobs))).states
         if where.state is None and where.reason is None:
             raise ConfigurationError(["retry: name a state or a reason in Where, or completed jobs would run again"])
-        return await self._steer(jobs, where, reopen, (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, Steer(SteerVerb.REOPEN), (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
 
     @overload
     async def areschedule(
@@ -218,10 +214,10 @@ class Jobs:
             problems.append("reschedule: pass delay='10s' or run_at=datetime.now(UTC)")
         if problems:
             raise ConfigurationError(problems)
-        verb = partial(self._connect().reschedule, delay=wait, run_at=when)
         if where is None:
-            return await verb(_ids(jobs))
-        return await self._steer(jobs, where, verb, MOVABLE, set(MOVABLE), limit=limit, dry_run=dry_run)
+            return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
+        how = Steer(SteerVerb.RESCHEDULE, wait, when)
+        return await self._steer(jobs, where, how, MOVABLE, set(MOVABLE), limit=limit, dry_run=dry_run)
 
     @overload
     async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
@@ -231,16 +227,16 @@ class Jobs:
         self, jobs: Id | Sequence[Id] = (), *, where: Where | None = None, limit: int | None = None, dry_run: bool = False
     ) -> dict[UUID, State] | Steered:
         """Remove every trace of jobs. Jobs that a worker runs stay, and their states are returned: cancel them first."""
-        verb = self._connect().delete
         if where is None:
-            return await verb(_ids(jobs))
-        return await self._steer(jobs, where, verb, (), set(), limit=limit, dry_run=dry_run, absent="deleted")
+            return await self._connect().delete(_ids(jobs))
+        how = Steer(SteerVerb.DELETE)
+        return await self._steer(jobs, where, how, (), set(), limit=limit, dry_run=dry_run, absent="deleted")
 
     async def _steer(
         self,
         jobs: Id | Sequence[Id],
         where: Where,
-        verb: Callable[[Sequence[UUID]], Awaitable[dict[UUID, State]]],
+        how: Steer,
         looked_at: Sequence[State],
         meant: set[State],
         *,
@@ -248,7 +244,10 @@ class Jobs:
         dry_run: bool,
         absent: str = "unknown",
     ) -> Steered:
-        """Apply the verb to the jobs that match, a page at a time. ``looked_at``: if ``where`` names no state; ``meant``: its success."""
+        """Apply the verb to the jobs that match, a page at a time: those that still do when they are written.
+
+        ``looked_at``: the states if ``where`` names none. ``meant``: the states after the verb's success.
+        """
         if jobs != ():
             raise ConfigurationError(["name jobs by their ids, or by where=; not both"])
         seen = set[UUID]()
@@ -260,10 +259,12 @@ class Jobs:
                 page = await self._connect().page(which)
                 left = [job.id for job in page if job.id not in seen][: None if limit is None else limit - len(seen)]
                 seen.update(left)
-                now = {job.id: job.state for job in page} if dry_run else await verb(left)
-                states.update(now[job].value if job in now else absent for job in left)
+                now, kept = {job.id: job.state for job in page}, frozenset[UUID]()
                 if not dry_run:
-                    refused.update((job, now[job]) for job in left if job in now and now[job] not in meant)
+                    answer = await self._connect().steer(how, left, which)
+                    now, kept = answer.states, answer.left
+                    refused.update((job, now[job]) for job in left if job in now and (job in kept or now[job] not in meant))
+                states.update(now[job].value if job in now else absent for job in left)
                 if len(page) < which.limit:
                     break
                 which = structs.replace(which, before=page[-1].id)

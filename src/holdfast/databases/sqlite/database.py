@@ -60,10 +60,19 @@ class Database(ABC):
 
     def rehearse(self, action: Callable[[], Answer]) -> Answer:
         """Run an action, roll its statements back and return its result; other writers wait for as long as it takes."""
-        connection = self._open("check")
-        self._retry_while_busy("check", lambda: connection.execute("BEGIN IMMEDIATE"))
+        return self.atomically("check", action, end="ROLLBACK")
+
+    def atomically(self, name: str, action: Callable[[], Answer], *, end: str = "COMMIT") -> Answer:
+        """Run an action, whose statements are one write, and return its result; other writers wait for as long as it takes.
+
+        It is for what operators do, not for workers: Python runs while the file is locked.
+        """
+        connection = self._open(name)
+        self._retry_while_busy(name, lambda: connection.execute("BEGIN IMMEDIATE"))
         try:
-            return action()
+            answer = action()
+            self._retry_while_busy(name, lambda: connection.execute(end))
+            return answer
         finally:
             if self._connection is connection and connection.in_transaction:
                 connection.execute("ROLLBACK")

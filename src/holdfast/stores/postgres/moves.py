@@ -10,12 +10,12 @@ from uuid import UUID
 import asyncpg
 from msgspec import structs
 
-from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Purged, ReopenAnswer
+from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Purged, ReopenAnswer, SteerAnswer
 from holdfast._core.job import Claim, NewJob, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, ProgressUpdate, Steer, SteerVerb
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.readable import readable
 from holdfast.errors import HoldfastError, StoreBusy
@@ -24,6 +24,7 @@ from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.postgres.reading import conditions_of
 
 _KINDS = 64  # of claims whose cursors are kept
 _NEW = ClaimCursor()
@@ -102,6 +103,20 @@ class Moves(StoreDatabase):
 
     async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         return await self._states("delete", ids, only_waiting, column="left_as" if only_waiting else "state")
+
+    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+        more = {SteerVerb.RESCHEDULE: (how.delay, how.run_at), SteerVerb.DELETE: (False,)}.get(how.verb, ())
+
+        async def steer() -> SteerAnswer:
+            async with self._transaction() as connection:
+                locked = [row["id"] for row in await connection.fetch(self._sql("lock"), list(ids))]
+                found = await connection.fetch(self._sql("matching"), locked, *conditions_of(which))
+                chosen = [row["id"] for row in found]
+                await connection.fetch(self._sql(how.verb), chosen, *more)
+                states = await connection.fetch(self._sql("states"), list(ids))
+            return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
+
+        return await self._retrying(steer, how.verb)
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         return Purged(*(await self._fetch("purge", queue, limit, until))[0])

@@ -22,6 +22,22 @@ _ATTEMPT: Final = (
 _IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
 
 
+def conditions_of(which: JobFilter) -> tuple[object, ...]:
+    """Return the parameters of ``parts/matching.sql``."""
+    return (
+        State.AVAILABLE if which.state is State.SCHEDULED else which.state,
+        None if which.state is None else _IS_EARLY.get(which.state),
+        None if which.state is None else PLACE_OF[which.state].value,
+        storable_text(which.task),
+        storable_text(which.queue),
+        None if which.tag is None else json_text(which.tag),
+        which.reason,
+        storable_text(which.key),
+        None if which.older_than is None else round(which.older_than * 1e6),
+        which.attempts_at_least,
+    )
+
+
 class Reading(StoreDatabase):
     """The part of the store that has the reading verbs in ``_ports.store``."""
 
@@ -32,22 +48,7 @@ class Reading(StoreDatabase):
         return rows.record_of(found[0], tuple(_attempt_of(row) for row in found if row["attempt_job"] is not None))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        state = State.AVAILABLE if which.state is State.SCHEDULED else which.state
-        found = await self._search(
-            "list",
-            which.before,
-            state,
-            None if which.state is None else _IS_EARLY.get(which.state),
-            None if which.state is None else PLACE_OF[which.state].value,
-            storable_text(which.task),
-            storable_text(which.queue),
-            None if which.tag is None else json_text(which.tag),
-            which.reason,
-            storable_text(which.key),
-            None if which.older_than is None else round(which.older_than * 1e6),
-            which.attempts_at_least,
-            which.limit,
-        )
+        found = await self._search("list", which.before, *conditions_of(which), which.limit)
         return readable(rows.record_of, found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:

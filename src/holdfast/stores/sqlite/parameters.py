@@ -16,7 +16,7 @@ from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
@@ -192,6 +192,13 @@ def claim(request: ClaimRequest | None) -> Values:
         "room": request.limit + request.prefetch,
         "ids": None if request.ids is None else b"".join(job.bytes for job in dict.fromkeys(request.ids)),
     }
+
+
+def matching(which: JobFilter) -> Values:
+    """Return the conditions of a filter."""
+    before = None if which.before is None else which.before.bytes
+    age = None if which.older_than is None else micros(which.older_than)
+    return {**structs.asdict(which), "before": before, "older_than": age}
 
 
 def takes(isolated: IsolatedJobs) -> Values:

@@ -31,6 +31,7 @@ from holdfast._core.answers import (
     Purged,
     QueueView,
     ReopenAnswer,
+    SteerAnswer,
 )
 from holdfast._core.encoding import end_of, instant
 from holdfast._core.identity import ProcessIdentity
@@ -39,7 +40,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.reading import first_readable
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.backup import Backup
@@ -177,6 +178,16 @@ class SqliteStore(ScheduleVerbs):
     async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         return await self._states("delete", ids, {"only_waiting": only_waiting})
 
+    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+        values, more = {**packing.ids(ids), **packing.matching(which)}, packing.due(how.delay, how.run_at)
+
+        def steer(database: StoreDatabase) -> SteerAnswer:
+            chosen = [UUID(bytes=job) for (job,) in database.read("matching", **values)]
+            database.write(how.verb, **packing.ids(chosen), **more, only_waiting=False)
+            return SteerAnswer(answers.states(database.read("states", **values)), frozenset(ids) - frozenset(chosen))
+
+        return await self._thread.run(lambda database: database.atomically(how.verb, lambda: steer(database)))
+
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or instant(micros(self._clock.wall()))
         gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": micros_of(until)})
@@ -243,9 +254,7 @@ class SqliteStore(ScheduleVerbs):
         return answers.one(await self._read("get", {"job": job.bytes, "most": MOST_ATTEMPTS}))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        before = None if which.before is None else which.before.bytes
-        age = None if which.older_than is None else round(which.older_than * 1e6)
-        found = await self._read("list", {**structs.asdict(which), "before": before, "older_than": age})
+        found = await self._read("list", packing.matching(which))
         return readable(lambda row: rows.record_of(row[0], row[1:]), found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:

@@ -2,13 +2,6 @@
 SELECT iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, record.*
 FROM holdfast_record AS record
 WHERE (:before IS NULL OR id < :before)
-    AND (:state IS NULL OR iif(state = 'available' AND available_at > :wall, 'scheduled', state) = :state)
-    AND (:reason IS NULL OR reason = :reason)
-    AND (:key IS NULL OR key = :key)
-    AND (:older_than IS NULL OR coalesce(finished_at, created_at) <= :wall - :older_than)
-    AND (:attempts_at_least IS NULL OR attempt >= :attempts_at_least)
-    AND (:task IS NULL OR task = :task)
-    AND (:queue IS NULL OR queue = :queue)
-    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = :tag))
+    AND -- include matching()
 ORDER BY id DESC
 LIMIT :limit;

@@ -1,0 +1,9 @@
+-- matching(): whether a job is one of those to list or to steer. Each parameter may be NULL.
+(:state IS NULL OR iif(state = 'available' AND available_at > :wall, 'scheduled', state) = :state)
+    AND (:reason IS NULL OR reason = :reason)
+    AND (:key IS NULL OR key = :key)
+    AND (:older_than IS NULL OR coalesce(finished_at, created_at) <= :wall - :older_than)
+    AND (:attempts_at_least IS NULL OR attempt >= :attempts_at_least)
+    AND (:task IS NULL OR task = :task)
+    AND (:queue IS NULL OR queue = :queue)
+    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = :tag))
