@@ -324,6 +324,11 @@ class SimHost:
         """Return whether a living process has that id and start time."""
         return self._machine.find(process) is not None
 
+    def memory(self, process: ProcessIdentity) -> int | None:
+        """Do nothing: nothing here occupies memory."""
+        del process
+        return None
+
     def kill_orphans(self, process: ProcessIdentity) -> int:
         """Do nothing: sessions die as a whole here."""
         del process

@@ -8,6 +8,7 @@ from msgspec import structs
 from holdfast._core.answers import BeatAnswer
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment, micros
+from holdfast._core.requests import BeatNote
 from holdfast._ports.clock import Clock
 from holdfast.stores.memory import MemoryStore
 
@@ -34,9 +35,9 @@ class Clockless(MemoryStore):
         super().__init__(clock, book)
         self._first_seen: dict[tuple[str, UUID, int], int] = {}
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         """Renew the leases; report no elapsed time, because there is no clock that could have stepped."""
-        return structs.replace(await super().beat(leases, draining=draining), elapsed=None)
+        return structs.replace(await super().beat(leases, draining=draining, notes=notes), elapsed=None)
 
     def moment(self) -> Moment:
         now = super().moment()

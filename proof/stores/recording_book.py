@@ -13,7 +13,7 @@ from holdfast._core.job import Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import NewLease, ProgressUpdate
+from holdfast._core.requests import BeatNote, NewLease, ProgressUpdate
 from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from proof.checker.hooks import HookedBook
 
@@ -161,10 +161,10 @@ class RecordingBook(Book):
         self._record_leases(before, By("open_lease"))
         return answer
 
-    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         """Record the change of some leases."""
         before = self._lease_rows(leases)
-        answer = super().beat(now, leases, draining=draining)
+        answer = super().beat(now, leases, draining=draining, notes=notes)
         self._record_leases(before, By("beat"))
         return answer
 

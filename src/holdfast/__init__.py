@@ -1,6 +1,6 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
-from holdfast._core.answers import LeaseView, Pruned, QueueView
+from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
 from holdfast._core.explanation import Cause, Code, Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
@@ -49,6 +49,7 @@ __all__ = [
     "Backoff",
     "Batch",
     "BatchTransaction",
+    "BeatView",
     "Cancel",
     "Cause",
     "Code",

@@ -80,6 +80,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
         runners: Runners | None = None,
         recovery: RecoverySwitches | None = None,
+        beat_history: Duration = "24h",
     ) -> None:
         # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
@@ -102,6 +103,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
                 schema=schema,
                 pooler=pooler,
                 recovery=recovery,
+                beat_history=beat_history,
             )
         except ConfigurationError as error:
             problems += error.problems

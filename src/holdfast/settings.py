@@ -63,6 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     schema: str = "holdfast"
     pooler: str | None = None
     recovery: RecoverySwitches = EVERY_KIND
+    beat_history: float = 86_400.0
 
     @classmethod
     def of(
@@ -81,6 +82,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         schema: str = "holdfast",
         pooler: str | None = None,
         recovery: RecoverySwitches | None = None,
+        beat_history: Duration = "24h",
     ) -> Self:
         """Make settings from what the user wrote; raises ``ConfigurationError`` with every problem found."""
         # size: two lines for each setting, one to take it and one to hand it on
@@ -97,6 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
         recover, poll = reader.seconds("recovery_interval", recovery_interval), reader.seconds("poll_interval", poll_interval)
+        history = reader.seconds("beat_history", beat_history)
         block, grace_seconds = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
         # A rule that was read with a stand-in for a bad value would only confuse.
@@ -117,6 +120,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             schema=schema,
             pooler=pooler,
             recovery=recovery or EVERY_KIND,
+            beat_history=history,
         )
 
 

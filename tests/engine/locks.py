@@ -7,7 +7,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, ExchangeAnswer
 from holdfast._core.lifecycle import LeaseEnd, Transition
-from holdfast._core.requests import AttemptNote, ClaimRequest, ProgressUpdate
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, ProgressUpdate
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import MemoryStore
 
@@ -34,8 +34,8 @@ class LockedMemory(MemoryStore):
         await super().annotate([each for each in notes if each.job not in self.jobs])
         self._refuse("annotate", [each.job for each in notes])
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        return await super().beat([lease for lease in leases if lease not in self.leases], draining=draining)
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
+        return await super().beat([lease for lease in leases if lease not in self.leases], draining=draining, notes=notes)
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         if lease not in self.leases:

@@ -14,7 +14,7 @@ from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, RescueReason, 
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord, active_job
-from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
+from holdfast._core.requests import BeatNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast._ports.clock import Clock
 
 
@@ -148,11 +148,11 @@ class ReportUnfenced(Book):
 class BeatRevives(Book):
     """A late beat makes an ended lease active again."""
 
-    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         for lease in leases:
             if lease in self._all.leases:
                 self._all.leases[lease] = structs.replace(self._all.leases[lease], end=None)
-        return super().beat(now, leases, draining=draining)
+        return super().beat(now, leases, draining=draining, notes=notes)
 
 
 class OpenRevives(Book):
@@ -167,8 +167,8 @@ class OpenRevives(Book):
 class BeatOfTheEnded(Book):
     """A late beat changes nothing, and is confirmed."""
 
-    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        answer = super().beat(now, leases, draining=draining)
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
+        answer = super().beat(now, leases, draining=draining, notes=notes)
         return structs.replace(answer, alive=frozenset(leases), gone=frozenset())
 
 
@@ -182,8 +182,8 @@ class ExpiryByWallClock(Book):
         self._set_expiry(lease.id, now)
         return is_open
 
-    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        answer = super().beat(now, leases, draining=draining)
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
+        answer = super().beat(now, leases, draining=draining, notes=notes)
         for lease in answer.alive:
             self._set_expiry(lease, now)
         return answer

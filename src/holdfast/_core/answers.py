@@ -97,6 +97,23 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     declares: tuple[str, ...] = ()
 
 
+class BeatView(Struct, frozen=True, kw_only=True):
+    """The state of a worker at one of its beats, as its supervisor saw it; ``None``: it did not know.
+
+    ``running``: jobs whose code ran; ``claimed``: jobs it held beside those. ``memory``: bytes that its process occupied. ``loop_lag``: the
+    longest that its event loop took to answer a ping since the beat before; ``answered_at``: when it last answered one.
+    """
+
+    worker: str
+    at: datetime
+    running: int | None
+    claimed: int | None
+    slots: int
+    memory: int | None
+    loop_lag: float | None
+    answered_at: datetime | None
+
+
 class BeatAnswer(Struct, frozen=True):
     """The answer of a beat. ``alive``: leases that were renewed. ``gone``: leases that ended or never existed. ``cancelled``: by lease, the
     active jobs with a requested cancellation. ``elapsed``: seconds on the store's clock since the oldest previous beat of these leases,
@@ -152,18 +169,19 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
 class Pruned(Struct, frozen=True):
     """The numbers of records that one pass of pruning removed. ``stubs``: finished jobs reduced to their outcome. ``attempts``: attempts
-    of kept jobs that only snoozed or were released."""
+    of kept jobs that only snoozed or were released. ``beats``: of the history of workers."""
 
     jobs: int = 0
     stubs: int = 0
     receipts: int = 0
     leases: int = 0
     attempts: int = 0
+    beats: int = 0
 
     @property
     def total(self) -> int:
         """The number of records that were removed or reduced."""
-        return self.jobs + self.stubs + self.receipts + self.leases + self.attempts
+        return self.jobs + self.stubs + self.receipts + self.leases + self.attempts + self.beats
 
 
 class SteerAnswer(Struct, frozen=True):

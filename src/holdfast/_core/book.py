@@ -6,21 +6,22 @@ and every order is sorted.
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import assert_never
 from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.book_operations import BookOperations
 from holdfast._core.book_reading import BookReading
 from holdfast._core.book_scheduling import BookScheduling
-from holdfast._core.book_state import NO_WORKER, KeptSchedule, Key, Lease, Moment, key_of, micros
+from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
-from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.schedule import Advance, Overlap, TickAnswer
 from holdfast.errors import HoldfastError
 
@@ -97,12 +98,13 @@ class Book(BookReading, BookOperations, BookScheduling):
             self._all.leases[lease.id] = old.renew(now.stamp)
         return True
 
-    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         alive = [lease for lease in dict.fromkeys(leases) if self._is_alive(lease)]
         olds = [self._all.leases[lease] for lease in alive]
         for old in olds:
             renewed = structs.replace(old.renew(now.stamp), is_draining=draining or old.is_draining)
             self._all.leases[old.spec.id] = renewed
+        self._all.beats += [self._kept(note, now.wall) for note in notes if note.lease in alive]
         marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in alive}
         return BeatAnswer(
             alive=frozenset(alive),
@@ -140,6 +142,20 @@ class Book(BookReading, BookOperations, BookScheduling):
         values = {"last_tick": move.tick, "next_at": move.following, "last_job": last_job, "version": old.version + 1}
         self._all.schedules[move.name] = KeptSchedule(structs.replace(old, **values), move.change)
         return _answer_of(move, last_job)
+
+    def _kept(self, note: BeatNote, wall: datetime) -> KeptBeat:
+        spec = self._all.leases[note.lease].spec
+        beat = BeatView(
+            worker=spec.worker,
+            at=wall,
+            running=note.running,
+            claimed=note.claimed,
+            slots=spec.slots,
+            memory=note.memory,
+            loop_lag=note.loop_lag,
+            answered_at=None if note.silence is None else wall - timedelta(microseconds=micros(note.silence)),
+        )
+        return KeptBeat(beat, wall + timedelta(microseconds=micros(note.kept)))
 
     def _insert(self, jobs: Sequence[NewJob], now: Moment) -> EnqueueAnswer:
         news, duplicates = list[JobRecord](), dict[UUID, Duplicate]()

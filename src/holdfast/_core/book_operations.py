@@ -117,7 +117,8 @@ class BookOperations(BookState):
     def prune(self, now: Moment, limit: int) -> Pruned:
         jobs, stubs = self._prune_jobs(now.wall, limit)
         receipts, leases = self._prune_receipts_and_leases(now.wall, limit)
-        return Pruned(len(jobs), len(stubs), receipts, leases, self._prune_attempts(now.wall, limit))
+        attempts, beats = self._prune_attempts(now.wall, limit), self._prune_beats(now.wall, limit)
+        return Pruned(len(jobs), len(stubs), receipts, leases, attempts, beats)
 
     def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
         ages = {row.id: (wall - row.finished_at).total_seconds() for row in self._all.jobs.values() if row.finished_at}
@@ -153,6 +154,12 @@ class BookOperations(BookState):
         for _, job, _, token in attempts:
             del self._all.attempts[job][token]
         return len(attempts)
+
+    def _prune_beats(self, wall: datetime, limit: int) -> int:
+        over = sorted((kept.delete_after, place) for place, kept in enumerate(self._all.beats) if kept.delete_after <= wall)
+        gone = {place for _, place in over[:limit]}
+        self._all.beats = [kept for place, kept in enumerate(self._all.beats) if place not in gone]
+        return len(gone)
 
     def _states(self, ids: Sequence[UUID], now: Moment) -> dict[UUID, State]:
         return {row.id: as_read(row, now.wall).state for row in self._rows(ids)}

@@ -1,4 +1,4 @@
-"""The verbs of a book that change nothing: jobs, counts, workers, queues, due jobs, and overdue leases and jobs."""
+"""The verbs of a book that change nothing: jobs, counts, workers and their history, queues, due jobs, and overdue leases and jobs."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, OverdueJob, QueueView
+from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, OverdueJob, QueueView
 from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
@@ -46,6 +46,11 @@ class BookReading(BookState):
         alive = [lease for lease in self._all.leases.values() if lease.end is None]
         alive.sort(key=lambda lease: (lease.opened_at, lease.spec.id))
         return tuple(self._lease_view(lease.spec.id, now) for lease in alive)
+
+    def worker_history(self, now: Moment, worker: str, limit: int) -> tuple[BeatView, ...]:
+        del now
+        beats = [kept.beat for kept in self._all.beats if kept.beat.worker == worker]
+        return tuple(sorted(beats, key=lambda beat: beat.at, reverse=True)[:limit])
 
     def queues(self, now: Moment) -> tuple[QueueView, ...]:
         found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused_queues}

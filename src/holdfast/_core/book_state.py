@@ -1,4 +1,4 @@
-"""The content of a book: jobs, attempts, receipts, leases, paused queues and schedules, with the indexes that follow from the jobs.
+"""The content of a book: jobs, attempts, receipts, leases, beats, paused queues and schedules, with the indexes that follow from the jobs.
 
 Records are immutable values. ``_put`` and ``_forget`` are the only methods that change a job and keep the indexes.
 """
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.answers import BeatView, EnqueueAnswer
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd
@@ -86,6 +86,13 @@ class KeptSchedule(Struct, frozen=True):
     change: UUID
 
 
+class KeptBeat(Struct, frozen=True):
+    """The state of a worker at one of its beats, and when it may be forgotten."""
+
+    beat: BeatView
+    delete_after: datetime
+
+
 class Tables(Struct, frozen=True):
     """The content of a book as plain data, which JSON can express; the indexes follow from it."""
 
@@ -98,6 +105,7 @@ class Tables(Struct, frozen=True):
     leases: list[Lease] = []
     paused_queues: dict[str, datetime] = {}
     schedules: dict[str, KeptSchedule] = {}
+    beats: list[KeptBeat] = []
     claim_number: int = 0
 
 
@@ -120,6 +128,7 @@ class Snapshot(Struct):
     leases: dict[UUID, Lease] = {}
     paused_queues: dict[str, datetime] = {}
     schedules: dict[str, KeptSchedule] = {}
+    beats: list[KeptBeat] = []
     claim_number: int = 0
 
     def copy(self) -> "Snapshot":
@@ -137,6 +146,7 @@ class Snapshot(Struct):
             leases=self.leases.copy(),
             paused_queues=self.paused_queues.copy(),
             schedules=self.schedules.copy(),
+            beats=self.beats.copy(),
             claim_number=self.claim_number,
         )
 
@@ -169,7 +179,7 @@ class BookState:
             tables.claim_number,
         )
         known.leases = {lease.spec.id: lease for lease in tables.leases}
-        known.schedules = tables.schedules.copy()
+        known.schedules, known.beats = tables.schedules.copy(), tables.beats.copy()
         return book
 
     def tables(self) -> Tables:
@@ -186,6 +196,7 @@ class BookState:
             leases=[*known.leases.values()],
             paused_queues=known.paused_queues.copy(),
             schedules=known.schedules.copy(),
+            beats=known.beats.copy(),
             claim_number=known.claim_number,
         )
 

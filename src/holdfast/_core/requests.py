@@ -32,6 +32,22 @@ class NewLease(Struct, frozen=True):
     declares: tuple[str, ...] = ()
 
 
+class BeatNote(Struct, frozen=True, kw_only=True):
+    """What a supervisor knows of a worker with a beat; ``kept``: the seconds for which the store remembers it. ``None``: unknown.
+
+    ``running``: jobs whose code runs; ``claimed``: jobs it holds beside those. ``memory``: bytes of the process. ``loop_lag``: the longest
+    that a ping waited for its answer since the note before. ``silence``: seconds since its last answer.
+    """
+
+    lease: UUID
+    kept: float
+    running: int | None = None
+    claimed: int | None = None
+    memory: int | None = None
+    loop_lag: float | None = None
+    silence: float | None = None
+
+
 class IsolatedJobs(StrEnum):
     """The treatment, in a claim, of jobs that another crash would end: those run isolated."""
 

@@ -61,7 +61,7 @@ class EventName(StrEnum):
     STORE_RECOVERED = "store.recovered"  # operation failures
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store_seconds local_seconds
     STORE_WARNED = "store.warned"  # warning: reported once, at start
-    STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts
+    STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts beats
     TRANSPORT_REPUBLISHED = "transport.republished"  # jobs: published again, because no worker had come for them
     ROWS_RESET = "rows.reset"  # rows count failed oldest owner keys: taken from owners that had them for too long
     ROWS_LOST = "rows.lost"  # rows count keys job: they belonged to another owner when this batch wanted to finish them

@@ -76,10 +76,15 @@ class Ping(Struct, frozen=True, tag="ping"):
 
 
 class Pong(Struct, frozen=True, tag="pong"):
-    """Worker: its event loop runs. ``answered``: when the store last answered the worker, on the lease's clock."""
+    """Worker: its event loop runs. ``answered``: when the store last answered the worker, on the lease's clock.
+
+    ``running``: its jobs whose code runs. ``claimed``: those it holds beside them.
+    """
 
     answered: float
     is_idle: bool = False
+    running: int = 0
+    claimed: int = 0
 
 
 class UndeliveredOutcomes(Struct, frozen=True, tag="undelivered"):

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import DueJob, EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
-from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Scheduling, Selectors, Store
+from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Scheduling, Selectors, Store, WorkerHistory
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED)
@@ -108,6 +108,20 @@ def scheduling(store: Store) -> Scheduling:
     if has_schedules(store):
         return cast(Scheduling, store)
     raise Unsupported(f"the {store.capabilities.name} store keeps no schedules: use one that does, such as sqlite:///jobs.db")
+
+
+def has_history(store: Store) -> bool:
+    """Return whether the store keeps a history of workers."""
+    return offers(store, WorkerHistory)
+
+
+async def worker_history(store: Store, worker: str, limit: int) -> tuple[BeatView, ...]:
+    """Return the last notes on a worker, newest first. Raises ``Unsupported`` for a store that keeps none."""
+    if has_history(store):
+        return await cast(WorkerHistory, store).worker_history(worker, limit)
+    raise Unsupported(
+        f"the {store.capabilities.name} store keeps no history of workers: use one that does, such as sqlite:///jobs.db"
+    )
 
 
 def enqueue_within(

@@ -81,6 +81,10 @@ class Host(Protocol):
         """Return whether a process with that pid and start time exists here; a zombie does not count."""
         ...
 
+    def memory(self, process: ProcessIdentity) -> int | None:
+        """Return the bytes of memory that a process of this machine occupies; ``None`` where the system does not show it."""
+        ...
+
     def kill_orphans(self, process: ProcessIdentity) -> int:
         """Kill what is left of a dead worker's session; return the number of processes that were killed."""
         ...

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from holdfast._core.answers import (
     BeatAnswer,
+    BeatView,
     Capabilities,
     Check,
     DueJob,
@@ -34,7 +35,7 @@ from holdfast._core.answers import (
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
 from holdfast._core.schedule import Advance, Schedule, ScheduleList, TickAnswer
 
 
@@ -101,8 +102,12 @@ class Ownership(Protocol):
         """
         ...
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        """Renew, durably and in one write, the leases that have not ended; one that expired, but was not ended, lives on."""
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
+        """Renew, durably and in one write, the leases that have not ended; one that expired, but was not ended, lives on.
+
+        The same write adds each of the ``notes`` whose lease it renews to the history of that worker. A copy of the call may add it
+        once more. Only a store with ``WorkerHistory`` gets notes.
+        """
         ...
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
@@ -197,7 +202,7 @@ class Operating(Protocol):
 
         Finished jobs go after their retention, and not before the floor, with all that is kept about them. Receipts go after
         the floor. So do leases that ended before the floor and have no jobs. Attempts that snoozed or were released before the
-        floor go too, because a job may collect them indefinitely.
+        floor go too, because a job may collect them indefinitely. What is in the history of workers goes after the time that its note gave.
 
         A store that deletes whole days at once may keep records of a day or longer until the end of their UTC day. It may then
         delete more than ``limit``.
@@ -347,6 +352,14 @@ class Scheduling(Protocol):
 
     async def remove_schedule(self, name: str) -> None:
         """Forget a schedule. Its jobs stay."""
+        ...
+
+
+class WorkerHistory(Protocol):
+    """The verb that reads what the notes of beats have left."""
+
+    async def worker_history(self, worker: str, limit: int) -> tuple[BeatView, ...]:
+        """Return the last ``limit`` notes on the worker of this name, newest first. The worker may be gone."""
         ...
 
 

@@ -19,6 +19,7 @@ from holdfast._ports.host import Exit
 from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
 from holdfast._system.clock import SystemClock, blocking_sleep
+from holdfast._system.memory import resident
 from holdfast._system.memory_kills import MemoryKills
 
 # -P: a file in the current folder that is named like a module of Holdfast or of the standard library is not imported.
@@ -48,6 +49,10 @@ class SystemHost:
             return _exists(process.pid)
         # Start times are shown shifted in another time namespace; then the pid alone must do.
         return may_run(process, _look(process.pid), are_starts_comparable=process.clock == self.process().clock)
+
+    def memory(self, process: ProcessIdentity) -> int | None:
+        """Return the bytes of memory that a process of this machine occupies; ``None`` where the system does not show it."""
+        return resident(process.pid) if guard.sees_processes() else None
 
     def kill_orphans(self, process: ProcessIdentity) -> int:
         """Kill the remaining processes of a dead worker's session, and return how many there were.

@@ -16,6 +16,7 @@ from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
 from holdfast._system.clock import SystemClock
 from holdfast._system.host import MOST_STACKS, exit_of, shared_file, wait_for_exit
+from holdfast._system.memory import resident
 from holdfast._system.memory_kills import MemoryKills
 
 # -P: as for workers; the runner itself adds the current folder to the path.
@@ -159,11 +160,7 @@ class SystemWorkerLink:
 
     def memory(self) -> int:
         """Return the bytes of memory this process occupies; 0 where the system does not show it."""
-        try:
-            with open("/proc/self/statm", encoding="ascii") as file:
-                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except OSError:
-            return 0
+        return resident() or 0
 
 
 def _exit_with_parent(worker: int) -> None:

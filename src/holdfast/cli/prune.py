@@ -13,7 +13,7 @@ from holdfast.cli.options import JSON, store_options
 def prune(target: str | None, url: str | None, as_json: bool) -> None:
     """Delete what was kept long enough.
 
-    That is: finished jobs whose retention has passed, and old receipts, leases and snoozes, in bounded batches. Every
+    That is: finished jobs whose retention has passed, and old receipts, leases, snoozes and beats, in bounded batches. Every
     running `holdfast worker` does that by itself, gradually.
     """
     from holdfast._processes.loading import opened
@@ -30,5 +30,6 @@ def prune(target: str | None, url: str | None, as_json: bool) -> None:
         f"{pruned.jobs:,} jobs forgotten",
         f"{pruned.stubs:,} reduced to their outcome",
         f"{pruned.receipts:,} receipts, {pruned.leases:,} leases and {pruned.attempts:,} snoozes and releases forgotten",
+        f"{pruned.beats:,} beats of workers forgotten",
     )
     click.echo("; ".join(parts) if pruned.total else "nothing to prune")

@@ -70,6 +70,40 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
     context.exit(0 if answers and all(each.is_alive for each in answers) else 1)
 
 
+@workers.command()
+@click.argument("name", metavar="WORKER")
+@click.option("--limit", type=click.IntRange(1), default=60, show_default=True, help="How many at most.")
+@store_options
+@JSON
+def history(name: str, limit: int, target: str | None, url: str | None, as_json: bool) -> None:
+    """Show how a worker was, once a minute, newest first; also of one that is gone.
+
+    Supervisors note it with a beat, and the store keeps it for the App's beat_history.
+    """
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json, print_table
+
+    with opened(target, url) as app:
+        found = app.workers.history(name, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    columns = ("at", "running", "claimed", "slots", "memory", "loop lag", "answered")
+    rows = [
+        (
+            beat.at,
+            beat.running,
+            beat.claimed,
+            beat.slots,
+            None if beat.memory is None else f"{beat.memory / 2**20:,.0f} MiB",
+            None if beat.loop_lag is None else f"{beat.loop_lag:.3f} s",
+            beat.answered_at,
+        )
+        for beat in found
+    ]
+    print_table(columns, rows, empty=f"nothing is known about a worker {name}")
+
+
 def condition(worker: "LeaseView") -> str:
     """Describe its condition in a word or two."""
     if worker.overdue > 0:

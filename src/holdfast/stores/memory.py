@@ -81,6 +81,7 @@ class MemoryStore:
     list = _verb(Book.list)
     counts = _verb(Book.counts)
     workers = _verb(Book.workers)
+    worker_history = _verb(Book.worker_history)
     queues = _verb(Book.queues)
     waiting_tasks = _verb(Book.waiting_tasks)
     next_due = _verb(Book.next_due)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer, SteerAnswer
+from holdfast._core.answers import BeatView, EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer, SteerAnswer
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.payload import decode_json
@@ -21,7 +21,7 @@ from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._engine.store_defaults import purge, scheduling, steer
+from holdfast._engine.store_defaults import purge, scheduling, steer, worker_history
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
@@ -98,6 +98,10 @@ class Client:
     async def workers(self) -> Sequence[LeaseView]:
         """Return the workers whose lease has not ended, oldest first."""
         return await self._retry("workers", self._store.workers)
+
+    async def worker_history(self, worker: str, limit: int) -> Sequence[BeatView]:
+        """Return the last notes on a worker, newest first."""
+        return await self._retry("worker_history", partial(worker_history, self._store, worker, limit))
 
     async def explain(self, job: UUID) -> Explanation:
         """Explain why the job is in its state; ``JobNotFound``."""
@@ -209,6 +213,7 @@ class Client:
                 receipts=done.receipts + some.receipts,
                 leases=done.leases + some.leases,
                 attempts=done.attempts + some.attempts,
+                beats=done.beats + some.beats,
             )
         self._events.emit(EventName.STORE_PRUNED, **structs.asdict(done))
         return done

@@ -193,6 +193,9 @@ class InProcessHost:
     def is_running(self, process: ProcessIdentity) -> bool:
         return self._machine.is_running(process)
 
+    def memory(self, process: ProcessIdentity) -> int | None:
+        return self._machine.memory(process)
+
     def kill_orphans(self, process: ProcessIdentity) -> int:
         return self._machine.kill_orphans(process)
 

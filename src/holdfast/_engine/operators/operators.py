@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.answers import BeatView, LeaseView, QueueView
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
@@ -330,7 +330,19 @@ class Workers:
         """Return the workers whose lease has not ended, oldest first; ``overdue`` below zero: alive."""
         return [*await self._client().workers()]
 
+    async def ahistory(self, name: str, *, limit: int = 1440) -> "list[BeatView]":
+        """Return the last states of the worker of this name, newest first, one a minute; the worker may be gone.
+
+        They are kept for the App's ``beat_history``. ``Unsupported`` if the store keeps none.
+
+        >>> app.workers.history("web-1-4711-5f2c9d01", limit=60)  # doctest: +SKIP
+        """
+        if type(limit) is not int or limit < 1:
+            raise ConfigurationError([f"limit={limit!r}: use an integer from 1"])
+        return [*await self._client().worker_history(name, limit)]
+
     list = blocking(alist)
+    history = blocking(ahistory)
 
 
 class RecoveryRun:

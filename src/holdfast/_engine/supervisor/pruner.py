@@ -38,4 +38,4 @@ class Pruner:
 
 def is_full(pruned: Pruned, limit: int) -> bool:
     """Return whether there may be more to prune."""
-    return max(pruned.jobs, pruned.stubs, pruned.receipts, pruned.leases, pruned.attempts) >= limit
+    return any(number >= limit for number in structs.astuple(pruned))

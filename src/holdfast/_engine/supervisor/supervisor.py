@@ -18,6 +18,7 @@ from holdfast._engine.progress import report
 from holdfast._engine.rows.scheduler import RowsScheduler
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
+from holdfast._engine.supervisor.beat_history import BeatHistory
 from holdfast._engine.supervisor.clock_check import ClockCheck
 from holdfast._engine.supervisor.event_relay import EventRelay
 from holdfast._engine.supervisor.isolation import Isolation
@@ -204,6 +205,7 @@ class Supervisor:
                 self._store, self._transport = self._connect(settings)
                 self._environment = Environment(self._store, self._transport, self._clock, self._chance, self._events)
                 self._settings = settings
+                self._history = BeatHistory(self._store, self._host, kept=settings.beat_history)
                 for warning in self._store.capabilities.warnings:
                     self._events.emit(EventName.STORE_WARNED, warning=warning)
             self._contact = Contact(settings.timing, self._now_of_lease)
@@ -265,10 +267,11 @@ class Supervisor:
         timing = self._settings.timing
         workers = {worker.lease.id: worker for worker in self.workers if worker.lease is not None and not worker.is_gone}
         sent = self._now_of_lease()
+        notes = self._history.notes(workers.values(), sent)
         try:
             # A beat that hangs must leave time for another one before a worker reaches its deadline.
             async with asyncio.timeout((timing.ttl - timing.margin) / 2):
-                answer = await self._store.beat(tuple(workers), draining=self._drains > 0)
+                answer = await self._store.beat(tuple(workers), draining=self._drains > 0, notes=notes)
         except BaseException:
             self._contact.lost()  # also for a lock: a table lock that blocks this beat blocks those of all supervisors
             self._clock_check.forget()

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd, Transition
-from holdfast._core.requests import NewLease
+from holdfast._core.requests import BeatNote, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
@@ -46,6 +46,8 @@ class WorkerHandle:
         self._silence = 0.0
         self._asked = self._answered_ping = self._reported_until = float("-inf")
         self._unresponsive_since: float | None = None
+        self._pong: messages.Pong | None = None
+        self._lag = 0.0
         self._stopped_since: float | None = None
         self._lapsed: float | None = None
         self._guard_deadline = float("-inf")
@@ -138,7 +140,7 @@ class WorkerHandle:
                 self.is_ready = True
             case messages.Pong(answered=answered, is_idle=is_idle):
                 self._answers(answered)
-                self.is_idle = is_idle
+                self.is_idle, self._pong = is_idle, message
             case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
             case messages.CodeUnresponsive(jobs=jobs):
@@ -172,6 +174,7 @@ class WorkerHandle:
 
     def _answers(self, store_answered: float) -> None:
         self._ponged = self._now()
+        self._lag = max(self._lag, self._waited())
         if (
             self._unresponsive_since is not None
             and self.lease
@@ -184,6 +187,26 @@ class WorkerHandle:
             # A report may reach the worker's event loop together with a ping, and be passed on after the pong: two pongs prove it.
             self._reported_until, self._answered_ping = self._answered_ping, self._unresponsive_since
         self._unresponsive_since = None
+
+    def _waited(self) -> float:
+        """Return the seconds for which a ping has waited for its answer so far."""
+        return 0.0 if self._unresponsive_since is None else self._now() - self._unresponsive_since
+
+    def note(self, kept: float, memory: int | None) -> BeatNote:
+        """Return what is known about the worker now. Its next note has the lag from here on."""
+        assert self.lease is not None
+        pong, lag, self._lag = self._pong, max(self._lag, self._waited()), 0.0
+        if pong is None:
+            return BeatNote(lease=self.lease.id, kept=kept, memory=memory, loop_lag=lag or None)
+        return BeatNote(
+            lease=self.lease.id,
+            kept=kept,
+            memory=memory,
+            running=pong.running,
+            claimed=pong.claimed,
+            loop_lag=lag,
+            silence=self._now() - self._ponged,
+        )
 
     async def wait_for_exit(self) -> Exit:
         """Return how the worker ended; kill it if it sends no hello for ``START_TIMEOUT`` seconds: no ping checks it before."""

@@ -78,6 +78,11 @@ class Exchange:
         return not (len(self._late) or self._gone or self._unanswered())
 
     @property
+    def held(self) -> int:
+        """Number of claims whose code does not run: their outcomes are on the way, or their release rests."""
+        return len(self._unanswered())
+
+    @property
     def kept(self) -> int:
         """Number of slots kept by refused outcomes: at most half of all, or all once twice as many outcomes as slots are refused."""
         refused = len(self._refused)

@@ -290,7 +290,8 @@ class Worker:
             case messages.LeaseRenewed(deadline=deadline):
                 self.lease.renew(deadline)
             case messages.Ping():
-                self._send(messages.Pong(self.lease.answered, self._is_idle()))
+                running, held = len(self.executor.running), self.exchange.held
+                self._send(messages.Pong(self.lease.answered, self._is_idle(), running, held))
             case messages.CancelJobs(jobs=jobs):
                 for job in jobs:
                     self.executor.stop(job, Stop.CANCELLED)

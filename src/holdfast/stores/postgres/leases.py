@@ -6,12 +6,12 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from holdfast._core.answers import BeatAnswer, LeaseView, OverdueJob
+from holdfast._core.answers import BeatAnswer, BeatView, LeaseView, OverdueJob
 from holdfast._core.encoding import end_of
 from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.reading import first_readable
-from holdfast._core.requests import NewLease
+from holdfast._core.requests import BeatNote, NewLease
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.postgres.database import BEAT_LIMIT
 from holdfast.databases.readable import readable
@@ -19,6 +19,8 @@ from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
 
 SHORTEST_BEAT_LIMIT: Final = 0.5
+
+_NOTED: Final = ("lease", "running", "claimed", "memory", "loop_lag", "silence", "kept")
 
 
 class Leases(StoreDatabase):
@@ -43,8 +45,9 @@ class Leases(StoreDatabase):
         )
         return bool(found)
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        found = await self._beat_fetch("beat", list(leases), draining)
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
+        columns = ([getattr(note, name) for note in notes] for name in _NOTED)
+        found = await self._beat_fetch("beat_noted" if notes else "beat", list(leases), draining, *(columns if notes else ()))
         alive = {row["id"]: row["elapsed"] / 1e6 for row in found if row["elapsed"] is not None}
         marked = defaultdict[UUID, list[UUID]](list)
         for row in found:
@@ -68,6 +71,9 @@ class Leases(StoreDatabase):
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         return await first_readable(partial(self._fetch, "held", lease), partial(readable, rows.active_job_of), limit)
+
+    async def worker_history(self, worker: str, limit: int) -> tuple[BeatView, ...]:
+        return readable(rows.beat_of, await self._fetch("worker_history", storable_text(worker), limit))
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         return await first_readable(partial(self._fetch, "expired"), partial(readable, rows.lease_of), limit)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast._core.answers import LeaseView, OverdueJob
+from holdfast._core.answers import BeatView, LeaseView, OverdueJob
 from holdfast._core.encoding import end_of, failure_of, headers_in, names_of, process_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
@@ -98,6 +98,11 @@ def attempt_of(row: Row) -> AttemptRecord:
         stacks=row["stacks"],
         late_result=row["late_result"],
     )
+
+
+def beat_of(row: Row) -> BeatView:
+    """Return the note on a worker of a row of ``worker_history.sql``."""
+    return BeatView(**row)
 
 
 def lease_of(row: Row) -> LeaseView:

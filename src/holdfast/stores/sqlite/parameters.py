@@ -16,7 +16,7 @@ from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
@@ -219,6 +219,26 @@ def due(delay: float, run_at: datetime | None) -> Values:
 def offer(tasks: Sequence[str], limit: int, pause: float) -> Values:
     """Return the number of hooks to try, and the pauses before the next try."""
     return {"tasks": json_text(tasks), "limit": limit, "pause": micros(pause), "longest": micros(LONGEST_HOOK_DELAY)}
+
+
+def beat_notes(leases: Sequence[UUID], learnt: Sequence[BeatNote]) -> str:
+    """Return notes on workers as JSON, each with the position of its lease among the records."""
+    positions = {lease: place for place, lease in enumerate(leases)}
+    return json_text(
+        [
+            {
+                "place": positions[note.lease],
+                "kept": micros(note.kept),
+                "running": note.running,
+                "claimed": note.claimed,
+                "memory": note.memory,
+                "loop_lag": None if note.loop_lag is None else micros(note.loop_lag),
+                "silence": None if note.silence is None else micros(note.silence),
+            }
+            for note in learnt
+            if note.lease in positions
+        ]
+    )
 
 
 def lease(new: NewLease) -> Values:

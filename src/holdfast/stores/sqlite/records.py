@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from holdfast._core.answers import DueJob, OverdueJob
+from holdfast._core.answers import BeatView, DueJob, OverdueJob
 from holdfast._core.encoding import failure_of, headers_in, instant, names_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
@@ -86,6 +86,21 @@ def overdue_of(row: Row) -> OverdueJob:
     """Return the overdue job of a row of ``overdue.sql``."""
     *hold, worker, charge, timing = row
     return OverdueJob(active_job_of(tuple(hold)), worker, RescueReason(charge), timing_of(timing))
+
+
+def beat_of(row: Row) -> BeatView:
+    """Return the note on a worker of a row of ``worker_history.sql``."""
+    worker, at, running, claimed, slots, memory, loop_lag, answered_at = row
+    return BeatView(
+        worker=worker,
+        at=instant(at),
+        running=running,
+        claimed=claimed,
+        slots=slots,
+        memory=memory,
+        loop_lag=None if loop_lag is None else loop_lag / 1e6,
+        answered_at=_instant(answered_at),
+    )
 
 
 def due_of(row: Row) -> DueJob:

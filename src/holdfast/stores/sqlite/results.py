@@ -88,7 +88,7 @@ def expired(touched: Iterable[Row]) -> tuple[ExpiredJob, ...]:
 def pruned(touched: Iterable[Row]) -> Pruned:
     """Return what was pruned, from the rows of ``touched.sql`` after ``prune.sql``."""
     number = Counter(what for what, *_ in touched)
-    return Pruned(number["job"], number["stub"], number["receipt"], number["lease"], number["attempt"])
+    return Pruned(number["job"], number["stub"], number["receipt"], number["lease"], number["attempt"], number["beat"])
 
 
 def queues(found: Iterable[Row]) -> tuple[QueueView, ...]:

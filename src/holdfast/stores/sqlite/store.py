@@ -19,6 +19,7 @@ from holdfast._core.answers import (
     MOST_ATTEMPTS,
     Answer,
     BeatAnswer,
+    BeatView,
     Capabilities,
     Check,
     DueJob,
@@ -40,7 +41,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.reading import first_readable
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.backup import Backup
@@ -212,11 +213,11 @@ class SqliteStore(ScheduleVerbs):
     async def open_lease(self, lease: NewLease) -> bool:
         return bool(await self._write("open_lease", packing.lease(lease)))
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        values = {**packing.ids(leases), "is_draining": draining}
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
+        values = {**packing.ids(leases), "is_draining": draining, "notes": packing.beat_notes(leases, notes)}
 
         def beat(database: StoreDatabase) -> BeatAnswer:
-            database.write("beat", **values)
+            database.write("beat_noted" if notes else "beat", **values)
             return answers.beaten(leases, database.read("beat_answer", **values))
 
         return await self._thread.run(beat)
@@ -262,6 +263,9 @@ class SqliteStore(ScheduleVerbs):
 
     async def workers(self) -> tuple[LeaseView, ...]:
         return tuple(view for view in await self._leases() if view.end is None)
+
+    async def worker_history(self, worker: str, limit: int) -> tuple[BeatView, ...]:
+        return readable(rows.beat_of, await self._read("worker_history", {"worker": worker, "limit": limit}))
 
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE

@@ -305,6 +305,22 @@ CREATE TABLE holdfast.leases (
     end_reason text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
 
+-- The history of workers: what their supervisors knew with some of their beats. memory in bytes, loop_lag in seconds.
+CREATE TABLE holdfast.beats (
+    worker text COLLATE "C" NOT NULL,
+    at timestamptz NOT NULL,
+    running integer,
+    claimed integer,
+    slots integer NOT NULL,
+    memory bigint,
+    loop_lag double precision,
+    answered_at timestamptz,
+    delete_after timestamptz NOT NULL
+);
+CREATE INDEX beats_worker ON holdfast.beats (worker, at);
+CREATE INDEX beats_delete_after ON holdfast.beats (delete_after);
+ALTER TABLE holdfast.beats REPLICA IDENTITY FULL;
+
 -- Make partitions of finished and attempts for the coming days; return how many days. Each is made separately and then attached, which
 -- blocks no session. It runs with the rights of its owner, so that any user that prunes can call it. The server's own day bounds the
 -- caller's. Days made far ahead, while the clock was wrong, are forgotten, and made again when they come.

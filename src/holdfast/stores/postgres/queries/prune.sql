@@ -1,4 +1,4 @@
--- Delete finished jobs one by one, with all their records, and old receipts, leases and snoozes. Return how many of each, the current
+-- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes and beats. Return how many of each, the current
 -- day, and the last day whose partition is not needed any more.
 -- :limit of each; :floor in microseconds, for which everything is remembered at least.
 -- A job whose retention is shorter than the floor is pruned twice: its row is reduced to a stub first. A job that another session has
@@ -74,6 +74,13 @@ idle AS MATERIALIZED (
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
+outdated AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.beats
+    WHERE delete_after <= (SELECT now FROM clock)
+    ORDER BY delete_after
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
 jobs AS (
     DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING id
 ),
@@ -101,6 +108,9 @@ receipts AS (
 ),
 leases AS (
     DELETE FROM holdfast.leases WHERE ctid = ANY (ARRAY(SELECT place FROM idle)) RETURNING true
+),
+beats AS (
+    DELETE FROM holdfast.beats WHERE ctid = ANY (ARRAY(SELECT place FROM outdated)) RETURNING true
 )
 SELECT
     (SELECT count(*) FROM jobs) AS jobs,
@@ -108,6 +118,7 @@ SELECT
     (SELECT count(*) FROM receipts) AS receipts,
     (SELECT count(*) FROM leases) AS leases,
     (SELECT count(*) FROM attempts) AS attempts,
+    (SELECT count(*) FROM beats) AS beats,
     (now AT TIME ZONE 'UTC')::date AS today,
     -- One hour of margin: a row may have become a stub just before midnight, or be needed by a settle that is sent again.
     ((floor - interval '1 hour') AT TIME ZONE 'UTC')::date AS passed,

@@ -148,6 +148,22 @@ CREATE TABLE main.holdfast_leases (
 
 CREATE INDEX main.holdfast_alive ON holdfast_leases (expires_at) WHERE ended_at IS NULL;
 
+-- The history of workers: what their supervisors knew with some of their beats. loop_lag in microseconds.
+CREATE TABLE main.holdfast_beats (
+    worker TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    running INTEGER,
+    claimed INTEGER,
+    slots INTEGER NOT NULL,
+    memory INTEGER, -- bytes
+    loop_lag INTEGER,
+    answered_at INTEGER,
+    delete_after INTEGER NOT NULL
+);
+
+CREATE INDEX main.holdfast_beats_worker ON holdfast_beats (worker, at);
+CREATE INDEX main.holdfast_beats_prunable ON holdfast_beats (delete_after);
+
 -- The last claim number issued; it never decreases.
 CREATE TABLE main.holdfast_sequence (claim_number INTEGER NOT NULL);
 INSERT INTO main.holdfast_sequence (claim_number) VALUES (0);

@@ -1,4 +1,4 @@
--- Delete finished jobs whose retention is over with all their records, and old receipts, leases and snoozes.
+-- Delete finished jobs whose retention is over with all their records, and old receipts, leases, snoozes and beats.
 --
 -- A temporary trigger, because it writes all tables in one step: see exchange.sql. A job whose retention is shorter than
 -- the floor is pruned twice: its row is reduced to a stub first.
@@ -45,6 +45,10 @@ BEGIN
         )
     LIMIT NEW.room;
     DELETE FROM holdfast_leases WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'lease');
+
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'beat', rowid FROM holdfast_beats WHERE delete_after <= NEW.wall ORDER BY delete_after LIMIT NEW.room;
+    DELETE FROM holdfast_beats WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'beat');
 END;
 
 -- call
