@@ -10,6 +10,7 @@ from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.noting import noted
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.contracts.scheduling import written
 
@@ -32,6 +33,7 @@ class TestMemory(StoreContract):
             await at.store.report([ProgressUpdate(job=active.id, token=active.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
             await written(at)
+            await noted(at, active.lease, 1, kept=1000.0)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
             twin = snapshot.copy()

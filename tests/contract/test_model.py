@@ -29,8 +29,9 @@ from holdfast._core.lifecycle import (
 )
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.store_defaults import worker_history
 from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -179,10 +180,15 @@ class Model(RuleBasedStateMachine):
         self.ask(lambda store: store.open_lease(self.leases[index % len(self.leases)]))
 
     @precondition(lambda self: self.leases)
-    @rule(chosen=some, draining=st.booleans(), is_unknown=st.booleans())
-    def beat(self, chosen: list[int], draining: bool, is_unknown: bool) -> None:
+    @rule(chosen=some, draining=st.booleans(), is_unknown=st.booleans(), running=st.none() | counts)
+    def beat(self, chosen: list[int], draining: bool, is_unknown: bool, running: int | None) -> None:
         leases = [lease.id for lease in self.pick(self.leases, chosen)] + [UUID(int=1)] * is_unknown
-        self.ask(lambda store: store.beat(leases, draining=draining and len(leases) == 1))
+        notes = [
+            BeatNote(lease=lease, kept=30.0, running=running, loop_lag=0.1, silence=1.0)
+            for lease in leases
+            if running is not None
+        ]
+        self.ask(lambda store: store.beat(leases, draining=draining and len(leases) == 1, notes=notes))
 
     @precondition(lambda self: self.leases)
     @rule(index=indexes, end=st.sampled_from(ENDS), judge=st.integers(0, 3))
@@ -347,6 +353,7 @@ class Model(RuleBasedStateMachine):
         self.ask(lambda store: store.overdue(100))
         for lease in self.leases:
             self.ask(lambda store, lease=lease: store.held(lease.id))  # type: ignore[misc]
+            self.ask(lambda store, lease=lease: worker_history(store, lease.worker, 100))  # type: ignore[misc]
         self.ask(lambda store: store.workers())
         self.ask(lambda store: store.expired(100))
         views = [self.runner.run(store.expired(100)) for store in (self.oracle, self.store)]

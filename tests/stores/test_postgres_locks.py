@@ -17,6 +17,7 @@ from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import IsolatedJobs, ProgressUpdate
 from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.isolating import with_last_try
+from holdfast.testing.contracts.noting import noted
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.postgres_concurrent_sessions import Stage, locked, paused, rival, waits
@@ -90,6 +91,10 @@ async def two_ended(at: Scene) -> None:
     at.advance(RETENTION_FLOOR)
 
 
+async def two_noted(at: Scene) -> None:
+    await noted(at, await at.lease(), 1, 2, kept=0.0)
+
+
 async def two_owing(at: Scene, policy: Policy = ENDS_AT_ONCE) -> None:
     for _ in range(2):
         await crashed(at, policy)
@@ -137,6 +142,7 @@ SETS = {
     "snoozes": (two_snoozed, "attempts", lambda at: pruned(at, "attempts")),
     "receipts": (two_forgotten, "receipts", lambda at: pruned(at, "receipts")),
     "leases": (two_ended, "leases", lambda at: pruned(at, "leases")),
+    "beats": (two_noted, "beats", lambda at: pruned(at, "beats")),
     "jobs that ended owing a hook": (two_owing, "finished", with_hooks_offered),
     "jobs held owing a hook": (lambda at: two_owing(at, HOLDS), "pending", with_hooks_offered),
     "jobs of days": (two_long_gone, "finished", lambda at: forgotten(at, "jobs")),

@@ -139,6 +139,8 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "expire": (ROOM,),
         "owed_hooks": (["due"], ROOM, 1.0, 3600.0),
         "beat": ([LEASE], False),
+        "beat_noted": ([LEASE], False, [LEASE], [1], [0], [1], [0.1], [0.1], [86_400.0]),
+        "worker_history": ("w1", ROOM),
         "held": (LEASE, ROOM),
         "expired": (ROOM,),
         "overdue": (ROOM,),
@@ -189,6 +191,11 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
         "INSERT INTO holdfast.leases (id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, renewed_at,"
         " expires_at) VALUES (%s, 'w', '{}', '{}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')",
         [LEASE],
+    )
+    sql(
+        "INSERT INTO holdfast.beats (worker, at, slots, delete_after) SELECT 'w' || n % 1000, now() + n * interval '1 ms', 9,"
+        " now() + (n - 100) * interval '1 s' FROM generate_series(1, %s) AS n",
+        [MILLION],
     )
     yield made
     made.connection.close()

@@ -259,6 +259,19 @@ def plan_of(database: StoreDatabase, name: str) -> list[str]:
     return lines
 
 
+@pytest.mark.parametrize(
+    ("name", "search"),
+    [("prune", "holdfast_beats_prunable (delete_after<?)"), ("worker_history", "holdfast_beats_worker (worker=?)")],
+)
+def test_the_history_of_workers_is_read_by_its_indexes(tmp_path: Path, name: str, search: str) -> None:
+    async def act(at: Scene) -> None:
+        plan = await inside(at.store, lambda database: plan_of(database, name))
+        assert f"SEARCH holdfast_beats USING INDEX {search}" in [line.replace("COVERING INDEX", "INDEX") for line in plan]
+        assert not [line for line in plan if line.startswith("SCAN holdfast_beats")]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
 KEEPERS = {
     "expire": (lambda at: at.new(expires_in=1.0), lambda at: at.store.expire(10)),
     "purge": (lambda at: at.new(queue="purged"), lambda at: at.store.purge("purged", 10)),

@@ -49,7 +49,7 @@ class BookReading(BookState):
 
     def worker_history(self, now: Moment, worker: str, limit: int) -> tuple[BeatView, ...]:
         del now
-        beats = [kept.beat for kept in self._all.beats if kept.beat.worker == worker]
+        beats = [kept.beat for kept in reversed(self._all.beats) if kept.beat.worker == worker]
         return tuple(sorted(beats, key=lambda beat: beat.at, reverse=True)[:limit])
 
     def queues(self, now: Moment) -> tuple[QueueView, ...]:

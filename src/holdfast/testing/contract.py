@@ -20,6 +20,7 @@ from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.keys import KeyContract
 from holdfast.testing.contracts.limiting import LimitContract
 from holdfast.testing.contracts.lines import LineContract
+from holdfast.testing.contracts.noting import NoteContract
 from holdfast.testing.contracts.operating import OperateContract
 from holdfast.testing.contracts.owning import LeaseContract
 from holdfast.testing.contracts.placing import PlaceContract
@@ -55,6 +56,7 @@ class StoreContract(
     QueueContract,
     PruneContract,
     LeaseContract,
+    NoteContract,
     ReadContract,
     ScheduleContract,
     RaceContract,
