@@ -7,13 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 from holdfast import App
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._core.requests import ClaimRequest, NewLease
+from holdfast._core.requests import BeatNote, ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._system.clock import SystemRandomness
 from holdfast.cli.commands import root
@@ -54,6 +55,20 @@ def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7
         return [claim.job.id for claim in claims]
 
     return asyncio.run(take())
+
+
+def note(folder: Path, *notes: BeatNote, worker: str) -> None:
+    """Have a supervisor note what it knows of a worker, with one beat for each note; their ``lease`` is set here."""
+
+    async def beat() -> None:
+        store = open_store(App(url(folder)).settings)
+        lease = NewLease(SystemRandomness().uuid4(), worker, PROCESS, LeaseTiming.of("1h"), slots=4)
+        await store.open_lease(lease)
+        for each in notes:
+            await store.beat([lease.id], notes=[structs.replace(each, lease=lease.id)])
+        await store.close()
+
+    asyncio.run(beat())
 
 
 def url(folder: Path) -> str:

@@ -1,14 +1,17 @@
-"""A ping is the next beat."""
+"""What is shown of workers: a ping is the next beat, and their history the notes of earlier ones."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.answers import LeaseView
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.requests import BeatNote
 from holdfast._core.timing import LeaseTiming
 from holdfast.cli.ping import PingReply, ask
-from tests.cli.support import claim, enqueue, run
+from tests.cli.support import answer, claim, enqueue, note, run
 
 TIMING = LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
 
@@ -60,3 +63,20 @@ def test_workers_are_listed_with_what_they_hold_and_can_do(folder: Path) -> None
     claim(folder, "analyze", limit=3)
     (line,) = run("workers", "list", "--app", "shop").stdout.splitlines()[1:]
     assert line.split("\t")[:6] == ["elsewhere-7-0000", "alive", "1", "3", "default", "analyze"]
+
+
+def test_the_history_of_a_worker_is_printed_newest_first(folder: Path) -> None:
+    first = BeatNote(lease=UUID(int=1), kept=60.0)
+    second = structs.replace(first, running=3, claimed=1, memory=300 * 2**20, loop_lag=0.0123, silence=2.0)
+    note(folder, first, second, worker="elsewhere-7-0000")
+    head, *lines = (
+        line.split("\t") for line in run("workers", "history", "elsewhere-7-0000", "--app", "shop").stdout.splitlines()
+    )
+    assert head == ["at", "running", "claimed", "slots", "memory", "loop lag", "answered"]
+    assert [line[1:6] for line in lines] == [["3", "1", "4", "300 MiB", "0.012 s"], ["", "", "4", "", ""]]
+    (newest,) = answer("workers", "history", "elsewhere-7-0000", "--limit", "1", "--app", "shop")
+    assert (newest["worker"], newest["running"], newest["memory"]) == ("elsewhere-7-0000", 3, 300 * 2**20)
+
+
+def test_of_an_unknown_worker_there_is_no_history() -> None:
+    assert answer("workers", "history", "nobody", "--url", "memory://") == []

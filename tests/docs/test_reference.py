@@ -20,6 +20,7 @@ from holdfast import (
     Backoff,
     Batch,
     BatchTransaction,
+    BeatView,
     Cause,
     Code,
     Event,
@@ -177,7 +178,7 @@ def test_a_group_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, ScheduleView, Rescued, Event)),
+        *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, BeatView, ScheduleView, Rescued, Event)),
         *(("jobs.md", kind) for kind in (JobView, AttemptView, Failure, Token)),
     ],
 )

@@ -45,6 +45,21 @@ def test_a_worker_leads_its_own_session_without_a_terminal_and_knows_itself() ->
     run(scenario)
 
 
+def test_the_memory_of_a_worker_is_seen_while_it_lives() -> None:
+    async def scenario() -> None:
+        host = SystemHost()
+        async with scripted_worker() as child:
+            await ask(child, "process")
+            memory = host.memory(child.process)
+            assert memory is not None
+            assert 2**20 < memory < 2**30
+            child.kill()
+            await child.wait()
+            assert host.memory(child.process) is None
+
+    run(scenario)
+
+
 def test_nothing_of_the_pipes_reaches_a_grandchild() -> None:
     async def scenario() -> None:
         async with scripted_worker() as child:

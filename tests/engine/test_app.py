@@ -207,8 +207,9 @@ def test_a_url_that_is_not_a_string_is_a_wrong_setting(url: object) -> None:
 
 def test_broken_rules_are_reported_together_with_bad_values() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        App("memory://", ttl="1s", beat="2s", grace="x")
-    assert len(caught.value.problems) >= 3
+        App("memory://", ttl="1s", beat="2s", grace="x", beat_history="a day")
+    assert len(caught.value.problems) >= 4
+    assert any(problem.startswith("beat_history: ") for problem in caught.value.problems)
 
 
 def test_the_refusal_of_a_url_does_not_show_its_password() -> None:

@@ -549,7 +549,7 @@ def test_purging_and_pruning_go_on_until_nothing_is_left() -> None:
         bench.clock.advance(8 * 86400.0)
         pruned = await bench.client.prune()
         assert (pruned.jobs, pruned.receipts, await bench.stored()) == (1, 2, 0)
-        assert bench.fields_of("store.pruned") == [{"jobs": 1, "stubs": 0, "receipts": 2, "leases": 0, "attempts": 0}]
+        assert bench.fields_of("store.pruned") == [{"jobs": 1, "stubs": 0, "receipts": 2, "leases": 0, "attempts": 0, "beats": 0}]
         assert await bench.client.prune() == Pruned()
 
     run(scenario)

@@ -34,7 +34,8 @@ from holdfast._core.job import Claim
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Outcome
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import ClaimRequest, JobFilter, NewLease
+from holdfast._core.requests import BeatNote, ClaimRequest, JobFilter, NewLease
+from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client.client import Client
 from holdfast._engine.operators import operators
 
@@ -403,7 +404,7 @@ def test_a_manual_prune_keeps_young_records(app: App) -> None:
     handle = app.task(retention=0)(shrink).enqueue("a")
     end(app, handle)
     assert app.prune() == Pruned(stubs=1)
-    assert events == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0, "attempts": 0}]
+    assert events == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0, "attempts": 0, "beats": 0}]
     assert handle.get().state is State.COMPLETED
     with pytest.raises(JobNotFound, match="retention"):
         handle.result()
@@ -434,6 +435,20 @@ def test_explain_names_why_a_job_does_not_run(app: App) -> None:
     assert codes(task.enqueue("d")) == []
     with pytest.raises(JobNotFound):
         app.jobs.explain(UNKNOWN)
+
+
+async def test_the_history_of_a_worker_is_read_by_its_name_newest_first(app: App) -> None:
+    store = app._connections.store
+    lease = NewLease(UUID(int=7), "web-1-42-5f2c", ProcessIdentity("web-1", 42), LeaseTiming.of("1h"), slots=4)
+    await store.open_lease(lease)
+    for running in (1, 2):
+        await store.beat([lease.id], notes=[BeatNote(lease=lease.id, kept=60.0, running=running)])
+    assert [(beat.running, beat.slots) for beat in await app.workers.ahistory("web-1-42-5f2c")] == [(2, 4), (1, 4)]
+    assert [beat.running for beat in await app.workers.ahistory("web-1-42-5f2c", limit=1)] == [2]
+    assert await app.workers.ahistory("web-1") == []
+    for limit in (0, True):
+        with pytest.raises(ConfigurationError, match="limit="):
+            await app.workers.ahistory("web-1", limit=limit)
 
 
 async def test_every_verb_has_its_async_twin(app: App) -> None:

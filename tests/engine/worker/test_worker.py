@@ -200,21 +200,24 @@ async def test_an_idle_worker_asks_the_store_little() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_pong_reports_whether_the_worker_is_idle_and_when_the_store_last_answered() -> None:
-    office = Office(forever)
+async def test_a_pong_reports_whether_the_worker_is_idle_what_it_holds_and_when_the_store_last_answered() -> None:
+    async def brief() -> None:
+        await passing(5)
+
+    office = Office(forever, brief)
     await office.open()
     await passing(5.5)
     office.far.say(messages.Ping())
     pong = await office.far.hear(messages.Pong)
-    assert pong.is_idle
+    assert (pong.is_idle, pong.running, pong.claimed) == (True, 0, 0)
     assert office.clock.monotonic() - pong.answered <= POLL
-    await office.enqueue("forever")
+    await office.enqueue("forever", "brief")
     await passing(2)
     office.store.is_out = True
     await passing(10)
     office.far.say(messages.Ping())
     pong = await office.far.hear(messages.Pong)
-    assert not pong.is_idle
+    assert (pong.is_idle, pong.running, pong.claimed) == (False, 1, 1)
     assert office.clock.monotonic() - pong.answered >= 10
 
 
