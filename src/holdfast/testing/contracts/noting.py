@@ -8,12 +8,13 @@ from msgspec import structs
 from holdfast._core.answers import BeatView, Pruned
 from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.requests import BeatNote
 from holdfast._engine import store_defaults
 from holdfast._ports.store import WorkerHistory
 from holdfast.errors import Unsupported
-from holdfast.testing.contracts.scene import EARLY, Part, Scene, needs, story
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, needs, story
 
 DAY = 86_400.0
 CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL")
@@ -81,11 +82,11 @@ class NoteContract(Part):
     @story
     @needs(WorkerHistory, refused)
     async def test_a_beat_with_notes_does_to_leases_what_one_without_does(self, at: Scene) -> None:
-        job, other, ended = await at.running(), await at.lease(worker="other"), await at.lease(worker="ended")
+        job, other, ended = await at.running(), await at.lease(worker="other"), (await at.running()).lease
         await at.store.request_cancel([job.id])
         await at.store.end_lease(ended, CRASH)
         await at.store.beat([job.lease, other])
-        before = {view.id: view for view in await at.store.workers()}
+        before = {view.id: view for view in (*await at.store.workers(), *await at.store.expired(10))}
         at.advance(6.0)
         notes = [BeatNote(lease=lease, kept=DAY) for lease in (job.lease, ended)]
         answer = await at.store.beat([job.lease, ended], draining=True, notes=notes)
@@ -93,10 +94,10 @@ class NoteContract(Part):
         assert answer.gone == {ended}
         assert answer.cancelled == {job.lease: (job.id,)}
         assert answer.elapsed is None or abs(answer.elapsed - 6.0) < EARLY
-        after = {view.id: view for view in await at.store.workers()}
-        assert [after[lease].is_draining for lease in (job.lease, other)] == [True, False]
+        after = {view.id: view for view in (*await at.store.workers(), *await at.store.expired(10))}
+        assert [after[lease].is_draining for lease in (job.lease, other, ended)] == [True, False, False]
         assert after[job.lease].seen != before[job.lease].seen
-        assert after[other].seen == before[other].seen
+        assert [after[lease].seen for lease in (other, ended)] == [before[lease].seen for lease in (other, ended)]
 
     @story
     @needs(WorkerHistory, refused)
@@ -141,6 +142,17 @@ class NoteContract(Part):
         await at.store.beat([lease], notes=[BeatNote(lease=lease, kept=100.0, running=2)])
         assert await at.store.prune(10) == Pruned(beats=1)
         assert numbers(await history(at)) == [2]
+
+    @story
+    @needs(WorkerHistory, refused)
+    async def test_notes_stay_when_other_records_are_pruned(self, at: Scene) -> None:
+        job = await at.running()
+        await noted(at, job.lease, 1)
+        await at.settle(answered(job, Snooze(for_="1s")))
+        at.advance(RETENTION_FLOOR)
+        found = await at.store.prune(10)
+        assert (found.attempts, found.beats) == (1, 0)
+        assert numbers(await history(at)) == [1]
 
     @story
     @needs(WorkerHistory, refused)
