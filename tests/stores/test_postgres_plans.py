@@ -132,6 +132,9 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3, [1] * 3),
         "annotate": (*packing.tokens(held(3)), [b"1"] * 3, [None] * 3, [None] * 3),
         "request_cancel": (jobs,),
+        "lock": (jobs,),
+        "matching": (jobs, "available", False, "pending", *(None,) * 7),
+        "states": (jobs,),
         "reschedule": (jobs, 1.0, None),
         "reopen": (jobs,),
         "delete": (jobs, False),
@@ -193,7 +196,7 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
         [LEASE],
     )
     sql(
-        "INSERT INTO holdfast.beats (worker, at, slots, delete_after) SELECT 'w' || n % 1000, now() + n * interval '1 ms', 9,"
+        "INSERT INTO holdfast.beats (worker, at, slots, delete_after) SELECT 'w' || mod(n, 1000), now() + n * interval '1 ms', 9,"
         " now() + (n - 100) * interval '1 s' FROM generate_series(1, %s) AS n",
         [MILLION],
     )

@@ -13,7 +13,16 @@ from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, Stee
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
-from holdfast._ports.store import CallerTransactions, QueueVerbs, Republishing, RescueHooks, Scheduling, Selectors, Store, WorkerHistory
+from holdfast._ports.store import (
+    CallerTransactions,
+    QueueVerbs,
+    Republishing,
+    RescueHooks,
+    Scheduling,
+    Selectors,
+    Store,
+    WorkerHistory,
+)
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED)
