@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -25,16 +26,18 @@ from holdfast import (
     Reason,
     State,
     Steered,
+    StoreUnavailable,
     UniqueConflict,
     Unsupported,
     Where,
 )
+from holdfast._core.answers import SteerAnswer
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Outcome
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import BeatNote, ClaimRequest, JobFilter, NewLease
+from holdfast._core.requests import BeatNote, ClaimRequest, JobFilter, NewLease, Steer, SteerVerb
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client.client import Client
 from holdfast._engine.operators import operators
@@ -351,6 +354,32 @@ def test_a_job_that_moved_between_the_look_and_the_write_is_judged_there(app: Ap
     monkeypatch.setattr(Client, "page", moved)
     answer = app.jobs.reschedule(where=Where(task="shrink"), delay="1h")
     assert answer == Steered(2, {"cancelled": 1, "unknown": 1}, {handle.id: State.CANCELLED})
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [("cancel", "cancelled"), ("reschedule", "scheduled"), ("retry", "available"), ("delete", "deleted")]
+)
+def test_a_job_that_a_call_without_an_answer_has_moved_is_not_refused(
+    app: App, monkeypatch: pytest.MonkeyPatch, verb: str, state: str
+) -> None:
+    kind: Any = type(app._connections.store)
+    task, calls, steer = app.task(shrink), list[SteerVerb](), kind.steer
+    handle = task.enqueue("a")
+    if verb == "retry":
+        end(app, handle, Fail("no"))
+
+    async def lossy(self: Any, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+        answer: SteerAnswer = await steer(self, how, ids, which)
+        calls.append(how.verb)
+        if len(calls) == 1:
+            raise StoreUnavailable("the answer is lost")
+        return answer
+
+    monkeypatch.setattr(kind, "steer", lossy)
+    where = Where(state="failed" if verb == "retry" else "available")
+    options = {"delay": "1h"} if verb == "reschedule" else {}
+    assert getattr(app.jobs, verb)(where=where, **options) == Steered(1, {state: 1})
+    assert len(calls) == 2
 
 
 def test_lists_are_by_the_same_conditions(app: App) -> None:

@@ -25,6 +25,11 @@ Ids = list[UUID]
 OWNED = (State.CLAIMED, State.RUNNING)
 UNFINISHED = (State.SCHEDULED, State.AVAILABLE, State.BLOCKED, State.HELD, *OWNED)
 Problems = list[str]
+_RESULTS = {
+    SteerVerb.CANCEL: State.CANCELLED,
+    SteerVerb.REOPEN: State.AVAILABLE,
+    SteerVerb.RESCHEDULE: State.SCHEDULED,
+}
 
 
 class Where(Struct, frozen=True, repr_omit_defaults=True):
@@ -263,7 +268,9 @@ class Jobs:
                 if not dry_run:
                     answer = await self._connect().steer(how, left, which)
                     now, kept = answer.states, answer.left
-                    refused.update((job, now[job]) for job in left if job in now and (job in kept or now[job] not in meant))
+                    # After a lost answer the jobs that this call has moved match no longer, but are in the state it gives.
+                    moved = kept - {job for job in kept if now.get(job) is _RESULTS.get(how.verb)}
+                    refused.update((job, now[job]) for job in left if job in now and (job in moved or now[job] not in meant))
                 states.update(now[job].value if job in now else absent for job in left)
                 if len(page) < which.limit:
                     break
