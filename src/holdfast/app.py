@@ -143,9 +143,8 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
 
     async def aenqueue(self, task: str, /, **payload: object) -> Handle:
         """Enqueue by name, for producers that do not have the code; checked as far as this App knows the task."""
-        known = self.registry.get(task)
-        if known is not None:
-            return await Task[..., Any, ...](known, self._connections).aenqueue(**payload)
+        if (known := task_of(self, task)) is not None:
+            return await known.aenqueue(**payload)
         if problems := problems_of_names(task, "default", 0):
             raise ConfigurationError(problems)
         job = Options().new_job(self._connections.chance.uuid7(), task, encode_payload(task, payload))
@@ -333,6 +332,12 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
 
         switches = self.settings.recovery if only is None else RecoverySwitches.only(only)
         return await recover(self._connections, self.settings, self.events, SystemHost(), switches, now=now)
+
+
+def task_of(app: App, name: str) -> Task[..., Any, ...] | None:
+    """Return the App's task of that name, or None."""
+    known = app.registry.get(name)
+    return None if known is None else Task(known, app._connections)
 
 
 def tables_of(app: App) -> Tables:

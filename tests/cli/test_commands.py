@@ -10,7 +10,7 @@ import pytest
 from holdfast import App, StoreUnavailable
 from holdfast._core.lifecycle import State
 from holdfast.cli.commands import root
-from tests.cli.support import claim, enqueue, run
+from tests.cli.support import answer, claim, enqueue, run
 
 
 def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
@@ -20,6 +20,33 @@ def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
     assert document["created_at"].endswith("Z")
     text = run("jobs", "show", job, "--app", "shop").stdout
     assert 'payload          {"repo_url":"u"}' in text
+
+
+def test_enqueue_takes_the_options_of_a_job(folder: Path) -> None:
+    words = ("enqueue", "shop:app", "analyze", '{"repo_url": "u"}', "--queue", "urgent", "--priority", "-3", "--key", "acme")
+    more = (
+        "--unique-key",
+        "u",
+        "--tag",
+        "a",
+        "--tag",
+        "b",
+        "--header",
+        "trace=1=2",
+        "--header",
+        "empty=",
+        "--delay",
+        "1h",
+        "--expires-in",
+        "1d",
+    )
+    first, again = run(*words, *more), run(*words, *more)
+    assert first.exit_code == 0, first.output
+    assert again.stdout == first.stdout
+    job = answer("jobs", "show", first.stdout.strip(), "--app", "shop")
+    assert (job["queue"], job["priority"], job["key"], job["unique_key"]) == ("urgent", -3, "acme", "u")
+    assert (job["state"], job["tags"], job["headers"]) == ("scheduled", ["a", "b"], {"trace": "1=2", "empty": ""})
+    assert run(*words, "--at", "2030-01-01T00:00Z").exit_code == 0
 
 
 def test_list_is_tab_separated_in_a_pipe_and_a_list_in_json(folder: Path) -> None:
@@ -98,6 +125,11 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
         (["nonsense"], 2, "No such command"),
         (["enqueue", "shop:app", "analyse", "{}"], 2, "there are: analyze"),
         (["enqueue", "shop:app", "analyze"], 2, "repo_url"),
+        (["enqueue", "shop:app", "analyze", "{}", "--header", "=v"], 2, "write NAME=VALUE"),
+        (["enqueue", "shop:app", "analyze", "{}", "--header", "name"], 2, "write NAME=VALUE"),
+        (["enqueue", "shop:app", "analyze", "{}", "--header", f"name={'x' * 4096}"], 2, "headers"),
+        (["enqueue", "shop:app", "analyze", "{}", "--queue", ""], 2, "queue"),
+        (["enqueue", "shop:app", "analyze", "{}", "--delay", "1s", "--at", "2030-01-01T00:00Z"], 2, "one of them"),
         (["enqueue", "shop:app", "analyze", '{"repo_url": 5}'], 2, "Expected `str`, got `int` - at `$.repo_url`"),
         (["enqueue", "shop:app", "analyze", "[1]"], 2, "is not a JSON object"),
         (["enqueue", "shop:app", "analyze", "{"], 2, "truncated"),
