@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import App, StoreUnavailable
-from holdfast._engine.operators.operators import Jobs
-from holdfast.cli import selection
+from holdfast._engine.client.client import Client
+from holdfast.cli import job_actions, selection
 from tests.cli.support import answer, claim, enqueue, run, url
 
 
@@ -89,26 +90,33 @@ def test_jobs_are_made_due_at_another_time() -> None:
 def test_many_are_done_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         enqueue()
-    sizes: list[int] = []
-    cancel = Jobs.cancel
+    sizes, steer = list[int](), Client.steer
     monkeypatch.setattr(selection, "BATCH", 2)
-    monkeypatch.setattr(Jobs, "cancel", lambda self, ids: sizes.append(len(ids)) or cancel(self, ids))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Client, "steer", lambda self, how, ids, which: sizes.append(len(ids)) or steer(self, how, ids, which))  # type: ignore[func-returns-value]
     assert run("jobs", "cancel", "--all", "--yes").stdout.strip() == "5 jobs; 5 cancelled"
     assert sizes == [2, 2, 1]
+
+
+def test_a_job_that_matches_no_longer_when_it_is_written_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = enqueue(), enqueue()
+    run("jobs", "cancel", first, second)
+    monkeypatch.setattr(job_actions, "confirm", lambda question, *, yes: run("jobs", "retry", first))
+    assert answer("jobs", "delete", "--state", "cancelled")["states"] == {"available": 1, "deleted": 1}
+    assert states() == {first: "available"}
 
 
 def test_what_was_done_before_a_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         enqueue()
-    cancel, calls = Jobs.cancel, iter([True, False])
+    steer, calls = Client.steer, iter([True, False])
 
-    def once(self: Jobs, ids: object) -> object:
+    def once(self: Client, *request: Any) -> Any:
         if not next(calls):
             raise StoreUnavailable("gone")
-        return cancel(self, ids)  # type: ignore[arg-type]
+        return steer(self, *request)
 
     monkeypatch.setattr(selection, "BATCH", 1)
-    monkeypatch.setattr(Jobs, "cancel", once)
+    monkeypatch.setattr(Client, "steer", once)
     done = run("jobs", "cancel", "--all", "--yes")
     assert done.exit_code == 75
     assert done.stderr.splitlines()[0] == "stopped after 1 of 3 jobs; what was done stays done"

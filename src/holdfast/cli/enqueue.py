@@ -10,7 +10,7 @@ from holdfast.cli.options import DURATION, INSTANT, TARGET
 
 
 class HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """``NAME=VALUE`` as the two texts."""
+    """``NAME=VALUE`` as a name and a value."""
 
     name = "header"
 

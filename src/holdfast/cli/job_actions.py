@@ -9,6 +9,7 @@ import click
 from msgspec import Struct
 
 from holdfast._core.job import State
+from holdfast._core.requests import Steer, SteerVerb
 from holdfast.cli.options import DURATION, INSTANT, JSON, store_options
 from holdfast.cli.selection import SHOWN, Selection, choosing, confirm, in_batches
 
@@ -25,6 +26,7 @@ class JobAction(Struct, frozen=True, kw_only=True):
     """One command: its words, the states that a selector without a state looks at, and how it names the states it leaves jobs in."""
 
     name: str
+    verb: SteerVerb
     doing: str
     states: tuple[State, ...] = ()
     state_names: Mapping[State, str] = {}
@@ -34,14 +36,18 @@ class JobAction(Struct, frozen=True, kw_only=True):
 
 _CANCEL = JobAction(
     name="cancel",
+    verb=SteerVerb.CANCEL,
     doing="cancelling",
     states=(*WAITING, *OWNED),
     state_names={State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"},
 )
-_RETRY = JobAction(name="retry", doing="reopening")
-_RESCHEDULE = JobAction(name="reschedule", doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE))
+_RETRY = JobAction(name="retry", verb=SteerVerb.REOPEN, doing="reopening")
+_RESCHEDULE = JobAction(
+    name="reschedule", verb=SteerVerb.RESCHEDULE, doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE)
+)
 _DELETE = JobAction(
     name="delete",
+    verb=SteerVerb.DELETE,
     doing="deleting",
     state_names={State.CLAIMED: "claimed, not deleted", State.RUNNING: "running, not deleted"},
     absent="deleted",
@@ -98,7 +104,7 @@ def reschedule(context: click.Context, /, target: str | None, url: str | None, a
     def bind(app: "App") -> Act:
         return lambda ids: app.jobs.reschedule(ids, **when)
 
-    _steer(context, _RESCHEDULE, bind, target, url, as_json=as_json, **typed)
+    _steer(context, _RESCHEDULE, bind, target, url, when=when, as_json=as_json, **typed)
 
 
 @click.command()
@@ -124,8 +130,10 @@ def _steer(
     as_json: bool,
     dry_run: bool,
     yes: bool,
+    when: Mapping[str, Any] | None = None,
     **typed: Any,
 ) -> None:
+    from holdfast._engine.operators.operators import steer_matching
     from holdfast._processes.loading import opened
 
     chosen = Selection(**typed)
@@ -137,7 +145,9 @@ def _steer(
             return
         if chosen.is_by_selector and ids:
             confirm(f"{how.name} {_jobs(len(ids))}?", yes=yes)
-        states = in_batches(ids, bind(app), doing=how.doing)
+        steer = Steer(how.verb, **(when or {}))
+        act = bind(app) if chosen.ids else lambda some: steer_matching(app.jobs, steer, some, chosen.where)
+        states = in_batches(ids, act, doing=how.doing)
     if chosen.is_by_selector:
         _print_counts(how, ids, states, as_json=as_json)
     else:

@@ -14,6 +14,7 @@ from holdfast.cli.completions import complete_job, complete_queue, complete_task
 from holdfast.cli.options import DURATION
 
 if TYPE_CHECKING:
+    from holdfast._engine.operators.operators import Where
     from holdfast.app import App
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -53,6 +54,13 @@ class Selection(Struct, frozen=True, kw_only=True):
             raise click.UsageError("ids and a selector: use one of them")
         if not self.ids and not self.is_by_selector:
             raise click.UsageError("no jobs chosen: give ids, or choose by --state, --reason, --task and others, or --all")
+
+    @property
+    def where(self) -> "Where":
+        """The conditions, to be judged again when the jobs are written."""
+        from holdfast._engine.operators.operators import Where
+
+        return Where(state=self.state, **self.conditions)
 
     def find(self, app: "App", states: Sequence[State]) -> list[UUID]:
         """Find the jobs' ids. ``states``: where to look when no state was given, everywhere if empty."""

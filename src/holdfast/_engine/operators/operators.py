@@ -296,6 +296,14 @@ class Jobs:
     explain = blocking(aexplain)
 
 
+async def asteer_matching(jobs: Jobs, how: Steer, ids: Sequence[UUID], where: Where) -> dict[UUID, State]:
+    """Apply the verb to those of the jobs that match when they are written; return the state each is in now."""
+    return (await jobs._connect().steer(how, ids, where.filter(len(ids)))).states
+
+
+steer_matching = blocking(asteer_matching)
+
+
 class Queues:
     """``app.queues``: list, pause, resume and purge queues. A queue exists while it has jobs or is paused."""
 
