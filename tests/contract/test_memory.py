@@ -5,7 +5,7 @@ from msgspec import structs
 from holdfast._core.book_state import Snapshot
 from holdfast._core.job import State
 from holdfast._core.policy import Policy
-from holdfast._core.requests import ProgressUpdate
+from holdfast._core.requests import ProgressUpdate, QueueSettings
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
@@ -32,6 +32,7 @@ class TestMemory(StoreContract):
             (waiting,) = await at.enqueue(at.new(key="l"))
             await at.store.report([ProgressUpdate(job=active.id, token=active.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
+            await self.store.set_queue("q", QueueSettings(weight=2))
             await written(at)
             await noted(at, active.lease, 1, kept=1000.0)
             snapshot = self.store.snapshot()

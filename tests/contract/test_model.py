@@ -17,6 +17,7 @@ from msgspec import structs
 
 from holdfast._core.answers import LeaseView
 from holdfast._core.job import ActiveJob, Failure, NewJob, Reason, RescueReason, State, Token
+from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import (
     LeaseEnd,
     Transition,
@@ -29,9 +30,18 @@ from holdfast._core.lifecycle import (
 )
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.requests import (
+    AttemptNote,
+    BeatNote,
+    ClaimRequest,
+    IsolatedJobs,
+    JobFilter,
+    NewLease,
+    ProgressUpdate,
+    QueueSettings,
+)
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.store_defaults import worker_history
+from holdfast._engine.store_defaults import lanes, worker_history
 from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -86,6 +96,12 @@ new_jobs = st.builds(
     tags=st.sampled_from([(), ("t",), ("t", "u")]),
 )
 strings = st.sampled_from([None, "", "clone"])
+queue_settings = st.builds(
+    QueueSettings,
+    priority=st.integers(-2, 1),
+    weight=st.integers(1, 3),
+    key_weights=st.sampled_from([{}, {"acme": 2}, {"": 2, "none": 9}]),
+)
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -104,6 +120,7 @@ class Model(RuleBasedStateMachine):
         self.leases: list[NewLease] = []
         self.active_jobs: list[ActiveJob] = []
         self.sent: list[Transition] = []
+        self.cursor: Cursor = ()
         self.seen_values: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the memory store, and of the store under test
 
     def make_store(self) -> tuple[asyncio.Runner, Store]:
@@ -332,6 +349,10 @@ class Model(RuleBasedStateMachine):
         if rows:
             self.ask(lambda store: store.list(JobFilter(state=state, task=task, queue="x", before=rows[-1].id)))
 
+    @rule(queue=st.sampled_from([*QUEUES, "none"]), settings=st.none() | queue_settings)
+    def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+        self.ask(lambda store: lanes(store).set_queue(queue, settings))
+
     @rule(tasks=tasks, queues=queues, limit=counts, isolated=st.sampled_from(IsolatedJobs))
     def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, isolated: IsolatedJobs) -> None:
         self.ask(lambda store: store.next_due(tasks, queues, isolated))
@@ -365,10 +386,20 @@ class Model(RuleBasedStateMachine):
         known = {task: POLICIES[index] for index, task in enumerate(tasks)}
         if any(each.id == lease and each.is_isolated for each in self.leases):  # it claims one job at a time
             limit, prefetch = min(limit, 1), min(prefetch, 0 if limit else 1)
-        return ClaimRequest(lease=lease, claim=self.chance.uuid4(), tasks=known, limit=limit, prefetch=prefetch, queues=queues)
+        return ClaimRequest(
+            lease=lease,
+            claim=self.chance.uuid4(),
+            tasks=known,
+            limit=limit,
+            prefetch=prefetch,
+            queues=queues,
+            cursor=self.cursor,
+        )
 
     def exchange(self, moves: Sequence[Transition], request: ClaimRequest | None) -> None:
-        self.active_jobs += [claim.job for claim in self.ask(lambda store: store.exchange(moves, request)).claims]
+        answer = self.ask(lambda store: store.exchange(moves, request))
+        self.cursor = answer.cursor or self.cursor
+        self.active_jobs += [claim.job for claim in answer.claims]
 
     def move(self, active: ActiveJob, kind: int) -> Transition:
         if kind < len(OUTCOMES):

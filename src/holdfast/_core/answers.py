@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, Claim, RescueReason, State
+from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.requests import QueueSettings
 from holdfast._core.timing import LeaseTiming
 
 MOST_ATTEMPTS = 100
@@ -126,10 +128,16 @@ class BeatAnswer(Struct, frozen=True):
 
 
 class ExchangeAnswer(Struct, frozen=True):
-    """The answer of an exchange: one for each transition, in order, and the jobs claimed."""
+    """The answer of an exchange: one for each transition, in order, and the jobs claimed.
+
+    ``cursor``: that of the next claim. ``is_whole``: the claim looked at all lanes, or is full. Else lanes are left in which jobs may be
+    due: the caller asks again at once.
+    """
 
     answers: tuple[Answer, ...] = ()
     claims: tuple[Claim, ...] = ()
+    cursor: Cursor = ()
+    is_whole: bool = True
 
 
 class OverdueJob(Struct, frozen=True):
@@ -160,11 +168,12 @@ class DueJob(Struct, frozen=True):
 
 
 class QueueView(Struct, frozen=True, kw_only=True):
-    """A queue that has jobs or is paused."""
+    """A queue that has jobs, is paused, or has settings."""
 
     name: str
     paused_at: datetime | None = None
     counts: dict[State, int] = {}
+    settings: QueueSettings = QueueSettings()
 
 
 class Pruned(Struct, frozen=True):

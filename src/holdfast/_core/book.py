@@ -5,7 +5,7 @@ Each verb is passed the ``Moment`` at which it happens, and runs to its end; the
 and every order is sorted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 from uuid import UUID
@@ -16,12 +16,13 @@ from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, Enqu
 from holdfast._core.book_operations import BookOperations
 from holdfast._core.book_reading import BookReading
 from holdfast._core.book_scheduling import BookScheduling
-from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
+from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, Range, Rows, Waiting, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
+from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate, QueueSettings
 from holdfast._core.schedule import Advance, Overlap, TickAnswer
 from holdfast.errors import HoldfastError
 
@@ -44,7 +45,8 @@ class Book(BookReading, BookOperations, BookScheduling):
         answers = tuple(
             Answer.APPLIED if self._settle(transition, now) else self._answer_again(transition) for transition in transitions
         )
-        return ExchangeAnswer(answers, () if request is None else self._claim(request, now))
+        claims, cursor = ((), ()) if request is None else self._claim(request, now)
+        return ExchangeAnswer(answers, claims, cursor)
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         lost = set()
@@ -173,7 +175,8 @@ class Book(BookReading, BookOperations, BookScheduling):
             if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             for row in news:
-                self._put(row)
+                more = self._all.queue_settings.get(row.queue, QueueSettings()).priority
+                self._put(structs.replace(row, priority=row.priority + more) if more else row)
         return answer
 
     def _active(self, job: UUID, token: Token) -> JobRecord | None:
@@ -210,19 +213,37 @@ class Book(BookReading, BookOperations, BookScheduling):
             return Answer.APPLIED
         return Answer.MISSING if row is None and attempt is None else Answer.LOST
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[tuple[Claim, ...], Cursor]:
         lease = self._all.leases.get(request.lease)
         if lease is None or lease.end is not None or self._overdue(lease, now) > 0:
-            return ()
+            return (), request.cursor
         if lease.spec.is_isolated and self._all.holds.get(request.lease):
-            return ()
-        ranges = self._ranges(request.tasks, request.queues, request.isolated, now.wall)
+            return (), request.cursor
+        claims, cursor = list[Claim](), request.cursor
+        for part in request.parts():
+            due, cursor = self._due(structs.replace(part, cursor=cursor), now.wall)
+            claims += [self._take(row, part, now, is_running=part.limit > 0, worker=lease.spec.worker) for row in due]
+        return tuple(claims), cursor
+
+    def _due(self, request: ClaimRequest, wall: datetime) -> tuple[Rows, Cursor]:
+        """Return the jobs that a part of a request gets, and the cursor after it."""
+        ranges = self._ranges(request.tasks, request.queues, request.isolated, wall)
         if request.ids is not None:
             asked = set(request.ids)
-            ranges = {which: filter(lambda each: each[1] in asked, waiting) for which, waiting in ranges.items()}
-        due = self._first(ranges, request.limit + request.prefetch, now.wall)
-        worker = lease.spec.worker
-        return tuple(self._take(row, request, now, is_running=n < request.limit, worker=worker) for n, row in enumerate(due))
+            named: dict[Range, Iterator[Waiting]] = {
+                which: filter(lambda each: each[1] in asked, waiting) for which, waiting in ranges.items()
+            }
+            return self._first(named, request.room, wall), request.cursor
+        lanes = self._lanes(ranges, request.room, wall)
+        heads = [LaneHead(*lane, len(due), self._weight(lane[1], lane[2])) for lane, due in lanes.items()]
+        looked, is_cut = looked_at(in_ring(heads, request.cursor), request.room)
+        dealt = deal(looked, request.room, request.cursor, is_cut=is_cut)
+        chosen = [
+            (lane.priority, *each)
+            for lane, number in zip(looked, dealt.takes, strict=True)
+            for each in lanes[lane.priority, lane.queue, lane.key][:number]
+        ]
+        return [self._all.jobs[job] for _, _, job in sorted(chosen)], dealt.cursor
 
     def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
         self._all.claim_number += 1

@@ -21,7 +21,7 @@ from holdfast._core.record import (
     stub,
     with_hook_delayed,
 )
-from holdfast._core.requests import JobFilter, Steer, SteerVerb
+from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
 
 
 class BookOperations(BookState):
@@ -113,6 +113,16 @@ class BookOperations(BookState):
                 self._all.paused_queues.setdefault(queue, now.wall)
             else:
                 self._all.paused_queues.pop(queue, None)
+
+    def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None) -> None:
+        del now
+        old = self._all.queue_settings.pop(queue, QueueSettings())
+        if settings is not None:
+            self._all.queue_settings[queue] = settings
+        more = (settings or QueueSettings()).priority - old.priority
+        for row in list(self._all.jobs.values()) if more else ():
+            if row.queue == queue and PLACE_OF[row.state] is Place.PENDING:
+                self._put(structs.replace(row, priority=row.priority + more))
 
     def prune(self, now: Moment, limit: int) -> Pruned:
         jobs, stubs = self._prune_jobs(now.wall, limit)

@@ -10,11 +10,12 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, OverdueJob, QueueView
-from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
+from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, WaitingByLane, micros
 from holdfast._core.job import ActiveJob, RescueReason, State
+from holdfast._core.lanes import weight_of
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.record import JobRecord, active_job, as_read, is_expired, matches, needs_isolation
-from holdfast._core.requests import IsolatedJobs, JobFilter
+from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
 
 _SECOND = timedelta(seconds=1)
 
@@ -53,15 +54,18 @@ class BookReading(BookState):
         return tuple(sorted(beats, key=lambda beat: beat.at, reverse=True)[:limit])
 
     def queues(self, now: Moment) -> tuple[QueueView, ...]:
-        found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused_queues}
+        paused, chosen = self._all.paused_queues, self._all.queue_settings
+        found: dict[str, dict[State, int]] = {queue: {} for queue in (*paused, *chosen)}
         for (queue, state), number in self.counts(now, "queue").items():
             found.setdefault(queue, {})[state] = number
-        paused = self._all.paused_queues
-        return tuple(QueueView(name=name, paused_at=paused.get(name), counts=found[name]) for name in sorted(found))
+        return tuple(
+            QueueView(name=name, paused_at=paused.get(name), counts=found[name], settings=chosen.get(name, QueueSettings()))
+            for name in sorted(found)
+        )
 
     def waiting_tasks(self, now: Moment) -> tuple[str, ...]:
         del now
-        return tuple(sorted({task for task, _, _ in self._all.ranges}))
+        return tuple(sorted({task for task, *_ in self._all.ranges}))
 
     def next_due(
         self,
@@ -138,10 +142,22 @@ class BookReading(BookState):
     def _first(self, ranges: dict[Range, Iterator[Waiting]], most: int, until: datetime) -> Rows:
         due = [
             (priority, at, job)
-            for (_, _, priority), waiting in ranges.items()
+            for (*_, priority), waiting in ranges.items()
             for at, job in islice(takewhile(lambda each: each[0] <= until, waiting), most)
         ]
         return [self._all.jobs[job] for _, _, job in nsmallest(most, due)]
+
+    def _lanes(self, ranges: dict[Range, Iterator[Waiting]], most: int, until: datetime) -> WaitingByLane:
+        """Return the due jobs of each lane, with its priority; of each at most ``most``, across tasks."""
+        found: WaitingByLane = {}
+        for (_, queue, key, priority), waiting in ranges.items():
+            if due := list(islice(takewhile(lambda each: each[0] <= until, waiting), most)):
+                found[priority, queue, key] = nsmallest(most, [*found.get((priority, queue, key), ()), *due])
+        return found
+
+    def _weight(self, queue: str, key: str) -> int:
+        chosen = self._all.queue_settings.get(queue, QueueSettings())
+        return weight_of(chosen.weight, chosen.key_weights, key)
 
     def _lease_view(self, lease: UUID, now: Moment) -> LeaseView:
         known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))

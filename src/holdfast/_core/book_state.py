@@ -1,4 +1,4 @@
-"""The content of a book: jobs, attempts, receipts, leases, beats, paused queues and schedules, with the indexes that follow from the jobs.
+"""The content of a book: jobs, attempts, receipts, leases, beats, queues and schedules, with the indexes that follow from the jobs.
 
 Records are immutable values. ``_put`` and ``_forget`` are the only methods that change a job and keep the indexes.
 """
@@ -17,15 +17,16 @@ from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import JobRecord, SettledAttempt
-from holdfast._core.requests import NewLease
+from holdfast._core.requests import NewLease, QueueSettings
 from holdfast._core.schedule import Schedule
 from holdfast._core.timing import LeaseTiming
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 """The values of a lease that was never opened."""
 
-Range = tuple[str, str, int]
+Range = tuple[str, str, str, int]
 Waiting = tuple[datetime, UUID]
+WaitingByLane = dict[tuple[int, str, str], list[Waiting]]
 Key = tuple[str, str]
 Rows = list[JobRecord]
 
@@ -104,6 +105,7 @@ class Tables(Struct, frozen=True):
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: list[Lease] = []
     paused_queues: dict[str, datetime] = {}
+    queue_settings: dict[str, QueueSettings] = {}
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
     claim_number: int = 0
@@ -127,6 +129,7 @@ class Snapshot(Struct):
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: dict[UUID, Lease] = {}
     paused_queues: dict[str, datetime] = {}
+    queue_settings: dict[str, QueueSettings] = {}
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
     claim_number: int = 0
@@ -145,6 +148,7 @@ class Snapshot(Struct):
             receipts=self.receipts.copy(),
             leases=self.leases.copy(),
             paused_queues=self.paused_queues.copy(),
+            queue_settings=self.queue_settings.copy(),
             schedules=self.schedules.copy(),
             beats=self.beats.copy(),
             claim_number=self.claim_number,
@@ -180,6 +184,7 @@ class BookState:
         )
         known.leases = {lease.spec.id: lease for lease in tables.leases}
         known.schedules, known.beats = tables.schedules.copy(), tables.beats.copy()
+        known.queue_settings = tables.queue_settings.copy()
         return book
 
     def tables(self) -> Tables:
@@ -195,6 +200,7 @@ class BookState:
             receipts=known.receipts.copy(),
             leases=[*known.leases.values()],
             paused_queues=known.paused_queues.copy(),
+            queue_settings=known.queue_settings.copy(),
             schedules=known.schedules.copy(),
             beats=known.beats.copy(),
             claim_number=known.claim_number,
@@ -267,4 +273,4 @@ def micros(seconds: float) -> int:
 
 
 def _range_of(row: JobRecord) -> Range:
-    return row.task, row.queue, row.priority
+    return row.task, row.queue, row.key, row.priority

@@ -5,10 +5,11 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, Reason, State, Token
+from holdfast._core.lanes import Cursor
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 
@@ -60,7 +61,8 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     """A request for at most ``limit`` jobs that start running at once, and ``prefetch`` more that stay claimed.
 
     ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all. ``ids``: only these jobs,
-    which a transport delivered; all other conditions of a claim apply to them, too.
+    which a transport delivered; all other conditions of a claim apply to them, too. ``cursor``: where lanes are served from; the answer
+    has the next one.
     """
 
     lease: UUID
@@ -71,6 +73,33 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ids: tuple[UUID, ...] | None = None
+    cursor: Cursor = ()
+
+    @property
+    def room(self) -> int:
+        """The most jobs it may get."""
+        return self.limit + self.prefetch
+
+    def parts(self) -> tuple["ClaimRequest", ...]:
+        """Return the request for the jobs that start at once, and the one for those that stay claimed; none for no jobs."""
+        both = structs.replace(self, prefetch=0), structs.replace(self, limit=0)
+        return tuple(part for part in both if part.room > 0)
+
+    def rest(self, taken: int, cursor: Cursor) -> "ClaimRequest":
+        """Return what is left of one of these parts after ``taken`` jobs."""
+        limit, prefetch = max(0, self.limit - taken), max(0, self.prefetch - taken)
+        return structs.replace(self, limit=limit, prefetch=prefetch, cursor=cursor)
+
+
+class QueueSettings(Struct, frozen=True, kw_only=True):
+    """How the lanes of a queue are served. ``weight``: the jobs of a turn. ``key_weights``: by key, what its turns are multiplied with.
+
+    ``priority`` is added to that of each job of the queue: to new ones, and to those that wait when it is set.
+    """
+
+    priority: int = 0
+    weight: int = 1
+    key_weights: Mapping[str, int] = {}
 
 
 class ProgressUpdate(Struct, frozen=True, kw_only=True):

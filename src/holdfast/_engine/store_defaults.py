@@ -15,6 +15,7 @@ from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._ports.store import (
     CallerTransactions,
+    Lanes,
     QueueVerbs,
     Republishing,
     RescueHooks,
@@ -117,6 +118,15 @@ def scheduling(store: Store) -> Scheduling:
     if has_schedules(store):
         return cast(Scheduling, store)
     raise Unsupported(f"the {store.capabilities.name} store keeps no schedules: use one that does, such as sqlite:///jobs.db")
+
+
+def lanes(store: Store) -> Lanes:
+    """Return the verb that sets how queues are served. Raises ``Unsupported`` for a store without it."""
+    if offers(store, Lanes):
+        return cast(Lanes, store)
+    raise Unsupported(
+        f"the {store.capabilities.name} store keeps no settings of queues: use one that does, such as sqlite:///jobs.db"
+    )
 
 
 def has_history(store: Store) -> bool:

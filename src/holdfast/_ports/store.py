@@ -35,7 +35,17 @@ from holdfast._core.answers import (
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
+from holdfast._core.requests import (
+    AttemptNote,
+    BeatNote,
+    ClaimRequest,
+    IsolatedJobs,
+    JobFilter,
+    NewLease,
+    ProgressUpdate,
+    QueueSettings,
+    Steer,
+)
 from holdfast._core.schedule import Advance, Schedule, ScheduleList, TickAnswer
 
 
@@ -67,9 +77,11 @@ class Ownership(Protocol):
 
         A transition whose row another session has locked is answered ``BUSY``, and delays no other transition and no claim.
 
-        The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked for. All go to the one
-        live lease of the request: there are none if that lease has ended or run out. It takes no jobs of paused queues, and
-        none that expired before a first attempt.
+        The claim takes due jobs of known tasks, never more than asked for. All go to the one live lease of the request: there are
+        none if that lease has ended or run out. It takes no jobs of paused queues, and none that expired before a first attempt.
+        Jobs of the smallest priority go first. Within a priority, lanes take turns by the rule of ``_core/lanes``, from the cursor
+        of the request on. Within a lane jobs go by (available_at, id), across tasks. A claim of delivered jobs, and the answer,
+        go by (priority, available_at, id). A store may look at a bounded number of lanes: the answer's ``is_whole`` is false then.
         """
         ...
 
@@ -255,6 +267,17 @@ class QueueVerbs(Protocol):
 
     async def waiting_tasks(self) -> tuple[str, ...]:
         """Return the tasks that have a waiting job, sorted by name."""
+        ...
+
+
+class Lanes(Protocol):
+    """The verb that sets how the lanes of a queue are served."""
+
+    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+        """Set the priority and the weights of a queue; ``None``: as if none had been set.
+
+        The jobs of the queue that wait get its new priority in the same write; those that run keep theirs until they end.
+        """
         ...
 
 

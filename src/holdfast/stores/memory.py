@@ -94,6 +94,7 @@ class MemoryStore:
     steer = _verb(Book.steer)
     purge = _verb(Book.purge)
     pause = _verb(Book.pause)
+    set_queue = _verb(Book.set_queue)
     prune = _verb(Book.prune)
 
     schedules = _verb(Book.schedules)

@@ -33,6 +33,7 @@ from holdfast.testing.contracts.rescuing import RescueContract
 from holdfast.testing.contracts.scheduling import ScheduleContract
 from holdfast.testing.contracts.settling import SettleContract
 from holdfast.testing.contracts.steering import SteerContract
+from holdfast.testing.contracts.turns import TurnContract
 
 
 class StoreContract(
@@ -41,6 +42,7 @@ class StoreContract(
     ChildContract,
     ClaimContract,
     LineContract,
+    TurnContract,
     DeliverContract,
     ExpiryContract,
     LastTryContract,

@@ -24,13 +24,16 @@ class ClaimContract(Part):
         assert [claim.job.id for claim in claims] == [urgent, urgent_later, first, second, later, late]
 
     @story
-    async def test_order_goes_across_tasks_and_queues(self, at: Scene) -> None:
+    async def test_priority_goes_across_tasks_and_queues_and_time_across_tasks(self, at: Scene) -> None:
         jobs = [at.new(task=task, queue=queue, priority=priority) for priority in (2, 0, 1) for task in "ab" for queue in "xyz"]
         await at.enqueue(*jobs)
         lease, taken = await at.lease(), []
         while claims := await at.claim(lease, 4, tasks="ab"):
-            taken += [claim.job.id for claim in claims]
-        assert taken == [job.id for job in sorted(jobs, key=lambda job: (job.priority, job.id))]
+            taken += [(claim.priority, claim.job.queue, claim.job.id) for claim in claims]
+        assert [priority for priority, _, _ in taken] == sorted(job.priority for job in jobs)
+        for queue in "xyz":
+            in_queue = sorted((job for job in jobs if job.queue == queue), key=lambda job: (job.priority, job.id))
+            assert [job for _, lane, job in taken if lane == queue] == [job.id for job in in_queue]
 
     @story
     async def test_a_claim_takes_no_more_than_asked(self, at: Scene) -> None:
@@ -228,7 +231,7 @@ class ClaimContract(Part):
         assert await at.settle(done(job)) == (Answer.APPLIED,)
 
     @story
-    async def test_walking_many_lines_finds_the_most_urgent_first(self, at: Scene) -> None:
+    async def test_walking_many_ranges_finds_the_most_urgent_first(self, at: Scene) -> None:
         lines = [(f"t{task}", f"q{queue}", priority) for task in range(3) for queue in range(4) for priority in range(-3, 3)]
         jobs = [
             at.new(task=task, queue=queue, priority=priority, delay=delay)
@@ -240,5 +243,7 @@ class ClaimContract(Part):
         due = sorted((job for job in jobs if job.delay <= 1.0), key=lambda job: (job.priority, job.delay, job.id))
         lease, taken, known = await at.lease(), [], ("t0", "t1", "t2", "t3")
         for limit in (1, 2, 7, 50, 100):
-            taken += [claim.job.id for claim in await at.claim(lease, limit, tasks=known)]
-        assert taken == [job.id for job in due]
+            taken += [(claim.priority, claim.job.queue, claim.job.id) for claim in await at.claim(lease, limit, tasks=known)]
+        assert [priority for priority, _, _ in taken] == [job.priority for job in due]
+        for queue in {job.queue for job in jobs}:
+            assert [job for _, lane, job in taken if lane == queue] == [job.id for job in due if job.queue == queue]

@@ -16,6 +16,7 @@ from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.headers import Headers
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, Claim, Failure, NewJob, State, Token
+from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, rescue
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
@@ -138,6 +139,7 @@ class Scene:
         policy: Policy | None = None,
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
+        cursor: Cursor = (),
     ) -> ClaimRequest:
         """Make a claim to be sent, under a new claim id."""
         return ClaimRequest(
@@ -149,6 +151,7 @@ class Scene:
             queues=queues,
             isolated=isolated,
             ids=None if ids is None else tuple(ids),
+            cursor=cursor,
         )
 
     async def claim(
@@ -163,9 +166,13 @@ class Scene:
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> tuple[Claim, ...]:
-        """Claim, and return the jobs that the store hands out."""
+        """Claim, and return the jobs that the store hands out; ask again where it has lanes left to look at."""
         wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "isolated": isolated, "ids": ids}
-        return (await self.store.exchange((), self.request(lease, limit, **wish))).claims  # type: ignore[arg-type]
+        answer = await self.store.exchange((), self.request(lease, limit, **wish))  # type: ignore[arg-type]
+        while not answer.is_whole and not answer.claims:
+            request = self.request(lease, limit, cursor=answer.cursor, **wish)  # type: ignore[arg-type]
+            answer = await self.store.exchange((), request)
+        return answer.claims
 
     async def running(self, *, policy: Policy | None = None, key: str | None = None, payload: bytes = b"{}") -> ActiveJob:
         """Start a new job, in a separate queue, under a new lease."""
