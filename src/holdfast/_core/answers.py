@@ -131,13 +131,14 @@ class ExchangeAnswer(Struct, frozen=True):
     """The answer of an exchange: one for each transition, in order, and the jobs claimed.
 
     ``cursor``: that of the next claim. ``is_whole``: the claim looked at all lanes, or is full. Else lanes are left in which jobs may be
-    due: the caller asks again at once.
+    due: the caller asks again at once. ``has_limited``: there are limits, so a claim of the other kind may find jobs.
     """
 
     answers: tuple[Answer, ...] = ()
     claims: tuple[Claim, ...] = ()
     cursor: Cursor = ()
     is_whole: bool = True
+    has_limited: bool = False
 
 
 class OverdueJob(Struct, frozen=True):

@@ -57,12 +57,19 @@ class IsolatedJobs(StrEnum):
     INCLUDE = "also"
 
 
+class ClaimKind(StrEnum):
+    """The lanes that a claim takes from: those without a limit, or those whose task, queue or cluster has one."""
+
+    PLAIN = "plain"
+    LIMITED = "limited"
+
+
 class ClaimRequest(Struct, frozen=True, kw_only=True):
     """A request for at most ``limit`` jobs that start running at once, and ``prefetch`` more that stay claimed.
 
     ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all. ``ids``: only these jobs,
     which a transport delivered; all other conditions of a claim apply to them, too. ``cursor``: where lanes are served from; the answer
-    has the next one.
+    has the next one. ``kind`` does not count for delivered jobs, which are claimed within their limits.
     """
 
     lease: UUID
@@ -74,6 +81,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ids: tuple[UUID, ...] | None = None
     cursor: Cursor = ()
+    kind: ClaimKind = ClaimKind.PLAIN
 
     @property
     def room(self) -> int:

@@ -12,6 +12,7 @@ from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
+from holdfast._engine.worker.claim_turns import ClaimTurns
 from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.late_results import LateResults
@@ -60,6 +61,7 @@ class Exchange:
         self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
         self._resting = RestingClaims(slots.size, lease.now)
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
+        self._turns = ClaimTurns()
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
@@ -132,6 +134,8 @@ class Exchange:
         await self._late.deliver()
         await self._acknowledge_finished()
         pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
+        if pause > 0:
+            self._turns.rest()
         return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
 
     def _collect(self) -> None:
@@ -166,6 +170,8 @@ class Exchange:
             self._take(answer.claims, request.limit)
             self.has_claimed = True
             self._was_full = len(answer.claims) >= request.limit
+            if request.ids is None:
+                self._turns.answered(request, answer)
         if self._inbox is not None:
             left = {ended.claim.job.id for ended in self._locked.outcomes}
             self._gone += [job for ended in batch if (job := ended.claim.job.id) not in left]
@@ -255,6 +261,8 @@ class Exchange:
             queues=self._options.queues,
             isolated=self._options.isolated,
             ids=tuple(self._delivered) or None,
+            cursor=self._turns.cursor,
+            kind=self._turns.kind,
         )
 
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
@@ -288,6 +296,8 @@ class Exchange:
         if request is None:
             return self._poll_interval
         if claimed >= request.limit or self._is_narrow:  # jobs of kinds that were left out may be due
+            return 0.0
+        if request.ids is None and self._turns.asks_again:
             return 0.0
         if self._inbox is not None and self._inbox.has_more and self._is_caught_up:
             return 0.0
