@@ -4,8 +4,10 @@ from msgspec import structs
 
 from holdfast._core.book_state import Snapshot
 from holdfast._core.job import State
+from holdfast._core.limits import Limit, Scope, ScopeKind
+from holdfast._core.origin import Origin
 from holdfast._core.policy import Policy
-from holdfast._core.requests import ProgressUpdate, QueueSettings
+from holdfast._core.requests import ClaimKind, ProgressUpdate, QueueSettings
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
@@ -33,6 +35,9 @@ class TestMemory(StoreContract):
             await at.store.report([ProgressUpdate(job=active.id, token=active.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
             await self.store.set_queue("q", QueueSettings(weight=2))
+            await self.store.set_limit(Scope(ScopeKind.QUEUE, "limited"), Limit(rate="1/m"), Origin())
+            await at.enqueue(at.new(queue="limited"))
+            assert (await self.store.exchange((), at.request(active.lease, kind=ClaimKind.LIMITED))).claims
             await written(at)
             await noted(at, active.lease, 1, kept=1000.0)
             snapshot = self.store.snapshot()

@@ -28,11 +28,14 @@ from holdfast._core.lifecycle import (
     release,
     rescue,
 )
+from holdfast._core.limits import Limit, Scope, ScopeKind
+from holdfast._core.origin import Origin
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.requests import (
     AttemptNote,
     BeatNote,
+    ClaimKind,
     ClaimRequest,
     IsolatedJobs,
     JobFilter,
@@ -41,6 +44,7 @@ from holdfast._core.requests import (
     QueueSettings,
 )
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine import store_defaults
 from holdfast._engine.store_defaults import lanes, worker_history
 from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, StoreUnavailable
@@ -96,6 +100,17 @@ new_jobs = st.builds(
     tags=st.sampled_from([(), ("t",), ("t", "u")]),
 )
 strings = st.sampled_from([None, "", "clone"])
+scopes = st.sampled_from(
+    [Scope(ScopeKind.ALL), *(Scope(ScopeKind.TASK, task) for task in TASKS), *(Scope(ScopeKind.QUEUE, queue) for queue in QUEUES)]
+)
+limits = st.builds(
+    Limit,
+    concurrency=st.none() | st.integers(0, 3),
+    per_key=st.none() | st.integers(1, 2),
+    rate=st.sampled_from([None, None, "1/s", "3/2s"]),
+    rate_per_key=st.sampled_from([None, None, "1/s"]),
+    burst=st.integers(1, 3),
+)
 queue_settings = st.builds(
     QueueSettings,
     priority=st.integers(-2, 1),
@@ -121,6 +136,7 @@ class Model(RuleBasedStateMachine):
         self.active_jobs: list[ActiveJob] = []
         self.sent: list[Transition] = []
         self.cursor: Cursor = ()
+        self.cursor_within_limits: Cursor = ()
         self.seen_values: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the memory store, and of the store under test
 
     def make_store(self) -> tuple[asyncio.Runner, Store]:
@@ -353,11 +369,23 @@ class Model(RuleBasedStateMachine):
     def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
         self.ask(lambda store: lanes(store).set_queue(queue, settings))
 
+    @rule(scope=scopes, limit=st.none() | limits)
+    def set_limit(self, scope: Scope, limit: Limit | None) -> None:
+        self.ask(lambda store: store_defaults.limits(store).set_limit(scope, limit, Origin()))
+
+    @precondition(lambda self: self.leases)
+    @rule(index=indexes, limit=counts, tasks=tasks, queues=queues)
+    def claim_within_limits(self, index: int, limit: int, tasks: list[str], queues: tuple[str, ...] | None) -> None:
+        (lease,) = self.pick(self.leases, [index])
+        request = self.request(lease.id, limit, 0, tasks, queues)
+        self.exchange([], structs.replace(request, kind=ClaimKind.LIMITED, cursor=self.cursor_within_limits))
+
     @rule(tasks=tasks, queues=queues, limit=counts, isolated=st.sampled_from(IsolatedJobs))
     def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, isolated: IsolatedJobs) -> None:
         self.ask(lambda store: store.next_due(tasks, queues, isolated))
         self.ask(lambda store: store.due(tasks, limit, queues=queues, isolated=isolated, age=0.5 * limit))
         self.ask(lambda store: store.queues())
+        self.ask(lambda store: store_defaults.limits(store).limits())
         self.ask(lambda store: store.waiting_tasks())
         self.ask(lambda store: store.expired(limit))
         self.ask(lambda store: store.counts("task"))
@@ -398,7 +426,10 @@ class Model(RuleBasedStateMachine):
 
     def exchange(self, moves: Sequence[Transition], request: ClaimRequest | None) -> None:
         answer = self.ask(lambda store: store.exchange(moves, request))
-        self.cursor = answer.cursor or self.cursor
+        if request is not None and request.kind is ClaimKind.LIMITED:
+            self.cursor_within_limits = answer.cursor
+        elif request is not None:
+            self.cursor = answer.cursor
         self.active_jobs += [claim.job for claim in answer.claims]
 
     def move(self, active: ActiveJob, kind: int) -> Transition:

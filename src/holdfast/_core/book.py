@@ -5,7 +5,7 @@ Each verb is passed the ``Moment`` at which it happens, and runs to its end; the
 and every order is sorted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 from uuid import UUID
@@ -13,13 +13,13 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.book_claims import BookClaims
 from holdfast._core.book_operations import BookOperations
-from holdfast._core.book_reading import BookReading
 from holdfast._core.book_scheduling import BookScheduling
-from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, Range, Rows, Waiting, key_of, micros
+from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
-from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at
+from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
 from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate, QueueSettings
@@ -29,7 +29,7 @@ from holdfast.errors import HoldfastError
 _REPORTED = ("stage", "fraction", "message", "checkpoint")
 
 
-class Book(BookReading, BookOperations, BookScheduling):
+class Book(BookClaims, BookOperations, BookScheduling):
     """Jobs, leases, receipts and schedules in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
 
     def enqueue(
@@ -45,8 +45,10 @@ class Book(BookReading, BookOperations, BookScheduling):
         answers = tuple(
             Answer.APPLIED if self._settle(transition, now) else self._answer_again(transition) for transition in transitions
         )
-        claims, cursor = ((), ()) if request is None else self._claim(request, now)
-        return ExchangeAnswer(answers, claims, cursor)
+        if request is None:
+            return ExchangeAnswer(answers)
+        claims, cursor, is_whole = self._claim(request, now)
+        return ExchangeAnswer(answers, claims, cursor, is_whole, has_limited=bool(self._all.limits))
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         lost = set()
@@ -213,37 +215,17 @@ class Book(BookReading, BookOperations, BookScheduling):
             return Answer.APPLIED
         return Answer.MISSING if row is None and attempt is None else Answer.LOST
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[tuple[Claim, ...], Cursor]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[tuple[Claim, ...], Cursor, bool]:
         lease = self._all.leases.get(request.lease)
         if lease is None or lease.end is not None or self._overdue(lease, now) > 0:
-            return (), request.cursor
+            return (), request.cursor, True
         if lease.spec.is_isolated and self._all.holds.get(request.lease):
-            return (), request.cursor
-        claims, cursor = list[Claim](), request.cursor
+            return (), request.cursor, True
+        claims, cursor, is_whole = list[Claim](), request.cursor, True
         for part in request.parts():
-            due, cursor = self._due(structs.replace(part, cursor=cursor), now.wall)
+            due, cursor, is_whole = self._due(structs.replace(part, cursor=cursor), now.wall)
             claims += [self._take(row, part, now, is_running=part.limit > 0, worker=lease.spec.worker) for row in due]
-        return tuple(claims), cursor
-
-    def _due(self, request: ClaimRequest, wall: datetime) -> tuple[Rows, Cursor]:
-        """Return the jobs that a part of a request gets, and the cursor after it."""
-        ranges = self._ranges(request.tasks, request.queues, request.isolated, wall)
-        if request.ids is not None:
-            asked = set(request.ids)
-            named: dict[Range, Iterator[Waiting]] = {
-                which: filter(lambda each: each[1] in asked, waiting) for which, waiting in ranges.items()
-            }
-            return self._first(named, request.room, wall), request.cursor
-        lanes = self._lanes(ranges, request.room, wall)
-        heads = [LaneHead(*lane, len(due), self._weight(lane[1], lane[2])) for lane, due in lanes.items()]
-        looked, is_cut = looked_at(in_ring(heads, request.cursor), request.room)
-        dealt = deal(looked, request.room, request.cursor, is_cut=is_cut)
-        chosen = [
-            (lane.priority, *each)
-            for lane, number in zip(looked, dealt.takes, strict=True)
-            for each in lanes[lane.priority, lane.queue, lane.key][:number]
-        ]
-        return [self._all.jobs[job] for _, _, job in sorted(chosen)], dealt.cursor
+        return tuple(claims), cursor, is_whole or len(claims) == request.room
 
     def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
         self._all.claim_number += 1

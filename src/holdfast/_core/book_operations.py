@@ -21,7 +21,7 @@ from holdfast._core.record import (
     stub,
     with_hook_delayed,
 )
-from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 
 
 class BookOperations(BookState):
@@ -114,20 +114,11 @@ class BookOperations(BookState):
             else:
                 self._all.paused_queues.pop(queue, None)
 
-    def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None) -> None:
-        del now
-        old = self._all.queue_settings.pop(queue, QueueSettings())
-        if settings is not None:
-            self._all.queue_settings[queue] = settings
-        more = (settings or QueueSettings()).priority - old.priority
-        for row in list(self._all.jobs.values()) if more else ():
-            if row.queue == queue and PLACE_OF[row.state] is Place.PENDING:
-                self._put(structs.replace(row, priority=row.priority + more))
-
     def prune(self, now: Moment, limit: int) -> Pruned:
         jobs, stubs = self._prune_jobs(now.wall, limit)
         receipts, leases = self._prune_receipts_and_leases(now.wall, limit)
         attempts, beats = self._prune_attempts(now.wall, limit), self._prune_beats(now.wall, limit)
+        self._prune_rates(now.wall, limit)
         return Pruned(len(jobs), len(stubs), receipts, leases, attempts, beats)
 
     def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
@@ -170,6 +161,12 @@ class BookOperations(BookState):
         gone = {place for _, place in over[:limit]}
         self._all.beats = [kept for place, kept in enumerate(self._all.beats) if place not in gone]
         return len(gone)
+
+    def _prune_rates(self, wall: datetime, limit: int) -> None:
+        now = (wall - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        unused = [each for each, ready_at in self._all.rates.items() if ready_at <= now]
+        for each in unused[:limit]:
+            del self._all.rates[each]
 
     def _states(self, ids: Sequence[UUID], now: Moment) -> dict[UUID, State]:
         return {row.id: as_read(row, now.wall).state for row in self._rows(ids)}

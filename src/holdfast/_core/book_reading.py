@@ -10,10 +10,10 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, OverdueJob, QueueView
-from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, WaitingByLane, micros
+from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
 from holdfast._core.job import ActiveJob, RescueReason, State
-from holdfast._core.lanes import weight_of
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.limits import Seat, is_limited
 from holdfast._core.record import JobRecord, active_job, as_read, is_expired, matches, needs_isolation
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
 
@@ -67,17 +67,6 @@ class BookReading(BookState):
         del now
         return tuple(sorted({task for task, *_ in self._all.ranges}))
 
-    def next_due(
-        self,
-        now: Moment,
-        tasks: Sequence[str],
-        queues: Sequence[str] | None = None,
-        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
-    ) -> float | None:
-        ranges = self._ranges(tasks, queues, isolated, now.wall)
-        firsts = [at for waiting in ranges.values() for at, _ in islice(waiting, 1)]
-        return max(0.0, (min(firsts) - now.wall) / _SECOND) if firsts else None
-
     def due(
         self,
         now: Moment,
@@ -88,7 +77,9 @@ class BookReading(BookState):
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
-        ranges = self._ranges(tasks, queues, isolated, now.wall)
+        found = self._ranges(tasks, queues, isolated, now.wall)
+        limited = self._all.limits
+        ranges = {which: waiting for which, waiting in found.items() if not is_limited(Seat(*which[:3]), limited)}
         rows = self._first(ranges, limit, now.wall - timedelta(microseconds=micros(age)))
         return tuple(DueJob(row.id, row.queue, row.token.number) for row in rows)
 
@@ -146,18 +137,6 @@ class BookReading(BookState):
             for at, job in islice(takewhile(lambda each: each[0] <= until, waiting), most)
         ]
         return [self._all.jobs[job] for _, _, job in nsmallest(most, due)]
-
-    def _lanes(self, ranges: dict[Range, Iterator[Waiting]], most: int, until: datetime) -> WaitingByLane:
-        """Return the due jobs of each lane, with its priority; of each at most ``most``, across tasks."""
-        found: WaitingByLane = {}
-        for (_, queue, key, priority), waiting in ranges.items():
-            if due := list(islice(takewhile(lambda each: each[0] <= until, waiting), most)):
-                found[priority, queue, key] = nsmallest(most, [*found.get((priority, queue, key), ()), *due])
-        return found
-
-    def _weight(self, queue: str, key: str) -> int:
-        chosen = self._all.queue_settings.get(queue, QueueSettings())
-        return weight_of(chosen.weight, chosen.key_weights, key)
 
     def _lease_view(self, lease: UUID, now: Moment) -> LeaseView:
         known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))

@@ -15,6 +15,8 @@ from holdfast._core.answers import BeatView, EnqueueAnswer
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.limits import Limit, Scope
+from holdfast._core.origin import Origin
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import JobRecord, SettledAttempt
 from holdfast._core.requests import NewLease, QueueSettings
@@ -26,7 +28,6 @@ NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0
 
 Range = tuple[str, str, str, int]
 Waiting = tuple[datetime, UUID]
-WaitingByLane = dict[tuple[int, str, str], list[Waiting]]
 Key = tuple[str, str]
 Rows = list[JobRecord]
 
@@ -94,6 +95,28 @@ class KeptBeat(Struct, frozen=True):
     delete_after: datetime
 
 
+class KeptLimit(Struct, frozen=True):
+    """A limit, and who set it."""
+
+    limit: Limit
+    origin: Origin
+
+
+class KeptRate(Struct, frozen=True):
+    """From when on the rate of a scope is unused, in microseconds of the wall clock; ``key``: of one key only."""
+
+    scope: Scope
+    key: str | None
+    ready_at: int
+
+
+class NamedLimit(Struct, frozen=True):
+    """A limit with its scope."""
+
+    scope: Scope
+    kept: KeptLimit
+
+
 class Tables(Struct, frozen=True):
     """The content of a book as plain data, which JSON can express; the indexes follow from it."""
 
@@ -106,6 +129,8 @@ class Tables(Struct, frozen=True):
     leases: list[Lease] = []
     paused_queues: dict[str, datetime] = {}
     queue_settings: dict[str, QueueSettings] = {}
+    limits: list[NamedLimit] = []
+    rates: list[KeptRate] = []
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
     claim_number: int = 0
@@ -130,6 +155,8 @@ class Snapshot(Struct):
     leases: dict[UUID, Lease] = {}
     paused_queues: dict[str, datetime] = {}
     queue_settings: dict[str, QueueSettings] = {}
+    limits: dict[Scope, KeptLimit] = {}
+    rates: dict[tuple[Scope, str | None], int] = {}
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
     claim_number: int = 0
@@ -149,6 +176,8 @@ class Snapshot(Struct):
             leases=self.leases.copy(),
             paused_queues=self.paused_queues.copy(),
             queue_settings=self.queue_settings.copy(),
+            limits=self.limits.copy(),
+            rates=self.rates.copy(),
             schedules=self.schedules.copy(),
             beats=self.beats.copy(),
             claim_number=self.claim_number,
@@ -185,6 +214,8 @@ class BookState:
         known.leases = {lease.spec.id: lease for lease in tables.leases}
         known.schedules, known.beats = tables.schedules.copy(), tables.beats.copy()
         known.queue_settings = tables.queue_settings.copy()
+        known.limits = {each.scope: each.kept for each in tables.limits}
+        known.rates = {(each.scope, each.key): each.ready_at for each in tables.rates}
         return book
 
     def tables(self) -> Tables:
@@ -201,6 +232,8 @@ class BookState:
             leases=[*known.leases.values()],
             paused_queues=known.paused_queues.copy(),
             queue_settings=known.queue_settings.copy(),
+            limits=[NamedLimit(scope, kept) for scope, kept in known.limits.items()],
+            rates=[KeptRate(scope, key, ready_at) for (scope, key), ready_at in known.rates.items()],
             schedules=known.schedules.copy(),
             beats=known.beats.copy(),
             claim_number=known.claim_number,

@@ -102,6 +102,17 @@ def deal(looked: Sequence[LaneHead], room: int, cursor: Cursor, *, is_cut: bool)
     return Deal(tuple(takes), moved_on(cursor, served))
 
 
+def in_turns(looked: Sequence[LaneHead], dealt: Deal, cursor: Cursor) -> list[tuple[int, int]]:
+    """Return the jobs dealt out, each as its lane and its position there, in the order of turns."""
+    turns = turns_of(cursor)
+    order = [
+        (lane.priority, (nth + _begun(lane, turns.get(lane.priority))) // lane.weight, place, nth)
+        for place, (lane, number) in enumerate(zip(looked, dealt.takes, strict=True))
+        for nth in range(number)
+    ]
+    return [(place, nth) for _, _, place, nth in sorted(order)]
+
+
 def moved_on(cursor: Cursor, served: Sequence[Turn]) -> Cursor:
     """Return the cursor after these turns."""
     new = turns_of(tuple(served))

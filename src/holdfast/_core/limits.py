@@ -7,13 +7,14 @@ moves ``ready_at`` to ``max(ready_at, now) + T``. So at most ``burst + w / T`` s
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from uuid import UUID
 
 from msgspec import Struct
 
 from holdfast._core.durations import seconds
+from holdfast._core.origin import Origin
 from holdfast.errors import ConfigurationError
 
 UNLIMITED = 2**31 - 1
@@ -85,10 +86,10 @@ class Holder(Struct, frozen=True):
     held: float
 
 
-class LimitUse(Struct, frozen=True, kw_only=True):
+class LimitView(Struct, frozen=True, kw_only=True):
     """A limit and how much of it is used. ``wait``: the seconds until its rate allows the next start, 0 if it does now.
 
-    ``holders``: the active jobs that were claimed first, ``MOST_HOLDERS`` at most. ``source``: ``code`` or ``operator``.
+    ``holders``: the active jobs that were claimed first, ``MOST_HOLDERS`` at most.
     """
 
     scope: Scope
@@ -96,70 +97,108 @@ class LimitUse(Struct, frozen=True, kw_only=True):
     active: int = 0
     wait: float = 0.0
     holders: tuple[Holder, ...] = ()
-    source: str = "operator"
+    origin: Origin = Origin()
 
 
 class Seat(Struct, frozen=True):
-    """A job that may be claimed: what its limits count it by."""
+    """What the limits count a job by."""
 
     task: str
     queue: str
     key: str
 
-
-Rooms = Callable[[Scope, str | None], int]
-"""Returns how many more jobs of a scope may be claimed, or with a key, of this key; ``UNLIMITED`` without a limit."""
-
-
-def scopes_of(task: str, queue: str) -> tuple[Scope, Scope, Scope]:
-    """Return the scopes whose limits count a job."""
-    return Scope(ScopeKind.ALL), Scope(ScopeKind.TASK, task), Scope(ScopeKind.QUEUE, queue)
+    @property
+    def scopes(self) -> tuple[Scope, Scope, Scope]:
+        """The scopes whose limits count it."""
+        return Scope(ScopeKind.ALL), Scope(ScopeKind.TASK, self.task), Scope(ScopeKind.QUEUE, self.queue)
 
 
-def room_for(seat: Seat, rooms: Rooms) -> int:
+class Use(Struct, frozen=True, kw_only=True):
+    """How much of a limit is used at an instant. ``active`` and ``ready_at`` have all jobs under None, and those of each key under it.
+
+    Instants are microseconds, as everywhere in this module.
+    """
+
+    limit: Limit
+    now: int
+    active: Mapping[str | None, int] = {}
+    ready_at: Mapping[str | None, int] = {}
+
+    def room(self, key: str | None) -> int:
+        """Return how many more jobs of this key may be claimed now; None: of all."""
+        most, interval = self._most(key)
+        slots = UNLIMITED if most is None else max(0, most - self.active.get(key, 0))
+        if interval is None:
+            return slots
+        behind = self._ready_at(key, interval) - self.now
+        return min(slots, max(0, self.limit.burst - -(-behind // interval)))
+
+    def wait(self, key: str | None) -> int | None:
+        """Return the microseconds until the rate allows a start, 0 if it does now; None while all slots are taken."""
+        most, interval = self._most(key)
+        if most is not None and self.active.get(key, 0) >= most:
+            return None
+        return 0 if interval is None else max(0, self._ready_at(key, interval) - self.now - (self.limit.burst - 1) * interval)
+
+    def ready_after(self, key: str | None, starts: int) -> int | None:
+        """Return ``ready_at`` after these starts; None without a rate."""
+        _, interval = self._most(key)
+        return None if interval is None else self._ready_at(key, interval) + starts * interval
+
+    def _most(self, key: str | None) -> tuple[int | None, int | None]:
+        limit = self.limit
+        return (limit.concurrency, limit.interval) if key is None else (limit.per_key, limit.interval_per_key)
+
+    def _ready_at(self, key: str | None, interval: int) -> int:
+        """Return from when on the rate is unused, not before now. A clock that was set back must not stop starts for longer."""
+        ready = self.ready_at.get(key, self.now)
+        return min(max(ready, self.now), self.now + self.limit.burst * interval)
+
+
+Uses = Mapping[Scope, Use]
+Counted = tuple[Scope, str | None]
+
+
+def is_limited(seat: Seat, uses: Iterable[Scope]) -> bool:
+    """Return whether a limit counts this job."""
+    known = uses if isinstance(uses, Mapping) else set(uses)
+    return any(scope in known for scope in seat.scopes)
+
+
+def room_for(seat: Seat, uses: Uses) -> int:
     """Return how many jobs of this task, queue and key all limits together allow."""
-    return min(rooms(scope, key) for scope in scopes_of(seat.task, seat.queue) for key in (None, seat.key))
+    return min((uses[scope].room(key) for scope, key in _counted(seat, uses)), default=UNLIMITED)
 
 
-def seated(seats: Sequence[Seat], rooms: Rooms) -> list[bool]:
-    """Return which of these jobs may be claimed: each one takes a seat in all its scopes, and needs room for it in each.
+def wait_for(seat: Seat, uses: Uses) -> int | None:
+    """Return the microseconds until the rates allow such a job to start, 0 if they do now; None while a limit's slots are taken."""
+    waits = [uses[scope].wait(key) for scope, key in _counted(seat, uses)]
+    known = [wait for wait in waits if wait is not None]
+    return None if len(known) < len(waits) else max(known, default=0)
+
+
+def seated(seats: Sequence[Seat], uses: Uses) -> list[bool]:
+    """Return which of these jobs may be claimed: each takes a seat in all its scopes, and needs room for it in each.
 
     The first one always may, if there is room for it.
     """
-    taken, answer = Counter[tuple[Scope, str | None]](), list[bool]()
+    taken, answer = Counter[Counted](), list[bool]()
     for seat in seats:
-        wanted = [(scope, key) for scope in scopes_of(seat.task, seat.queue) for key in (None, seat.key)]
+        wanted = _counted(seat, uses)
         taken.update(wanted)
-        answer.append(all(taken[each] <= rooms(*each) for each in wanted))
+        answer.append(all(taken[scope, key] <= uses[scope].room(key) for scope, key in wanted))
     return answer
 
 
-def slots_left(most: int | None, active: int) -> int:
-    """Return how many more jobs may be active."""
-    return UNLIMITED if most is None else max(0, most - active)
+def ready_after(seats: Sequence[Seat], uses: Uses) -> dict[Counted, int]:
+    """Return the new ``ready_at`` of each rate that counts these jobs, which start now."""
+    starts = Counter(each for seat in seats for each in _counted(seat, uses))
+    found = {(scope, key): uses[scope].ready_after(key, number) for (scope, key), number in starts.items()}
+    return {each: ready_at for each, ready_at in found.items() if ready_at is not None}
 
 
-def starts_left(interval: int | None, burst: int, ready_at: int | None, now: int) -> int:
-    """Return how many jobs a rate allows to start now. Instants and the interval are microseconds."""
-    if interval is None:
-        return UNLIMITED
-    behind = _ready(interval, burst, ready_at, now) - now
-    return max(0, burst - -(-behind // interval))
-
-
-def wait_for_start(interval: int | None, burst: int, ready_at: int | None, now: int) -> int:
-    """Return the microseconds until a rate allows the next start, 0 if it does now."""
-    return 0 if interval is None else max(0, _ready(interval, burst, ready_at, now) - now - (burst - 1) * interval)
-
-
-def ready_after(interval: int, burst: int, ready_at: int | None, now: int, starts: int) -> int:
-    """Return ``ready_at`` after these starts."""
-    return _ready(interval, burst, ready_at, now) + starts * interval
-
-
-def _ready(interval: int, burst: int, ready_at: int | None, now: int) -> int:
-    """Return from when on the rate is unused, not before now. A clock that was set back must not stop starts for longer than a burst."""
-    return now if ready_at is None else min(max(ready_at, now), now + burst * interval)
+def _counted(seat: Seat, uses: Uses) -> list[Counted]:
+    return [(scope, key) for scope in seat.scopes if scope in uses for key in (None, seat.key)]
 
 
 def _interval(rate: str | None) -> int | None:
@@ -182,7 +221,7 @@ def _problems(limit: Limit) -> list[str]:
     ]
 
 
-def _wrong_counts(counts: Iterable[tuple[str, int | None, int]]) -> Iterable[str]:
+def _wrong_counts(counts: Iterable[tuple[str, int | None, int]]) -> Iterator[str]:
     for name, number, least in counts:
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not least <= number < UNLIMITED):
             yield f"{name}={number!r} is not possible: use an integer from {least} on"

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, Reason, State, Token
 from holdfast._core.lanes import Cursor
+from holdfast._core.origin import Origin
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 
@@ -108,6 +109,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     priority: int = 0
     weight: int = 1
     key_weights: Mapping[str, int] = {}
+    origin: Origin = Origin()
 
 
 class ProgressUpdate(Struct, frozen=True, kw_only=True):

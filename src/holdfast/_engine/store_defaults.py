@@ -16,6 +16,7 @@ from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._ports.store import (
     CallerTransactions,
     Lanes,
+    Limits,
     QueueVerbs,
     Republishing,
     RescueHooks,
@@ -127,6 +128,13 @@ def lanes(store: Store) -> Lanes:
     raise Unsupported(
         f"the {store.capabilities.name} store keeps no settings of queues: use one that does, such as sqlite:///jobs.db"
     )
+
+
+def limits(store: Store) -> Limits:
+    """Return the verbs of limits. Raises ``Unsupported`` for a store without them."""
+    if offers(store, Limits):
+        return cast(Limits, store)
+    raise Unsupported(f"the {store.capabilities.name} store keeps no limits: use one that does, such as sqlite:///jobs.db")
 
 
 def has_history(store: Store) -> bool:

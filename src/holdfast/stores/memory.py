@@ -95,6 +95,8 @@ class MemoryStore:
     purge = _verb(Book.purge)
     pause = _verb(Book.pause)
     set_queue = _verb(Book.set_queue)
+    limits = _verb(Book.limits)
+    set_limit = _verb(Book.set_limit)
     prune = _verb(Book.prune)
 
     schedules = _verb(Book.schedules)

@@ -10,6 +10,7 @@
 """
 
 from holdfast.testing.contracts.bystanding import BystandContract
+from holdfast.testing.contracts.capacity import CapacityContract
 from holdfast.testing.contracts.children import ChildContract
 from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.delivering import DeliverContract
@@ -27,6 +28,7 @@ from holdfast.testing.contracts.placing import PlaceContract
 from holdfast.testing.contracts.pruning import PruneContract
 from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.racing import RaceContract
+from holdfast.testing.contracts.rates import RateContract
 from holdfast.testing.contracts.reading import ReadContract
 from holdfast.testing.contracts.reporting import ReportContract
 from holdfast.testing.contracts.rescuing import RescueContract
@@ -43,6 +45,8 @@ class StoreContract(
     ClaimContract,
     LineContract,
     TurnContract,
+    CapacityContract,
+    RateContract,
     DeliverContract,
     ExpiryContract,
     LastTryContract,

@@ -21,7 +21,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, resc
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter, NewLease
+from holdfast._core.requests import ClaimKind, ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
@@ -140,6 +140,7 @@ class Scene:
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
         cursor: Cursor = (),
+        kind: ClaimKind = ClaimKind.PLAIN,
     ) -> ClaimRequest:
         """Make a claim to be sent, under a new claim id."""
         return ClaimRequest(
@@ -152,6 +153,7 @@ class Scene:
             isolated=isolated,
             ids=None if ids is None else tuple(ids),
             cursor=cursor,
+            kind=kind,
         )
 
     async def claim(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from holdfast._core.job import Claim
 from holdfast._core.lanes import LANES, Cursor
-from holdfast._core.requests import QueueSettings
+from holdfast._core.requests import ClaimKind, QueueSettings
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Lanes
 from holdfast.testing.contracts.scene import Part, Scene, done, needs, released, story
@@ -16,8 +16,10 @@ from holdfast.testing.contracts.scene import Part, Scene, done, needs, released,
 class Claimer:
     """A worker that claims as the engine does: with the cursor of its last claim, and again at once while lanes are left."""
 
+    kind = ClaimKind.PLAIN
+
     def __init__(self, at: Scene, lease: UUID, tasks: Sequence[str] = ("task",)) -> None:
-        self._at, self._lease, self._tasks = at, lease, tasks
+        self._at, self.lease, self._tasks = at, lease, tasks
         self.cursor: Cursor = ()
         self.asked = 0
 
@@ -25,7 +27,9 @@ class Claimer:
         """Claim up to ``room`` jobs."""
         found = list[Claim]()
         while True:
-            wish = self._at.request(self._lease, room - len(found), tasks=self._tasks, queues=queues, cursor=self.cursor)
+            wish = self._at.request(
+                self.lease, room - len(found), tasks=self._tasks, queues=queues, cursor=self.cursor, kind=self.kind
+            )
             answer = await self._at.store.exchange((), wish)
             found += answer.claims
             self.cursor, self.asked = answer.cursor, self.asked + 1
