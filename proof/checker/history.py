@@ -7,6 +7,7 @@ for, where that is known. *Life* is what processes and handlers did.
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -17,6 +18,8 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
+from holdfast._core.schedule import Overlap
+from holdfast._core.ticks import When
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
 CRASHED = "its runner crashed"  # the note of code that has ended so
@@ -113,12 +116,27 @@ class TableRow(Struct, frozen=True):
     effects: int = 0
 
 
+class ScheduleRow(Struct, frozen=True, kw_only=True):
+    """A schedule's row. ``at``: the time of the write that made it; all times are those of the store's clock."""
+
+    at: datetime
+    when: When
+    anchor: datetime
+    next_at: datetime
+    catch_up: int = 1
+    overlap: Overlap = Overlap.SKIP
+    grace: float = 60.0
+    last_tick: datetime | None = None
+    last_job: UUID | None = None
+    is_paused: bool = False
+
+
 class By(Struct, frozen=True):
     """The verb that caused a write, and the right that it carried.
 
     ``outcome``: what distinguishes two outcomes under one token; of a verb of a watched table, its fence. ``is_judged``: a
     supervisor ended the lease because it had expired. Of an enqueue: ``call`` is its id, ``parent`` the job under whose token it was
-    sent, and ``holder``, in its answer, the job that has the key.
+    sent, and ``holder``, in its answer, the job that has the key. Of a tick: ``call`` is the id of the move of its schedule.
     """
 
     verb: str
@@ -142,8 +160,8 @@ class Event(Struct, frozen=True, kw_only=True):
     job: UUID | None = None
     token: Token | None = None
     lease: UUID | None = None
-    before: JobRow | LeaseRow | TableRow | None = None
-    after: JobRow | LeaseRow | TableRow | None = None
+    before: JobRow | LeaseRow | TableRow | ScheduleRow | None = None
+    after: JobRow | LeaseRow | TableRow | ScheduleRow | None = None
     by: By | None = None
     note: str = ""
 
@@ -228,7 +246,7 @@ def _short(token: Token | None) -> str:
     return "-" if token is None else f"{token.number}:{token.claim.hex[:6] if token.claim else '-'}"
 
 
-def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
+def _row(row: JobRow | LeaseRow | TableRow | ScheduleRow | None) -> str:
     match row:
         case None:
             return "nothing"
@@ -237,5 +255,7 @@ def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
             return f"{row.state}[{_short(row.token)} {spent}{' cancel!' if row.is_cancel_requested else ''}]"
         case TableRow():
             return f"row {row.key} {row.status}[{row.fence or '-'} r{row.resets}]"
+        case ScheduleRow():
+            return f"{'paused' if row.is_paused else 'next'} {row.next_at:%H:%M:%S.%f}, last {row.last_tick or '-'}"
         case LeaseRow():
             return "ended" + (" free" if row.is_free else "") if row.is_ended else f"alive({-row.overdue:.3f}s left)"

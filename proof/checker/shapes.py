@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 
-from proof.checker.history import Event, History, JobRow, LeaseRow, Phase, TableRow
+from proof.checker.history import Event, History, JobRow, LeaseRow, Phase, ScheduleRow, TableRow
 
 
 def shape_of(history: History) -> str:
@@ -24,12 +24,14 @@ def _is_renewal(event: Event) -> bool:
     return event.by is not None and event.by.verb == "beat" and isinstance(event.after, LeaseRow) and not event.after.is_draining
 
 
-def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
+def _row(row: JobRow | LeaseRow | TableRow | ScheduleRow | None) -> str:
     match row:
         case None:
             return ""
         case TableRow():
             return f"{row.key} {row.status}"
+        case ScheduleRow():
+            return f"{row.next_at} {row.last_tick} {row.is_paused}"
         case JobRow():
             spent = f"{row.attempt} {row.failures} {row.crashes} {row.is_cancel_requested} {row.is_owed} {row.hooks_committed}"
             return f"{row.state} {row.token.number} {row.lease} {row.reason} {spent}"

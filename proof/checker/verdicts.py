@@ -27,6 +27,7 @@ PROPERTIES = {
     "S10": "what the store confirmed to a caller was done, and done once, even if the call was sent several times",
     "S11": "at most one unfinished job has a unique key",
     "S13": "the result and the state of a job are written together, by the claim that owns it",
+    "S14": "each tick of a schedule is one job, never early or twice, stored with the move of its schedule, by catch_up and overlap",
     "S15": "all of this also holds after calls whose callers never received an answer",
     "S16": "a worker leaves a job whose task it does not know to other workers",
     "L1": "a job whose owner has died is back in its queue within the stated bound",
@@ -39,10 +40,11 @@ PROPERTIES = {
     "L8": "an outage of the store charges nothing and loses no result",
     "L9": "during an outage each process calls the store a bounded number of times",
     "L10": "a job that returns to its queue without an intended wait keeps its position, and runs before all jobs behind it",
+    "L15": "a due tick fires within the stated bound of any living supervisor, also after an outage",
 }
 """The promises by name, each in one sentence (semantics §10).
 
-S12 (concurrency limits) and S14 (schedules) are missing because these features are not built. S17 is about text, not about events.
+S12 (concurrency limits) is missing because this feature is not built. S17 is about text, not about events.
 """
 
 RATE = 1.001
@@ -92,8 +94,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``returns_tokens``: each result is the token of its attempt. ``isolates``: last tries are isolated.
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
-    ``table``: what is promised of a watched table. ``has_…=False``: this fault of other worlds does not happen in this one, so no
-    job may be harmed by it.
+    ``tick_bound``: L15, in seconds. ``table``: what is promised of a watched table.
+    ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
     """
 
     step: float = 0.0
@@ -122,6 +124,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     isolates: bool = False
     keeps_order: bool = False
     restart: float | None = None
+    tick_bound: float | None = None
     table: TableRules | None = None
 
     def bound_of(self, lease: LeaseRow | None) -> float | None:

@@ -104,7 +104,7 @@ class SmallWorld(World):
 
     def start_clients(self) -> None:
         """Start the one client, which enqueues all jobs."""
-        self._start_client("client 0", self._enqueue_all)
+        self.start_client("client 0", self._enqueue_all)
 
     async def _enqueue_all(self, client: Client, clock: SimClock) -> None:
         jobs = [self._new(name, number, clock) for number, name in enumerate(self._script.jobs, 1)]
@@ -175,7 +175,7 @@ class SmallWorld(World):
             case What.RELEASE_AFTER:
                 soon(self.holds.end)
             case What.CANCEL | What.RETRY | What.RESCHEDULE | What.DELETE:
-                self._start_client("operator", partial(self._ask, what=deviation.what))
+                self.start_client("operator", partial(self._ask, what=deviation.what))
             case _:
                 pass
 

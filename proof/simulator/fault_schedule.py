@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from proof.search.decisions import Operation, Strike
-from proof.simulator.plans import QUEUES, Mode, Plan
+from proof.simulator.plans import OPERATIONS, QUEUES, Mode, Plan
 
 BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "cut_sessions", "")
 APP_BREAKS = ("kill_app", "freeze_app", "cut_app", "")
@@ -59,7 +59,7 @@ def _draw_strike(time: float, names: tuple[str, ...], plan: Plan, numbers: rando
 def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
     """Return those of the script, or else drawn ones."""
     if plan.script is not None:
-        return [each for each in plan.script if isinstance(each, Operation)]
+        return [each for each in plan.script if isinstance(each, Operation) and each.name in OPERATIONS]
     return list(_draw_operations(plan, numbers)) if plan.operations else []
 
 

@@ -24,7 +24,7 @@ from proof.simulator.call_outcomes import Fate, Fault, Faults
 from proof.simulator.connections import Connections
 from proof.stores.gateways import VERBS, Ask, Carry, Gateway
 
-Item = tuple[str, UUID, Token | None, By | None]
+Item = tuple[str, UUID | None, Token | None, By | None]
 
 
 class Faulty:
@@ -193,6 +193,10 @@ class Faulty:
             case "enqueue":
                 for item in items:
                     self._note([_answered(item, answer)], Phase.FAIL if _is_refused(item, answer) else Phase.OK)
+            case "ticks" if answer.found:
+                self._note([(verb, None, None, None)], Phase.OK, answer.now.isoformat())
+            case "advance":
+                self._note(items, Phase.OK, answer.value)
             case "start" | "report":
                 for item in items:
                     self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
@@ -213,6 +217,9 @@ def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> l
                 ("settle", move.job, move.token, By(verb, move.token, move.precondition, outcome_of(move)))
                 for move in arguments[0]
             ]
+        case "advance":
+            (move,) = arguments
+            return [(verb, None if move.job is None else move.job.id, None, By(verb, call=move.change, outcome=move.name))]
         case "start":
             return [(verb, job, token, None) for job, token in arguments[0]]
         case "report" | "annotate":
@@ -229,7 +236,7 @@ def _is_refused(item: Item, answer: EnqueueAnswer) -> bool:
 
 def _answered(item: Item, answer: EnqueueAnswer) -> Item:
     what, job, token, by = item
-    duplicate = answer.duplicates.get(job)
+    duplicate = None if job is None else answer.duplicates.get(job)
     return what, job, token, by if by is None or duplicate is None else structs.replace(by, holder=duplicate.job)
 
 

@@ -14,8 +14,9 @@ from proof.search.decisions import Decision
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
+from proof.simulator.schedule_plan import SchedulesPlan, draw_schedules
 from proof.simulator.supervisor_settings import Outfit, draw_apps, draw_outfits
-from proof.simulator.threads import PROCESSES, THREADED
+from proof.simulator.threads import PROCESSES, THREADED, draw_threads
 from proof.simulator.watched_plan import RowsPlan, draw_rows
 
 STRIKES = (
@@ -30,7 +31,6 @@ FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "
 CALLS = 6  # that it takes to recover the jobs of a worker
 NEIGHBOURS = 8  # whose writes may come first
 WAYS = 8  # there and back, of an exchange and what is asked between two of them
-THREADS = 0.2  # of the worlds in which anything may happen have handlers in threads
 MIXED = 0.5  # of the worlds have supervisors that differ
 BACKLOGS = (10, 10, 20, 50, 50, 100, 200, 500) * 6 + (10_000,)
 OPERATION = 2.0  # one round of store calls on a healthy connection
@@ -56,6 +56,7 @@ WEIGHTS = {
 }  # fmt: skip
 WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
 PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
+TICKING = (*WATCHED, Mode.OUTAGES, Mode.DRAINS)  # they may have schedules
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job may be charged
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
 DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
@@ -79,10 +80,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``outfits``: the setup of each supervisor. Without any, all have ``settings`` and every second one has the release before.
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a queue delivers jobs, and has faults too.
     ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have ended.
-    ``rows``: a watched table of the users.
+    ``rows``: a watched table of the users. ``schedules``: jobs that supervisors enqueue at their ticks.
     ``locks``: how often another program locks the row of a job, for a while.
-    ``brand``: whose statements the store runs.
-    ``apps``: how many processes of the users run a worker in their event loop.
+    ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop.
     ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -119,6 +119,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     outfits: tuple[Outfit, ...] = ()
     backlog: int = 0
     rows: RowsPlan | None = None
+    schedules: SchedulesPlan | None = None
     locks: int = 0
     apps: int = 0
 
@@ -153,8 +154,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         bound, ttls = self.step + recovery + OPERATION, 1.001 if self.lease_clock != "none" else 2.001
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
-        if not self.is_live:  # after an outage all return: amnesty, and the pause of a failing service
-            bound += recovery + 1.0
+        bound += 0.0 if self.is_live else recovery + 1.0  # after an outage: amnesty, and the pause of a failing service
         is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
         # A write waits for the writes of other processes, or is composed again after them.
         latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
@@ -185,6 +185,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             isolates=True,
             keeps_order=self._keeps_order,
             restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
+            tick_bound=self._tick_bound(recovery, latency) if is_timed else None,
             table=None if self.rows is None else self._table_rules(self.rows, is_timed=is_timed, latency=latency),
         )
 
@@ -198,6 +199,13 @@ class Plan(Struct, frozen=True, kw_only=True):
             max_resets=rows.max_resets,
             poison=(*rows.raising, *rows.killing),
         )
+
+    def _tick_bound(self, recovery: float, latency: float) -> float | None:
+        """Return the seconds within which a due tick fires. After an outage, calls may be under way, and the service may pause."""
+        if self.schedules is None:
+            return None
+        bound = self.schedules.bound(self.settings.poll_interval) + self.step + OPERATION + 2 * CALLS * latency
+        return bound + (0.0 if self.is_live else recovery + 1.0 + self.mix.timeout + 2 * self.mix.slowest)
 
     @property
     def _keeps_order(self) -> bool:
@@ -222,18 +230,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 def draw(numbers: random.Random) -> Plan:
     """Draw a plan from the seed's first numbers. Later additions have separate numbers, so that the rest stays the same."""
     plan = _draw(numbers)
-    varied = _vary(plan, random.Random(plan.chaos))
-    rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
-    tasks = plan.tasks + _draw_threads(random.Random(f"threads {plan.chaos}"), plan.mode)
+    varied, ttl = _vary(plan, random.Random(plan.chaos)), plan.settings.timing.ttl
+    rows = draw_rows(random.Random(f"rows {plan.chaos}"), ttl) if plan.mode in WATCHED else None
+    tasks = plan.tasks + (draw_threads(random.Random(f"threads {plan.chaos}")) if plan.mode in WATCHED else ())
+    schedules = draw_schedules(random.Random(f"schedules {plan.chaos}"), ttl) if plan.mode in TICKING else None
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
-    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
-
-
-def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
-    """Draw the tasks whose handlers run in threads, which cannot be interrupted, or in runner processes; most worlds have none."""
-    threads = tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
-    processes = tuple(numbers.sample(PROCESSES, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
-    return threads + processes if mode in WATCHED else ()
+    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps, schedules=schedules)
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:
@@ -316,7 +318,9 @@ def draw_for(seed: int, brand: Brand) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"))
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
-    return structs.replace(plan, brand=brand, has_hooks=False, rows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes)
+    return structs.replace(
+        plan, brand=brand, has_hooks=False, rows=None, schedules=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+    )
 
 
 def _draw_profile(numbers: random.Random, mode: Mode) -> tuple[Profile, LeaseClock]:

@@ -1,6 +1,7 @@
 """Handlers in threads of simulated workers: code beside the event loop, which cannot be interrupted."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from typing import Any, TypeVar
@@ -107,3 +108,11 @@ async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:
 
 _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (long, silent, raising, resuming, crashing, parent, creeping)
 THREADED, PROCESSES = (tuple(f"{where}_{handler.__name__}" for handler in _HANDLERS) for where in ("thread", "process"))
+SHARE = 0.2  # of the worlds in which anything may happen have such handlers
+
+
+def draw_threads(numbers: random.Random) -> tuple[str, ...]:
+    """Draw the tasks whose handlers run in threads, which cannot be interrupted, or in runner processes; most worlds have none."""
+    threads = tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if numbers.random() < SHARE else ()
+    processes = tuple(numbers.sample(PROCESSES, numbers.choice([1, 2, 4]))) if numbers.random() < SHARE else ()
+    return threads + processes

@@ -14,6 +14,7 @@ from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.plans import QUIET
 from proof.simulator.programs import SCENE, Scene, registry
 from proof.simulator.runners import SimRunnerHost
+from proof.simulator.schedule_plan import declared_in
 from proof.simulator.threads import SimThreads
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def worker_of(
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
     SCENE.set(scene)
     found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(world, process)
+    found.add_schedule(*declared_in(world.plan.schedules, known))
     tables = world.watched.register(found, process, clock, chance, ears, is_healthy=is_healthy)
     store = world.connect(process, is_healthy=is_healthy)
     worker = Worker(

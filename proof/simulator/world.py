@@ -35,6 +35,7 @@ from proof.simulator.plans import Plan
 from proof.simulator.profiles import Entrance
 from proof.simulator.programs import old_tasks, tasks
 from proof.simulator.queue import FaultyTransport
+from proof.simulator.scheduled import WorldSchedules
 from proof.simulator.threads import threaded
 from proof.simulator.transport import Bus, queue_of
 from proof.simulator.watched import WatchedRows
@@ -103,6 +104,7 @@ class World:
         self.core: set[str] = set()
         self.runs: Counter[str] = Counter()
         self.watched = WatchedRows(self, self._carry)
+        self.schedules = WorldSchedules(self)
         self.apps = [App(self, number) for number in range(plan.apps)]
 
     # used by all processes
@@ -240,13 +242,14 @@ class World:
     def start_clients(self) -> None:
         """Start the clients that enqueue, and the operator."""
         if self.plan.backlog:
-            self._start_client("owner of the backlog", self._pile_up, is_healthy=True)
+            self.start_client("owner of the backlog", self._pile_up, is_healthy=True)
         share = max(1, self.plan.jobs // self.plan.clients)
         for number in range(self.plan.clients):
-            self._start_client(f"client {number}", partial(self._enqueue, number=number, jobs=share))
+            self.start_client(f"client {number}", partial(self._enqueue, number=number, jobs=share))
         if operations := operations_of(self.plan, self.loop.stream("operations")):
             self.decisions += operations
-            self._start_client("operator", lambda client, clock: self._operate(client, operations))
+            self.start_client("operator", lambda client, clock: self._operate(client, operations))
+        self.schedules.start()
 
     async def _pile_up(self, client: Client, clock: SimClock) -> None:
         known = self.known(self.plan.settings.timing.ttl)
@@ -254,9 +257,10 @@ class World:
         self._backlog = [job.id for job in jobs]
         await client.enqueue(jobs)
 
-    def _start_client(
+    def start_client(
         self, title: str, main: Callable[[Client, SimClock], Coroutine[Any, Any, None]], *, is_healthy: bool = False
     ) -> None:
+        """Start a process that does what ``main`` does, and ends."""
         machine = self.loop.stream(f"place of {title}").choice(self.machines)
         process = machine.process(title.partition(" ")[0], title)
         chance = SimChance(process.numbers, machine.clock)
@@ -343,7 +347,7 @@ class World:
 
         title = f"caretaker {self._caretakers}" if self._caretakers else "caretaker"
         self._caretakers += 1
-        self._start_client(title, lambda client, clock: resume(client), is_healthy=True)
+        self.start_client(title, lambda client, clock: resume(client), is_healthy=True)
 
     def resume_late_pauses(self) -> None:
         """Resume queues again if a pause arrived late: a call from the time of the faults may have been under way for long."""
@@ -360,6 +364,7 @@ class World:
             row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused_queues) for row in left
         )
         owed = [row for row in known.jobs.values() if row.hook_due_at is not None and row.state is not State.AVAILABLE]
+        is_settled = is_settled and self.schedules.is_done()
         return is_settled and not owed and self.watched.is_done() and all(client.is_dead for client in self.clients)
 
 

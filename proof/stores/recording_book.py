@@ -7,7 +7,6 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast._core.answers import BeatAnswer, EnqueueAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
-from holdfast._core.book import Book
 from holdfast._core.book_state import Moment, Snapshot
 from holdfast._core.job import Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
@@ -16,6 +15,7 @@ from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, NewLease, ProgressUpdate
 from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from proof.checker.hooks import HookedBook
+from proof.stores.recording_schedules import RecordingSchedules
 
 
 class RecordedStore(Protocol):
@@ -29,7 +29,7 @@ class RecordedStore(Protocol):
     def moment(self) -> Moment: ...
 
 
-class RecordingBook(Book):
+class RecordingBook(RecordingSchedules):
     """A mixin before a correct or a broken book: it records what that book does and changes nothing."""
 
     around: RecordedStore
@@ -58,7 +58,7 @@ class RecordingBook(Book):
     ) -> EnqueueAnswer:
         """Record the jobs as enqueued by a client, or by a handler under its token."""
         parent, token = under or (None, None)
-        self._by, self._tokens = By("enqueue", token, call=call, parent=parent), ()
+        self._by, self._tokens = self.move or By("enqueue", token, call=call, parent=parent), ()
         return super().enqueue(now, call, jobs, under=under)
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -138,7 +138,7 @@ class RecordingBook(Book):
 
     def fail_over(self, snapshot: Snapshot) -> None:
         """Forget all changes since the snapshot, and record that."""
-        jobs, paused = self._all.jobs, set(self._all.paused_queues)
+        jobs, paused, schedules = self._all.jobs, set(self._all.paused_queues), self._all.schedules
         leases = {lease: self._lease_row(lease) for lease in self._all.leases}
         self.restore(snapshot)
         by, self.around.caller = By(FAIL_OVER), "store"
@@ -151,6 +151,7 @@ class RecordingBook(Book):
                 self._record("job", by, job=job, before=before, after=after)
         for queue in sorted(paused ^ set(self._all.paused_queues)):
             self._record("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
+        self.record_schedules(self.around.moment(), schedules, by)
         for lease in {**leases, **self._all.leases}:
             self._record("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
 

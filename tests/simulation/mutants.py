@@ -15,6 +15,7 @@ from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_rows as rows
+from tests.simulation import broken_schedules as schedules
 from tests.simulation import broken_stores as stores
 from tests.simulation import broken_supervisors as supervisors
 from tests.simulation import broken_workers as workers
@@ -93,6 +94,11 @@ def frozen_beside_rows(plan: Plan) -> Plan:
     assert plan.rows is not None
     rows = structs.replace(plan.rows, rows=40, concurrency=3, stale_after=plan.settings.timing.ttl / 2)
     return structs.replace(plan, rows=rows, strikes=("freeze_together", "cut_together"), tasks=HASTE)
+
+
+def ticking(plan: Plan) -> bool:
+    """Worlds with schedules and more than one supervisor."""
+    return plan.schedules is not None and plan.supervisors > 1
 
 
 def straight(plan: Plan) -> Plan:
@@ -545,4 +551,11 @@ MUTANTS = (
     # watched tables
     Mutant("a move without the fence", "S3", 50, patch=rows.moves_without_the_fence, where=watched, aim=frozen_beside_rows),
     Mutant("errors do not shrink batches", "L4", 50, patch=rows.errors_do_not_shrink_batches, where=raising, aim=brief),
+    # schedules
+    Mutant("tick keyed by worker", "S14", 50, schedules.AdvanceUncompared, schedules.ticks_keyed_by_worker, where=ticking),
+    Mutant("next tick from now", "S14", 50, patch=schedules.next_tick_from_now, where=ticking),
+    Mutant("tick and job in two writes", "S14", 50, patch=schedules.tick_and_job_apart, where=ticking),
+    Mutant(
+        "a supervisor sleeps until the tick it knows", "L15", 50, patch=schedules.sleeps_until_the_tick_it_knows, where=ticking
+    ),
 )

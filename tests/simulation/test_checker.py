@@ -31,6 +31,7 @@ from tests.simulation.hand_made_histories import (
     stopped,
 )
 from tests.simulation.test_promises import PAIRS
+from tests.simulation.test_schedules import PAIRS as OF_SCHEDULES
 
 
 def hooked(tale: Tale) -> Tale:
@@ -283,7 +284,7 @@ def lines_run(work: Callable[[], object]) -> int:
 
 
 def test_each_property_has_a_bad_history() -> None:
-    shown = {name for name, _ in BAD.values()} | {name for name, *_ in PAIRS.values()}
+    shown = {name for name, _ in BAD.values()} | {name for name, *_ in (PAIRS | OF_SCHEDULES).values()}
     assert shown | {"L1", "L6", "L9"} == set(PROPERTIES)
 
 
