@@ -43,9 +43,9 @@ class Phase(StrEnum):
 class JobRow(Struct, frozen=True):
     """A job's row, as far as the properties need it. ``witness`` is the token its last report carried as text.
 
-    ``key``: its unique key, the task's name before it. ``is_known``: some worker has its task's code. ``due_in``, ``expires_in``:
-    seconds by the store's clock in the write that made the row, negative when they have passed. ``is_owed``: a hook;
-    ``healed``: how often one has committed. ``available_at``: by the store's clock, only to be compared.
+    ``key``: its unique key, the task's name before it; ``lane``: the key by which claims take turns. ``is_known``: some worker has its
+    task's code. ``due_in``, ``expires_in``: seconds by the store's clock in the write that made the row, negative when they have passed.
+    ``is_owed``: a hook; ``hooks_committed``: how often one has committed. ``available_at``: by the store's clock, only to be compared.
     """
 
     state: State
@@ -69,6 +69,7 @@ class JobRow(Struct, frozen=True):
     task: str = ""
     priority: int = 0
     available_at: float = 0.0
+    lane: str = ""
 
     @property
     def is_finished(self) -> bool:

@@ -1,4 +1,4 @@
-"""The order of claims: a job that returned to its queue at once is claimed before all that are due after it."""
+"""The order of claims: a job that returned to its lane at once is claimed before all of that lane that are due after it."""
 
 from uuid import UUID
 
@@ -55,7 +55,8 @@ class Order:
             could_take = (not lease.tasks or waiting.task in lease.tasks) and waiting.queue not in self._paused
             could_take = could_take and not self._context.locked[job]
             is_before = (waiting.available_at, job) < (row.available_at, taken)
-            is_passed = could_take and is_before and waiting.priority == row.priority
+            is_same_lane = (waiting.priority, waiting.queue, waiting.lane) == (row.priority, row.queue, row.lane)
+            is_passed = could_take and is_before and is_same_lane
             self._expect(
                 "L10", not is_passed, job, "it was back in its queue, and {} took a job that was behind it", lease.process
             )

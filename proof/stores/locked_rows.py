@@ -13,6 +13,7 @@ from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, Expire
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment, Range, Waiting
 from holdfast._core.job import Claim, NewJob, State, Token
+from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
@@ -120,7 +121,7 @@ class LockedRows(Book):
         with self._skip_locked():
             return super().prune(now, limit)
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[tuple[Claim, ...], Cursor, bool]:
         self._is_claiming = True
         try:
             return super()._claim(request, now)

@@ -224,6 +224,7 @@ class RecordingBook(RecordingSchedules):
             task=row.task,
             priority=row.priority,
             available_at=row.available_at.timestamp(),
+            lane=row.key,
         )
 
     def _record_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

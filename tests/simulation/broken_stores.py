@@ -300,8 +300,8 @@ class StrangersTaken(Book):
 class DelayIgnored(Book):
     """A claim does not check whether a job is due."""
 
-    def _first(self, lines: Any, room: int, until: datetime) -> Any:
-        return super()._first(lines, room, until + timedelta(days=1))
+    def _due(self, request: ClaimRequest, wall: datetime) -> Any:
+        return super()._due(request, wall + timedelta(days=1))
 
 
 class ExpiryIgnored(Book):
@@ -339,7 +339,7 @@ class FirstJobsOnly(Book):
     """A claim reads only the first waiting jobs, whether or not it can take them."""
 
     def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
-        waiting = [job for _, _, job in sorted((line[2], *each) for line, some in self._all.ranges.items() for each in some)]
+        waiting = [job for _, _, job in sorted((line[3], *each) for line, some in self._all.ranges.items() for each in some)]
         first = set(waiting[:3])
         lines = super()._ranges(tasks, queues, isolated, wall)
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
@@ -348,7 +348,9 @@ class FirstJobsOnly(Book):
 class NewestFirst(Book):
     """A claim takes the newest jobs first."""
 
-    def _first(self, lines: Any, room: int, until: datetime) -> Any:
-        due = [(priority, at, job) for (_, _, priority), line in lines.items() for at, job in line if at <= until]
+    def _due(self, request: ClaimRequest, wall: datetime) -> Any:
+        lines = self._ranges(request.tasks, request.queues, request.isolated, wall)
+        due = [(priority, at, job) for (*_, priority), line in lines.items() for at, job in line if at <= wall]
         due.sort(key=lambda each: (-each[0], each[1], each[2]), reverse=True)
-        return [self._all.jobs[job] for _, _, job in due[:room]]
+        wanted = [each for each in due if request.ids is None or each[2] in request.ids]
+        return [self._all.jobs[job] for _, _, job in wanted[: request.room]], request.cursor, True
