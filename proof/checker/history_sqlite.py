@@ -65,9 +65,15 @@ def watch(database: str | PathLike[str]) -> None:
             values = f"{_NOW}, '{what}', {side}.id, {before}, {after}"
             insert = f"INSERT INTO history (time, what, id, before, after) VALUES ({values})"  # noqa: S608 - constants of this file
             statements.append(f"{trigger} BEGIN {insert}; END")
-    for verb, side, word in (("INSERT", "NEW", "paused"), ("DELETE", "OLD", "resumed")):
+    for verb, side, word, when in (
+        ("INSERT", "NEW", "paused", "NEW.paused_at IS NOT NULL"),
+        ("UPDATE", "NEW", "paused", "NEW.paused_at IS NOT NULL AND OLD.paused_at IS NULL"),
+        ("UPDATE", "OLD", "resumed", "NEW.paused_at IS NULL AND OLD.paused_at IS NOT NULL"),
+        ("DELETE", "OLD", "resumed", "OLD.paused_at IS NOT NULL"),
+    ):
+        trigger = f"CREATE TRIGGER history_{word}_{verb} AFTER {verb} ON holdfast_queues WHEN {when}"
         insert = f"INSERT INTO history (time, what, after) VALUES ({_NOW}, 'queue', '{word} ' || {side}.queue)"  # noqa: S608 - likewise
-        statements.append(f"CREATE TRIGGER history_paused_{verb} AFTER {verb} ON holdfast_paused_queues BEGIN {insert}; END")
+        statements.append(f"{trigger} BEGIN {insert}; END")
     with opened(database) as connection:
         for statement in statements:
             connection.execute(statement)

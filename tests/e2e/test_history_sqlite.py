@@ -108,7 +108,7 @@ def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: s
         ("UPDATE holdfast_jobs SET progress_at = 1", "L2"),
         ("UPDATE holdfast_jobs SET cancel_requested = 1; UPDATE holdfast_jobs SET cancel_requested = 0", "S10"),
         (f"UPDATE holdfast_jobs SET cancel_requested = 1; {RELEASED}", "S10"),
-        (f"{RELEASED}; INSERT INTO holdfast_paused_queues VALUES ('default', 1); {CLAIMED}", "S1"),
+        (f"{RELEASED}; INSERT INTO holdfast_queues (queue, paused_at) VALUES ('default', 1); {CLAIMED}", "S1"),
         (f"""UPDATE holdfast_leases SET tasks = '["another"]'; {RELEASED}; {CLAIMED}""", "S16"),
         (f"""{RELEASED}; {CLAIMED}; UPDATE holdfast_jobs SET state = 'completed', result = '"' || message || '"'""", "S3"),
     ],
@@ -121,7 +121,9 @@ def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name
 def test_permitted_writes_are_not_reported(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
     marked = "UPDATE holdfast_jobs SET cancel_requested = 1; UPDATE holdfast_jobs SET state = 'cancelled', lease = NULL"
-    paused = "INSERT INTO holdfast_paused_queues VALUES ('default', 1); DELETE FROM holdfast_paused_queues"
+    paused = "INSERT INTO holdfast_queues (queue, paused_at) VALUES ('default', 1); DELETE FROM holdfast_queues"
+    again = "INSERT INTO holdfast_queues (queue) VALUES ('default'); UPDATE holdfast_queues SET paused_at = 1"
+    paused = f"{paused}; {again}; UPDATE holdfast_queues SET paused_at = NULL"
     allowed = f"{RELEASED}; {paused}; {CLAIMED}; {marked}"
     report = after(tmp_path / "jobs.db", allowed)
     assert not report.violations, report.explain(history_sqlite.read(tmp_path / "jobs.db"))

@@ -176,7 +176,7 @@ def test_a_trigger_that_swallows_rows_is_red(made: Path) -> None:
 def test_a_check_leaves_nothing_and_another_one_can_follow(made: Path) -> None:
     for _ in range(2):
         assert found_on(made)["job"].level == "ok"
-    for table in ("jobs", "attempts", "receipts", "leases", "paused_queues", "payloads"):
+    for table in ("jobs", "attempts", "receipts", "leases", "queues", "payloads"):
         assert sql(made, f"SELECT count(*) FROM holdfast_{table}") == [(0,)]
 
 

@@ -21,7 +21,7 @@ from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import QUERIES
 
-_TABLE = re.compile(r"\bholdfast_(jobs|payloads|receipts)\b")
+_TABLE = re.compile(r"\bholdfast_(jobs|payloads|receipts|queues)\b")
 _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]
 _STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in statements(_BODY)]
 _RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)

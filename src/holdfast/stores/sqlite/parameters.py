@@ -16,15 +16,27 @@ from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.requests import (
+    AttemptNote,
+    BeatNote,
+    ClaimRequest,
+    IsolatedJobs,
+    JobFilter,
+    NewLease,
+    ProgressUpdate,
+    QueueSettings,
+)
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
 _RECORD = b"%b%b%019d%011d%010d"
 _UNOWNED = bytes(16)
 _NO_TOKEN = Token(None, 0)
-_NO_CLAIM: Values = {"lease": None, "claim_id": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
-_NO_CLAIM |= {"normal": True, "isolated": False}
+NO_CLAIM: Values = {"lease": None, "claim_id": None, "tasks": "{}", "running": 0, "room": 0, "ranges": None, "most": 0}
+NO_CLAIM |= {"normal": True, "isolated": False}
+"""The parameters of an exchange that takes no jobs."""
+NO_TRANSITIONS: Values = {"items": b"", "data": b"\0", "kinds": "[]"}
+"""The parameters of an exchange that settles nothing."""
 
 
 class SettleKind(Struct):
@@ -178,19 +190,34 @@ def single(job: NewJob) -> Values:
     }
 
 
-def claim(request: ClaimRequest | None) -> Values:
-    """Return the parameters of a claim; without a request, one that takes no jobs."""
-    if request is None:
-        return _NO_CLAIM
+def claim(request: ClaimRequest) -> Values:
+    """Return the parameters of a claim, but for the jobs that it takes."""
     return {
         "lease": request.lease.bytes,
         "claim_id": request.claim.bytes,
-        "tasks": json_text(dict(request.tasks)),
-        "queues": None if request.queues is None else json_text(request.queues),
         **takes(request.isolated),
         "running": request.limit,
-        "room": request.limit + request.prefetch,
-        "ids": None if request.ids is None else b"".join(job.bytes for job in dict.fromkeys(request.ids)),
+        "room": request.room,
+    }
+
+
+def claim_ids(request: ClaimRequest, ids: Iterable[UUID]) -> Values:
+    """Return the parameters of a claim of delivered jobs."""
+    return {
+        **claim(request),
+        "tasks": json_text(dict(request.tasks)),
+        "queues": None if request.queues is None else json_text(request.queues),
+        "ids": b"".join(job.bytes for job in dict.fromkeys(ids)),
+    }
+
+
+def claim_ranges(request: ClaimRequest, ranges: Sequence[tuple[str, int, str, str, int]]) -> Values:
+    """Return the parameters of a claim of so many jobs of each range: (task, priority, queue, key, number)."""
+    return {
+        **claim(request),
+        "tasks": json_text({task: request.tasks[task] for task, *_ in ranges}),
+        "ranges": json_text(ranges),
+        "most": max((number for *_, number in ranges), default=0),
     }
 
 
@@ -214,6 +241,13 @@ def claimable(tasks: Sequence[str], queues: Sequence[str] | None, isolated: Isol
 def due(delay: float, run_at: datetime | None) -> Values:
     """Return the parameters of a new time for waiting jobs."""
     return {"delay": micros(delay), "run_at": micros_of(run_at)}
+
+
+def queue(name: str, settings: QueueSettings | None) -> Values:
+    """Return the columns of a queue; without settings, those that make it as if none had been set."""
+    chosen = settings or QueueSettings()
+    key_weights = None if settings is None else json_text(dict(settings.key_weights))
+    return {"queue": name, "priority": chosen.priority, "weight": chosen.weight, "key_weights": key_weights}
 
 
 def offer(tasks: Sequence[str], limit: int, pause: float) -> Values:

@@ -13,6 +13,7 @@ from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
+from holdfast._core.requests import QueueSettings
 from holdfast.stores.sqlite.records import Row, attempt_of, record_of, settled_attempt_of
 
 _ATTEMPT = 11  # columns
@@ -94,9 +95,12 @@ def pruned(touched: Iterable[Row]) -> Pruned:
 def queues(found: Iterable[Row]) -> tuple[QueueView, ...]:
     """Return the queues, from all rows of ``queues.sql``."""
     views: dict[str, QueueView] = {}
-    for name, paused, state, number in found:
-        paused_at = None if paused is None else instant(paused)
-        view = views.setdefault(name, QueueView(name=name, paused_at=paused_at, counts={}))
+    for name, state, number, paused, priority, weight, key_weights in found:
         if state is not None:
-            view.counts[State(state)] = number
+            views.setdefault(name, QueueView(name=name, counts={})).counts[State(state)] = number
+            continue
+        paused_at = None if paused is None else instant(paused)
+        weights = {} if key_weights is None else msgspec.json.decode(key_weights, type=dict[str, int])
+        settings = QueueSettings(priority=priority, weight=weight, key_weights=weights)
+        views[name] = QueueView(name=name, paused_at=paused_at, counts={}, settings=settings)
     return tuple(views.values())

@@ -17,7 +17,6 @@ from msgspec import structs
 
 from holdfast._core.answers import (
     MOST_ATTEMPTS,
-    Answer,
     BeatAnswer,
     BeatView,
     Capabilities,
@@ -41,7 +40,17 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.reading import first_readable
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate, Steer
+from holdfast._core.requests import (
+    AttemptNote,
+    BeatNote,
+    ClaimRequest,
+    IsolatedJobs,
+    JobFilter,
+    NewLease,
+    ProgressUpdate,
+    QueueSettings,
+    Steer,
+)
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.backup import Backup
@@ -60,7 +69,9 @@ from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.job_transaction import Transaction
+from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
@@ -93,7 +104,7 @@ class SqliteStore(ScheduleVerbs):
         self._thread = ConnectionThread(
             lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw)
         )
-        self._watch, self._who = LeaseSightings(process), (chance, process)
+        self._watch, self._who, self._rounds = LeaseSightings(process), (chance, process), Rounds()
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
         self._spares, turns = SpareConnection(file, use_apsw=is_apsw), TransactionTurns()
         self._begin = partial(Transaction, file, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit)
@@ -138,18 +149,8 @@ class SqliteStore(ScheduleVerbs):
         later = packing.duplicate_positions(transitions)
         if later:
             return await self._exchange_in_turn(transitions, later, request)
-        values = {**packing.transitions(transitions), **packing.claim(request)}
-        is_by_range = request is None or request.ids is None
-
-        def settle_and_claim(database: StoreDatabase) -> ExchangeAnswer:
-            database.write("exchange" if is_by_range else "exchange_ids", **values)
-            claims = () if request is None else rows.claims_of(database.read("exchange_claims", **values), request)
-            if not transitions or database.read("exchange_tally") == [(len(transitions),)]:
-                return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
-            named = packing.named(transitions)
-            return ExchangeAnswer(answers.settled(transitions, database.read("exchange_answers", **named)), claims)
-
-        return await self._thread.run(settle_and_claim)
+        packed = packing.transitions(transitions)
+        return await self._thread.run(lambda database: Exchange(database, transitions, packed, self._rounds).run(request))
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         return await self._lost("start", packing.tokens(tokens))
@@ -298,6 +299,9 @@ class SqliteStore(ScheduleVerbs):
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         await self._write("pause" if is_paused else "unpause", {"queues": json_text(queues)})
 
+    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+        await self._write("set_queue", packing.queue(queue, settings))
+
     async def prune(self, limit: int) -> Pruned:
         return answers.pruned(await self._touched("prune", {"limit": limit, "floor": micros(RETENTION_FLOOR)}))
 
@@ -329,7 +333,9 @@ class SqliteStore(ScheduleVerbs):
         before = await self.exchange([transitions[place] for place in first])
         after = await self.exchange([transitions[place] for place in later], request)
         by_position = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
-        return ExchangeAnswer(tuple(by_position[place] for place in range(len(transitions))), after.claims)
+        return ExchangeAnswer(
+            tuple(by_position[place] for place in range(len(transitions))), after.claims, after.cursor, after.is_whole
+        )
 
     async def _read(self, name: str, values: Values) -> Rows:
         return await self._thread.run(lambda database: database.read(name, **values))

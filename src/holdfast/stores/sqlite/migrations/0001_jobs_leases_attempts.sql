@@ -53,10 +53,11 @@ CREATE TABLE main.holdfast_jobs (
     payload BLOB -- NULL: in payloads
 );
 
--- A range is (task, queue, priority): a claim walks the ranges of its tasks and reads no others.
+-- A lane is (queue, key), a range (task, priority, queue, key): a claim walks the ranges of its tasks and reads no others.
 -- The last column lets a claim decide from the index, so that it reads from the table only the jobs that it takes.
-CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, queue, priority, available_at, id, claimable_until)
+CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, priority, queue, key, available_at, id, claimable_until)
 WHERE state = 'available';
+CREATE INDEX main.holdfast_held ON holdfast_jobs (queue) WHERE state = 'held';
 CREATE INDEX main.holdfast_active_lease ON holdfast_jobs (lease, claim_number) WHERE state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_active_cancelled ON holdfast_jobs (lease) WHERE cancel_requested AND state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_expiring ON holdfast_jobs (claimable_until, id) WHERE claimable_until > 0 AND state = 'available';
@@ -104,9 +105,13 @@ CREATE TABLE main.holdfast_receipts (
     answer TEXT -- NULL: all jobs were inserted, and nothing else was asked
 );
 
-CREATE TABLE main.holdfast_paused_queues (
+-- A queue has a row while it is paused or has settings. key_weights: JSON, NULL while it has no settings.
+CREATE TABLE main.holdfast_queues (
     queue TEXT NOT NULL PRIMARY KEY,
-    paused_at INTEGER NOT NULL
+    paused_at INTEGER,
+    priority INTEGER NOT NULL DEFAULT 0,
+    weight INTEGER NOT NULL DEFAULT 1,
+    key_weights TEXT
 ) WITHOUT ROWID;
 
 -- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.

@@ -69,7 +69,9 @@ BEGIN
                 json_extract(value, '$.task') AS task,
                 json_extract(value, '$.queue') AS queue,
                 json_extract(value, '$.key') AS key,
-                json_extract(value, '$.priority') AS priority,
+                json_extract(value, '$.priority') + coalesce((
+                    SELECT queues.priority FROM holdfast_queues AS queues WHERE queues.queue = json_extract(value, '$.queue')
+                ), 0) AS priority,
                 json_extract(value, '$.run_at') AS run_at,
                 json_extract(value, '$.delay') AS delay,
                 json_extract(value, '$.expires_in') AS expires_in,

@@ -14,7 +14,9 @@ BEGIN
     INSERT INTO holdfast_jobs (
         id, task, queue, key, priority, state, created_at, available_at, expires_at, claimable_until, tags, extra, policy, payload
     ) VALUES (
-        NEW.id, NEW.task, NEW.queue, NEW.key, NEW.priority, 'available', NEW.wall, coalesce(NEW.run_at, NEW.wall + NEW.delay),
+        NEW.id, NEW.task, NEW.queue, NEW.key,
+        NEW.priority + coalesce((SELECT queues.priority FROM holdfast_queues AS queues WHERE queues.queue = NEW.queue), 0),
+        'available', NEW.wall, coalesce(NEW.run_at, NEW.wall + NEW.delay),
         NEW.wall + NEW.expires_in, NEW.wall + NEW.expires_in, NEW.tags, NEW.extra, NEW.policy,
         iif(length(NEW.payload) <= NEW.inline, NEW.payload, NULL)
     );

@@ -17,7 +17,7 @@ BEGIN
         started_mono = iif(due.is_limited, NEW.monotonic, NULL)
     FROM (
         WITH RECURSIVE
-        -- include owner(),
+        -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
         asked (place, id) AS (
             SELECT 0, substr(NEW.ids, 1, 16)
             UNION ALL
@@ -39,7 +39,7 @@ BEGIN
         WHERE job.state = 'available' AND job.available_at <= NEW.wall
             AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
             AND (NEW.queues IS NULL OR job.queue IN (SELECT value FROM json_each(NEW.queues)))
-            AND job.queue NOT IN (SELECT paused.queue FROM holdfast_paused_queues AS paused)
+            AND job.queue NOT IN (-- include paused())
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due

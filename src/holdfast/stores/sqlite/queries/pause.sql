@@ -1,4 +1,4 @@
 -- Keep claims from taking jobs of these queues.
-INSERT INTO holdfast_paused_queues (queue, paused_at)
+INSERT INTO holdfast_queues (queue, paused_at)
 SELECT value, :wall FROM json_each(:queues) WHERE true
-ON CONFLICT DO NOTHING;
+ON CONFLICT DO UPDATE SET paused_at = coalesce(paused_at, excluded.paused_at);

@@ -10,17 +10,12 @@ BEGIN
     INSERT INTO holdfast_touched (what, id, task)
     SELECT 'job', job.id, job.task
     FROM (
-        -- A loose index scan goes from one task straight to the next.
-        WITH RECURSIVE tasks (name) AS (
-            SELECT min(task) FROM holdfast_jobs WHERE state = 'available'
-            UNION ALL
-            SELECT (SELECT min(task) FROM holdfast_jobs WHERE state = 'available' AND task > name)
-            FROM tasks WHERE name IS NOT NULL
-        )
-        SELECT name FROM tasks WHERE name IS NOT NULL
-    ) AS tasks
-    CROSS JOIN holdfast_jobs AS job ON job.state = 'available' AND job.task = tasks.name AND job.queue = NEW.queue
-    WHERE job.created_at <= NEW.until
+        WITH RECURSIVE -- include queue_ranges()
+        SELECT task, priority FROM queue_ranges
+    ) AS known
+    CROSS JOIN holdfast_jobs AS job
+    WHERE job.state = 'available' AND job.task = known.task AND job.priority = known.priority AND job.queue = NEW.queue
+        AND job.created_at <= NEW.until
     LIMIT NEW.room;
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);

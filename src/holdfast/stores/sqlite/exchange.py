@@ -1,0 +1,93 @@
+"""One exchange with a file: the transitions are settled in the write that takes the first jobs, or in a write alone.
+
+A claim looks at lanes without the file's lock, then takes their jobs in one write, in which all is judged again. So no Python runs while
+the file is locked.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from holdfast._core.answers import Answer, ExchangeAnswer
+from holdfast._core.job import State
+from holdfast._core.lanes import Cursor
+from holdfast._core.lifecycle import Transition
+from holdfast._core.requests import ClaimRequest
+from holdfast.databases.sqlite.values import Values
+from holdfast.stores.sqlite import parameters as packing
+from holdfast.stores.sqlite import records as rows
+from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out
+
+TRIES = 4
+"""How often a claim looks and takes at most, because others took jobs in between or lanes are left."""
+
+
+class Exchange:
+    """One exchange. ``packed``: the parameters of its transitions."""
+
+    def __init__(self, database: StoreDatabase, transitions: Sequence[Transition], packed: Values, rounds: Rounds) -> None:
+        self._database, self._transitions, self._packed, self._rounds = database, transitions, packed, rounds
+        self._is_settled, self._are_all_applied = not transitions, True
+        self._found: list[rows.Row] = []
+
+    def run(self, request: ClaimRequest | None) -> ExchangeAnswer:
+        """Settle, claim and return the answer."""
+        cursor, is_whole = ((), True) if request is None else self._claim(request)
+        if not self._is_settled:
+            self._write("exchange", packing.NO_CLAIM)
+        claims = () if request is None else rows.claims_of(self._found, request)
+        return ExchangeAnswer(self._answers(), claims, cursor, is_whole)
+
+    def _claim(self, request: ClaimRequest) -> tuple[Cursor, bool]:
+        if request.ids is not None:
+            self._take("exchange_ids", request, packing.claim_ids(request, request.ids))
+            return request.cursor, True
+        if any(transition.to is State.AVAILABLE and not transition.delay for transition in self._transitions):
+            self._write("exchange", packing.NO_CLAIM)  # so that the look sees what it puts back
+        cursor, is_whole = request.cursor, True
+        for part in request.parts():
+            if is_whole:
+                cursor, is_whole = self._claim_part(structs.replace(part, cursor=cursor))
+        return cursor, is_whole
+
+    def _claim_part(self, part: ClaimRequest) -> tuple[Cursor, bool]:
+        """Claim the jobs of one part; return the cursor, and whether all lanes were seen or the part is full."""
+        for _ in range(TRIES):
+            part, walks = self._rounds.resumed(part)
+            look = Look(self._database, part, walks, is_settled=self._is_settled)
+            view = look.view()
+            if not view.lanes:
+                cursor = cursor_after(view, part.cursor)
+                if view.end is not None:
+                    self._rounds.remember(part, cursor, look.rest())
+                return cursor, view.end is None
+            dealt = dealt_out(self._database, view, part)
+            taken = self._take("exchange", part, packing.claim_ranges(part, dealt.ranges()))
+            if taken >= part.room:
+                return dealt.cursor, True
+            cursor = cursor_after(view, dealt.cursor) if taken else part.cursor
+            if view.end is None and taken >= dealt.least:
+                return cursor, True
+            part = part.rest(taken, cursor)
+        return part.cursor, False
+
+    def _take(self, query: str, part: ClaimRequest, values: Values) -> int:
+        """Settle, if that is to be done, take jobs, and return how many were taken."""
+        self._write(query, values)
+        before = len(self._found)
+        self._found = self._database.read("exchange_claims", **{**values, "room": before + part.room})
+        return len(self._found) - before
+
+    def _write(self, query: str, values: Values) -> None:
+        self._database.write(query, **(packing.NO_TRANSITIONS if self._is_settled else self._packed), **values)
+        if not self._is_settled:
+            self._is_settled = True
+            self._are_all_applied = self._database.read("exchange_tally") == [(len(self._transitions),)]
+
+    def _answers(self) -> tuple[Answer, ...]:
+        if self._are_all_applied:
+            return (Answer.APPLIED,) * len(self._transitions)
+        named = packing.named(self._transitions)
+        return answers.settled(self._transitions, self._database.read("exchange_answers", **named))
