@@ -31,12 +31,21 @@ class LimitedDeal(Struct, frozen=True):
 
 
 def limited_deal(
-    lanes: Mapping[LaneName, Sequence[Candidate]], weights: Mapping[LaneName, int], room: int, cursor: Cursor, uses: Uses
+    lanes: Mapping[LaneName, Sequence[Candidate]],
+    weights: Mapping[LaneName, int],
+    room: int,
+    cursor: Cursor,
+    uses: Uses,
+    *,
+    may_be_cut: bool = False,
 ) -> LimitedDeal:
-    """Return what a claim takes. ``lanes``: of each lane with room, its first due jobs; no range has more than its limits allow."""
+    """Return what a claim takes. ``lanes``: of each lane with room, its first due jobs; no range has more than its limits allow.
+
+    ``may_be_cut``: more lanes may be left in the ring of the last one.
+    """
     heads = [LaneHead(*name, len(some), weights[name]) for name, some in lanes.items()]
     looked, is_cut = looked_at(in_ring(heads, cursor), room)
-    dealt = deal(looked, room, cursor, is_cut=is_cut)
+    dealt = deal(looked, room, cursor, is_cut=is_cut or may_be_cut)
     order = in_turns(looked, dealt, cursor)
     found = [lanes[looked[lane].priority, looked[lane].queue, looked[lane].key][nth] for lane, nth in order]
     keeps = seated([candidate.seat for candidate in found], uses)

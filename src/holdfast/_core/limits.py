@@ -133,6 +133,11 @@ class Use(Struct, frozen=True, kw_only=True):
         behind = self._ready_at(key, interval) - self.now
         return min(slots, max(0, self.limit.burst - -(-behind // interval)))
 
+    def room_of_new_key(self) -> int:
+        """Return how many jobs may be claimed now of a key that uses nothing of the limit."""
+        slots = UNLIMITED if self.limit.per_key is None else self.limit.per_key
+        return slots if self.limit.interval_per_key is None else min(slots, self.limit.burst)
+
     def wait(self, key: str | None) -> int | None:
         """Return the microseconds until the rate allows a start, 0 if it does now; None while all slots are taken."""
         most, interval = self._most(key)

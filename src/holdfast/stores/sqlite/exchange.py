@@ -12,13 +12,15 @@ from holdfast._core.answers import Answer, ExchangeAnswer
 from holdfast._core.job import State
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import Transition
-from holdfast._core.requests import ClaimRequest
+from holdfast._core.limits import ready_after
+from holdfast._core.requests import ClaimKind, ClaimRequest
 from holdfast.databases.sqlite.values import Values
+from holdfast.stores.sqlite import limits
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
-from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out
+from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out, may_be_cut
 
 TRIES = 4
 """How often a claim looks and takes at most, because others took jobs in between or lanes are left."""
@@ -34,22 +36,32 @@ class Exchange:
 
     def run(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle, claim and return the answer."""
+        if request is not None and request.ids is None and request.kind is ClaimKind.LIMITED:
+            return self._database.atomically("exchange", lambda: self._run(request))
+        return self._run(request)
+
+    def _run(self, request: ClaimRequest | None) -> ExchangeAnswer:
         cursor, is_whole = ((), True) if request is None else self._claim(request)
         if not self._is_settled:
             self._write("exchange", packing.NO_CLAIM)
-        claims = () if request is None else rows.claims_of(self._found, request)
-        return ExchangeAnswer(self._answers(), claims, cursor, is_whole)
+        if request is None:
+            return ExchangeAnswer(self._answers())
+        has_limited = self._database.read("has_limits") == [(1,)]
+        return ExchangeAnswer(self._answers(), rows.claims_of(self._found, request), cursor, is_whole, has_limited)
 
     def _claim(self, request: ClaimRequest) -> tuple[Cursor, bool]:
         if request.ids is not None:
             self._take("exchange_ids", request, packing.claim_ids(request, request.ids))
             return request.cursor, True
-        if any(transition.to is State.AVAILABLE and not transition.delay for transition in self._transitions):
+        if request.kind is ClaimKind.LIMITED:
+            self._write("exchange", packing.NO_CLAIM)  # so that the slots that it frees are counted as free
+        elif any(transition.to is State.AVAILABLE and not transition.delay for transition in self._transitions):
             self._write("exchange", packing.NO_CLAIM)  # so that the look sees what it puts back
         cursor, is_whole = request.cursor, True
         for part in request.parts():
             if is_whole:
-                cursor, is_whole = self._claim_part(structs.replace(part, cursor=cursor))
+                claim = self._claim_within_limits if part.kind is ClaimKind.LIMITED else self._claim_part
+                cursor, is_whole = claim(structs.replace(part, cursor=cursor))
         return cursor, is_whole
 
     def _claim_part(self, part: ClaimRequest) -> tuple[Cursor, bool]:
@@ -72,6 +84,26 @@ class Exchange:
                 return cursor, True
             part = part.rest(taken, cursor)
         return part.cursor, False
+
+    def _claim_within_limits(self, part: ClaimRequest) -> tuple[Cursor, bool]:
+        """Claim the jobs of one part within their limits; return the cursor, and whether no due job was left out."""
+        uses = limits.uses_of(self._database)
+        part, walks = self._rounds.resumed(part)
+        look = Look(self._database, part, walks, is_settled=self._is_settled, caps=limits.caps_of(uses))
+        view = look.view()
+        if not view.lanes:
+            cursor = cursor_after(view, part.cursor)
+            if view.end is not None:
+                self._rounds.remember(part, cursor, look.rest())
+            return cursor, view.end is None
+        is_cut = may_be_cut([lane.head() for lane in view.lanes], view.end, part.room)
+        dealt = limits.choose(self._database, view, part, uses, is_cut=is_cut)
+        jobs = [candidate.id for candidate in dealt.taken]
+        if self._take("exchange_ids", part, {**packing.claim_ids(part, jobs), "within_limits": True}) == len(jobs):
+            limits.pay(self._database, ready_after([candidate.seat for candidate in dealt.taken], uses))
+        is_full = len(jobs) >= part.room
+        cursor = dealt.cursor if is_full or not dealt.is_whole else cursor_after(view, dealt.cursor)
+        return cursor, is_full or (view.end is None and dealt.is_whole)
 
     def _take(self, query: str, part: ClaimRequest, values: Values) -> int:
         """Settle, if that is to be done, take jobs, and return how many were taken."""

@@ -118,13 +118,15 @@ class Rounds:
 
 
 def _scope(part: ClaimRequest) -> tuple[object, ...]:
-    return tuple(part.tasks), part.queues, part.isolated
+    return tuple(part.tasks), part.queues, part.isolated, part.kind
 
 
 class Look:
     """The walks of a claim round the lanes."""
 
-    def __init__(self, database: StoreDatabase, part: ClaimRequest, walks: list[Walk], *, is_settled: bool) -> None:
+    def __init__(
+        self, database: StoreDatabase, part: ClaimRequest, walks: list[Walk], *, is_settled: bool, caps: str | None = None
+    ) -> None:
         self._database, self._part, self._began = database, part, {walk.task: walk for walk in walks}
         self._lanes: dict[Place, Lane] = {}
         self._share = share(part.room, 1)
@@ -135,6 +137,7 @@ class Look:
             "room": part.room,
             "share": self._share,
             "is_settled": is_settled,
+            "caps": caps,
         }
         self.walks = walks
 
@@ -177,7 +180,7 @@ def dealt_out(database: StoreDatabase, view: View, part: ClaimRequest) -> Dealt:
     would give all that was counted are counted again.
     """
     looked, is_cut = looked_at([lane.head() for lane in view.lanes], part.room)
-    is_cut = is_cut or _may_be_cut(looked, view.end, part.room)
+    is_cut = is_cut or may_be_cut(looked, view.end, part.room)
     lanes, most = view.lanes[: len(looked)], share(part.room, 1)
     while True:
         dealt = deal(looked, part.room, part.cursor, is_cut=is_cut)
@@ -200,7 +203,7 @@ def cursor_after(view: View, dealt: Cursor) -> Cursor:
     return dealt if view.end is None else moved_on(dealt, [Turn(view.end.priority, view.end.queue, view.end.key)])
 
 
-def _may_be_cut(looked: Sequence[LaneHead], end: Place | None, room: int) -> bool:
+def may_be_cut(looked: Sequence[LaneHead], end: Place | None, room: int) -> bool:
     """Return whether a claim that saw enough ended its look in the ring of its last lane: more lanes may be left there."""
     if end is None or not looked or looked[-1].priority != end.priority:
         return False

@@ -208,6 +208,7 @@ def claim_ids(request: ClaimRequest, ids: Iterable[UUID]) -> Values:
         "tasks": json_text(dict(request.tasks)),
         "queues": None if request.queues is None else json_text(request.queues),
         "ids": b"".join(job.bytes for job in dict.fromkeys(ids)),
+        "within_limits": False,
     }
 
 

@@ -63,7 +63,7 @@ from holdfast.databases.sqlite.database import BUSY_LIMIT
 from holdfast.databases.sqlite.spare_connection import SpareConnection
 from holdfast.databases.sqlite.transactions import TransactionTurns
 from holdfast.databases.sqlite.values import Values, micros, micros_of
-from holdfast.stores.sqlite import backup, checks
+from holdfast.stores.sqlite import backup, checks, limits
 from holdfast.stores.sqlite import caller_transactions as within
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
@@ -73,6 +73,7 @@ from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
+from holdfast.stores.sqlite.limits import LimitVerbs
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
 
@@ -81,7 +82,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs):
+class SqliteStore(ScheduleVerbs, LimitVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -271,7 +272,15 @@ class SqliteStore(ScheduleVerbs):
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        ((wait,),) = await self._read("next_due", packing.claimable(tasks, queues, isolated))
+        values = packing.claimable(tasks, queues, isolated)
+
+        def read(database: StoreDatabase) -> int | None:
+            if uses := limits.uses_of(database):
+                return limits.wait_of(database.read("next_due_ranges", **values), uses)
+            ((wait,),) = database.read("next_due", **values)
+            return None if wait is None else int(wait)
+
+        wait = await self._thread.run(read)
         return None if wait is None else wait / 1e6
 
     async def due(
@@ -334,7 +343,11 @@ class SqliteStore(ScheduleVerbs):
         after = await self.exchange([transitions[place] for place in later], request)
         by_position = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
         return ExchangeAnswer(
-            tuple(by_position[place] for place in range(len(transitions))), after.claims, after.cursor, after.is_whole
+            tuple(by_position[place] for place in range(len(transitions))),
+            after.claims,
+            after.cursor,
+            after.is_whole,
+            after.has_limited,
         )
 
     async def _read(self, name: str, values: Values) -> Rows:

@@ -111,7 +111,27 @@ CREATE TABLE main.holdfast_queues (
     paused_at INTEGER,
     priority INTEGER NOT NULL DEFAULT 0,
     weight INTEGER NOT NULL DEFAULT 1,
-    key_weights TEXT
+    key_weights TEXT,
+    origin TEXT -- JSON
+) WITHOUT ROWID;
+
+-- plan: JSON of the limit. scope: all, task or queue.
+CREATE TABLE main.holdfast_limits (
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    PRIMARY KEY (scope, name)
+) WITHOUT ROWID;
+
+-- From when on the rate of a scope is unused, or that of one of its keys.
+CREATE TABLE main.holdfast_rates (
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    is_key INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    ready_at INTEGER NOT NULL,
+    PRIMARY KEY (scope, name, is_key, key)
 ) WITHOUT ROWID;
 
 -- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.

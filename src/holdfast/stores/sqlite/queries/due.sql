@@ -13,6 +13,7 @@ ends AS MATERIALIZED (
     FROM ranges
     WHERE (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
         AND queue NOT IN (-- include paused())
+        AND NOT -- include is_limited(ranges.task, ranges.queue)
 ),
 -- MATERIALIZED, else SQLite looks the ends up again for each job of the span.
 spans AS MATERIALIZED (

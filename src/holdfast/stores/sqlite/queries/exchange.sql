@@ -7,9 +7,9 @@
 -- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most
+    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most, within_limits
 ) AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- The number of transitions that the last exchange of this connection applied.
 CREATE TEMP TABLE holdfast_tally (applied INTEGER NOT NULL);

@@ -1,4 +1,5 @@
--- The same as exchange.sql, but it claims jobs that a transport delivered; all other conditions of a claim apply.
+-- The same as exchange.sql, but it claims jobs that a transport delivered, or that were chosen within their limits; all other conditions
+-- of a claim apply.
 --
 -- A second trigger beside the first, so that claims by range do not pay for it. :ids are 16 bytes each.
 
@@ -40,6 +41,8 @@ BEGIN
             AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
             AND (NEW.queues IS NULL OR job.queue IN (SELECT value FROM json_each(NEW.queues)))
             AND job.queue NOT IN (-- include paused())
+            AND (NEW.within_limits OR NOT -- include is_limited(job.task, job.queue)
+            )
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due
@@ -50,8 +53,8 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
+    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, within_limits
 ) VALUES (
     :items, :data, :kinds, :lease, :claim_id, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot,
-    :clock, :ids
+    :clock, :ids, :within_limits
 );

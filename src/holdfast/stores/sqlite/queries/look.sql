@@ -6,6 +6,7 @@
 -- lanes, due or not. A row judges the lane that the row before it has met.
 -- A mode orders the lanes of a ring: 1, from the turn on; 2, before it, or without a turn; -1 and 0 stand for the turn itself, with jobs
 -- left of it and without; 3, the ring is over. A weight of 0: the queue is paused or not wanted.
+-- :caps: NULL, for lanes that no limit counts; else for lanes within limits, the jobs that each scope and each of its keys has room for.
 WITH RECURSIVE
 -- include owner(:lease, :monotonic, :boot, :clock, :is_settled),
 turns AS MATERIALIZED (
@@ -13,6 +14,12 @@ turns AS MATERIALIZED (
         json_extract(value, '$[0]') AS priority, json_extract(value, '$[1]') AS queue, json_extract(value, '$[2]') AS key,
         json_extract(value, '$[3]') > 0 AS is_begun
     FROM json_each(:turns)
+),
+caps AS MATERIALIZED (
+    SELECT
+        json_extract(value, '$[0]') AS scope, json_extract(value, '$[1]') AS name, json_extract(value, '$[2]') AS key,
+        json_extract(value, '$[3]') AS room
+    FROM json_each(coalesce(:caps, '[]'))
 ),
 walk (
     task, step, before, priority, queue, key, mode, weight, due, next_priority, next_queue, next_key, next_mode, next_weight
@@ -22,12 +29,15 @@ walk (
         json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'),
         json_extract(value, '$[5]'), json_extract(value, '$[6]')
     FROM owner, json_each(:walks)
+    WHERE :caps IS NOT NULL OR NOT -- include is_limited(json_extract(value, '$[0]'), NULL)
     UNION ALL
     SELECT
         walk.task, walk.step + 1, -- include seen(walk),
         walk.next_priority, walk.next_queue, walk.next_key, walk.next_mode, walk.next_weight,
         CASE
             WHEN walk.next_mode NOT IN (1, 2) OR walk.next_weight = 0 THEN 0
+            WHEN :caps IS NOT NULL THEN min((-- include due_jobs(walk, :room)), -- include cap(walk)
+            )
             WHEN walk.next_weight = 1 THEN (-- include due_jobs(walk, :share))
             ELSE (-- include due_jobs(walk, :room))
         END,
@@ -45,6 +55,11 @@ walk (
         CASE
             WHEN next.priority <> walk.next_priority AND turns.priority IS NOT NULL THEN 1
             WHEN :queues IS NOT NULL AND next.queue NOT IN (SELECT value FROM json_each(:queues)) THEN 0
+            WHEN :caps IS NULL AND EXISTS (
+                SELECT 1 FROM holdfast_limits AS limits WHERE limits.scope = 'queue' AND limits.name = next.queue
+            ) THEN 0
+            WHEN :caps IS NOT NULL AND NOT -- include is_limited(walk.task, next.queue)
+            THEN 0
             WHEN chosen.queue IS NULL THEN 1
             WHEN chosen.paused_at IS NOT NULL THEN 0
             WHEN chosen.key_weights IS NULL THEN chosen.weight

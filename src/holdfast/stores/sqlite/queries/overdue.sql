@@ -8,7 +8,7 @@ FROM (
         job, timing,
         coalesce(:monotonic - timed_out_from, 0) AS of_timeout,
         coalesce(:monotonic - stalled_from, 0) AS of_progress
-    FROM holdfast_limits
+    FROM holdfast_deadlines
     WHERE boot = :boot AND clock = :clock AND (timed_out_from < :monotonic OR stalled_from < :monotonic)
 ) AS late
 CROSS JOIN holdfast_jobs AS jobs ON jobs.id = late.job

@@ -46,6 +46,10 @@ BEGIN
     LIMIT NEW.room;
     DELETE FROM holdfast_leases WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'lease');
 
+    DELETE FROM holdfast_rates WHERE (scope, name, is_key, key) IN (
+        SELECT scope, name, is_key, key FROM holdfast_rates WHERE ready_at <= NEW.wall LIMIT NEW.room
+    );
+
     INSERT INTO holdfast_touched (what, id)
     SELECT 'beat', rowid FROM holdfast_beats WHERE delete_after <= NEW.wall ORDER BY delete_after LIMIT NEW.room;
     DELETE FROM holdfast_beats WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'beat');

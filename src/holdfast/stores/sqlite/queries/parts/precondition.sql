@@ -4,7 +4,7 @@ CASE
     WHEN settle.precondition = 'lease_ended' THEN
         NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = jobs.lease AND ended_at IS NULL)
     ELSE EXISTS (
-        SELECT 1 FROM holdfast_limits AS limits
+        SELECT 1 FROM holdfast_deadlines AS limits
         WHERE limits.job = settle.job AND limits.boot = NEW.boot AND limits.clock = NEW.clock
             AND iif(settle.rescued = 'stalled', limits.stalled_from, limits.timed_out_from) < NEW.monotonic
     )

@@ -1,0 +1,13 @@
+-- Return when the first waiting job of each range is due that a claim would take, in microseconds from now; as next_due.sql reads them.
+WITH RECURSIVE
+-- include ranges(256)
+SELECT task, queue, key, (
+    SELECT job.available_at FROM holdfast_jobs AS job
+    WHERE job.state = 'available' AND job.task = ranges.task AND job.priority = ranges.priority AND job.queue = ranges.queue
+        AND job.key = ranges.key
+        AND -- include claimable(job, :normal, :isolated, :wall)
+    ORDER BY job.available_at LIMIT 1
+) - :wall
+FROM ranges
+WHERE (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+    AND queue NOT IN (-- include paused());
