@@ -87,6 +87,12 @@ class Dealt(Struct):
             if number > 0
         ]
 
+    def is_even(self) -> bool:
+        """Return whether each lane gives the same number of jobs, all of one task."""
+        return len({number for _, number in self.takes if number}) == 1 and all(
+            len(lane.due) == 1 for lane, number in self.takes if number
+        )
+
 
 class _Round(Struct, frozen=True):
     """A round that found nothing yet: the cursor that was answered, the one from which the round began, and how it goes on."""
@@ -132,7 +138,7 @@ class Look:
             **packing.claimable((), part.queues, part.isolated),
             "lease": part.lease.bytes,
             "turns": json_text([(turn.priority, turn.queue, turn.key, turn.left) for turn in part.cursor]),
-            "room": part.room,
+            "most": part.room,
             "share": self._share,
             "is_settled": is_settled,
         }
