@@ -54,7 +54,7 @@ class Exchange:
 
     def _claim_part(self, part: ClaimRequest) -> tuple[Cursor, bool]:
         """Claim the jobs of one part; return the cursor, and whether all lanes were seen or the part is full."""
-        if (answer := self._claim_alone(part)) is not None:
+        if (answer := self._claim_single_lane(part)) is not None:
             return answer
         for _ in range(TRIES):
             part, walks = self._rounds.resumed(part)
@@ -76,13 +76,13 @@ class Exchange:
             part = part.rest(taken, cursor)
         return part.cursor, False
 
-    def _claim_alone(self, part: ClaimRequest) -> tuple[Cursor, bool] | None:
+    def _claim_single_lane(self, part: ClaimRequest) -> tuple[Cursor, bool] | None:
         """Claim from the only lane of which jobs wait, if there is just one; None: there may be others, or others took its jobs."""
-        found = self._database.read("alone", **packing.claimable(list(part.tasks), part.queues, part.isolated))
+        found = self._database.read("single_lane", **packing.claimable(list(part.tasks), part.queues, part.isolated))
         if not found:
             return part.cursor, True
-        (task, priority, queue, key, is_alone, due), *others = found
-        if others or not is_alone or not (part.queues is None or queue in part.queues):
+        (task, priority, queue, key, is_single, due), *others = found
+        if others or not is_single or not (part.queues is None or queue in part.queues):
             return None
         if not due:
             return part.cursor, True

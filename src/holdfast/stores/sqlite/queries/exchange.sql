@@ -123,8 +123,8 @@ BEGIN
 
     UPDATE holdfast_tally SET applied = changes();
 
-    -- Of each of :ranges, which look.sql has found, only the first due jobs are read, the same number of each: exchange_lanes.sql
-    -- takes a different number of each.
+    -- Of each of :ranges, which look.sql has found, only the first due jobs are read, as many as its lane gives.
+    -- exchange_lanes.sql takes from lanes that are not even.
     -- Everything is judged again: since then others may have taken jobs.
     UPDATE holdfast_jobs SET
         -- include taken()

@@ -1,4 +1,4 @@
--- The same as exchange.sql, but it takes a different number of jobs from each lane, across the tasks of the lane.
+-- The same as exchange.sql, but it takes any number of jobs from each lane, across the tasks of the lane.
 --
 -- A second trigger beside the first, so that claims from one lane do not pay for counting its jobs: that is a tenth of a claim.
 

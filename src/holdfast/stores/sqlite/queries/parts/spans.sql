@@ -1,4 +1,6 @@
--- spans(asked): the first :most due jobs of each of the ranges asked for, as far as there are that many.
+-- spans(asked): the first due jobs of each of the ranges asked for: :most, or one less if that is their number.
+--
+-- An OFFSET cannot be a column. Lanes that share a claim give the same number of jobs or one less, or all they have.
 known AS MATERIALIZED (
     SELECT
         key AS task, value AS policy,
@@ -11,15 +13,14 @@ ranges AS MATERIALIZED (
         json_extract(value, '$[3]') AS key, json_extract(value, '$[4]') AS number
     FROM json_each(asked)
 ),
--- MATERIALIZED, else SQLite looks the ends up again for each job of the span. last: the :most-th job, NULL if fewer are due.
+-- MATERIALIZED, else SQLite looks the ends up again for each job of the span. last: NULL if fewer are due.
 ends AS MATERIALIZED (
-    SELECT ranges.*, known.policy, known.is_limited, (
-        SELECT job.rowid FROM holdfast_jobs AS job
-        WHERE job.state = 'available' AND job.task = ranges.task AND job.priority = ranges.priority
-            AND job.queue = ranges.queue AND job.key = ranges.key AND job.available_at <= NEW.wall
-            AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
-        ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.most - 1
-    ) AS last
+    SELECT
+        ranges.*, known.policy, known.is_limited,
+        CASE ranges.number
+            WHEN NEW.most - 1 THEN (-- include last_due(NEW.most - 1))
+            ELSE (-- include last_due(NEW.most))
+        END AS last
     FROM ranges
     JOIN known ON known.task = ranges.task
     WHERE ranges.queue NOT IN (-- include paused())

@@ -5,7 +5,7 @@
 WITH edges AS (
     SELECT
         first.task, first.priority AS next_priority, first.queue AS next_queue, first.key AS next_key,
-        (first.priority, first.queue, first.key) = (last.priority, last.queue, last.key) AS is_alone
+        (first.priority, first.queue, first.key) = (last.priority, last.queue, last.key) AS is_single
     FROM json_each(:tasks) AS known
     JOIN holdfast_jobs AS first ON first.rowid = (
         SELECT job.rowid FROM holdfast_jobs AS job
@@ -21,6 +21,6 @@ WITH edges AS (
 )
 SELECT
     task, next_priority, next_queue, next_key,
-    is_alone AND NOT EXISTS (SELECT 1 FROM holdfast_queues AS queues WHERE queues.queue = next_queue),
-    iif(is_alone, (-- include due_jobs(edges, 1)), 0)
+    is_single AND NOT EXISTS (SELECT 1 FROM holdfast_queues AS queues WHERE queues.queue = next_queue),
+    iif(is_single, (-- include due_jobs(edges, 1)), 0)
 FROM edges;
