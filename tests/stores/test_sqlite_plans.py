@@ -56,6 +56,9 @@ CROWDS = {
     "due, behind in the same range": lambda at, n: at.new(),
     "due, behind in a more urgent range": lambda at, n: at.new(priority=-1),
     "due, each with a different priority": lambda at, n: at.new(priority=10 + n),
+    "due, each in a different queue": lambda at, n: at.new(priority=10, queue=f"r{n:04}"),
+    "due, each with a different key": lambda at, n: at.new(priority=10, queue="r", lane=f"{n:04}"),
+    "due later, each in a different queue": lambda at, n: at.new(priority=10, queue=f"r{n:04}", delay=1000.0),
 }
 
 
@@ -63,8 +66,9 @@ CROWDS = {
 def test_a_claim_costs_the_same_beside_any_crowd_of_jobs(tmp_path: Path, crowd: str) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
-        # In two ranges: the first claim takes from both.
+        # In two ranges: the first claim takes from both. It looks at 16 lanes of that depth; here there are more.
         await at.enqueue(*(at.new(priority=-1) for _ in range(5)), *(at.new() for _ in range(30)))
+        await at.enqueue(*(at.new(priority=10, queue=f"q{n:02}") for n in range(20)))
         at.advance(1.0)
         baseline = await cost_of_claim(at, at.request(lease, 10))
         await at.enqueue(*(at.new(priority=-1) for _ in range(5)))
@@ -229,9 +233,9 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
 SEARCHES = {
     "enqueue": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "expire": "holdfast_jobs USING INDEX holdfast_expiring (claimable_until>? AND claimable_until<?)",
-    "next_due": "job USING INDEX holdfast_waiting (task=? AND queue=? AND priority=?)",
+    "next_due": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=? AND key=?)",
     "prune": "holdfast_jobs USING INDEX holdfast_prunable (delete_after>? AND delete_after<?)",
-    "purge": "job USING INDEX holdfast_waiting (task=? AND queue=?)",
+    "purge": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=?)",
     "reopen": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "taken": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "waiting_tasks": "holdfast_jobs USING INDEX holdfast_waiting (task>?)",

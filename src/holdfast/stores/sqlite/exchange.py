@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer, ExchangeAnswer
 from holdfast._core.job import State
-from holdfast._core.lanes import Cursor
+from holdfast._core.lanes import Cursor, Turn, moved_on
 from holdfast._core.lifecycle import Transition
 from holdfast._core.limits import ready_after
 from holdfast._core.requests import ClaimKind, ClaimRequest
@@ -66,6 +66,8 @@ class Exchange:
 
     def _claim_part(self, part: ClaimRequest) -> tuple[Cursor, bool]:
         """Claim the jobs of one part; return the cursor, and whether all lanes were seen or the part is full."""
+        if (answer := self._claim_single_lane(part)) is not None:
+            return answer
         for _ in range(TRIES):
             part, walks = self._rounds.resumed(part)
             look = Look(self._database, part, walks, is_settled=self._is_settled)
@@ -76,7 +78,8 @@ class Exchange:
                     self._rounds.remember(part, cursor, look.rest())
                 return cursor, view.end is None
             dealt = dealt_out(self._database, view, part)
-            taken = self._take("exchange", part, packing.claim_ranges(part, dealt.ranges()))
+            query = "exchange" if dealt.is_even() else "exchange_lanes"
+            taken = self._take(query, part, packing.claim_ranges(part, dealt.ranges()))
             if taken >= part.room:
                 return dealt.cursor, True
             cursor = cursor_after(view, dealt.cursor) if taken else part.cursor
@@ -104,6 +107,19 @@ class Exchange:
         is_full = len(jobs) >= part.room
         cursor = dealt.cursor if is_full or not dealt.is_whole else cursor_after(view, dealt.cursor)
         return cursor, is_full or (view.end is None and dealt.is_whole)
+
+    def _claim_single_lane(self, part: ClaimRequest) -> tuple[Cursor, bool] | None:
+        """Claim from the only lane of which jobs wait, if there is just one; None: there may be others, or others took its jobs."""
+        found = self._database.read("single_lane", **packing.claimable(list(part.tasks), part.queues, part.isolated))
+        if not found:
+            return part.cursor, True
+        (task, priority, queue, key, is_single, due), *others = found
+        if others or not is_single or not (part.queues is None or queue in part.queues):
+            return None
+        if not due:
+            return part.cursor, True
+        taken = self._take("exchange", part, packing.claim_ranges(part, [(task, priority, queue, key, part.room)]))
+        return (moved_on(part.cursor, [Turn(priority, queue, key)]), True) if taken else None
 
     def _take(self, query: str, part: ClaimRequest, values: Values) -> int:
         """Settle, if that is to be done, take jobs, and return how many were taken."""

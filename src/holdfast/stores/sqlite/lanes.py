@@ -59,6 +59,10 @@ class Lane(Struct):
     due: dict[str, int]
     is_exact: bool = True
 
+    def has_just(self, number: int) -> bool:
+        """Return whether exactly this number of jobs is due."""
+        return self.is_exact and sum(self.due.values()) == number
+
     def head(self) -> LaneHead:
         """Return the lane as the rule sees it."""
         return LaneHead(self.place.priority, self.place.queue, self.place.key, sum(self.due.values()), self.weight)
@@ -86,6 +90,12 @@ class Dealt(Struct):
             for task in lane.due
             if number > 0
         ]
+
+    def is_even(self) -> bool:
+        """Return whether each lane gives jobs of one task, and the same number as others, or one less, or all it has."""
+        given = [(lane, number) for lane, number in self.takes if number]
+        most = max((number for _, number in given), default=0)
+        return all(len(lane.due) == 1 and (number >= most - 1 or lane.has_just(number)) for lane, number in given)
 
 
 class _Round(Struct, frozen=True):
@@ -134,7 +144,7 @@ class Look:
             **packing.claimable((), part.queues, part.isolated),
             "lease": part.lease.bytes,
             "turns": json_text([(turn.priority, turn.queue, turn.key, turn.left) for turn in part.cursor]),
-            "room": part.room,
+            "most": part.room,
             "share": self._share,
             "is_settled": is_settled,
             "caps": caps,
@@ -152,7 +162,7 @@ class Look:
         return View(lanes, end)
 
     def rest(self) -> list[Walk]:
-        """Return how the round goes on, if no lane before the end of the view had jobs: tasks that had some later begin anew."""
+        """Return how the round goes on, if no lane before the end of the view had jobs; a task with later ones starts again."""
         found = {task for lane in self._lanes.values() for task in lane.due}
         return [walk for walk in self.walks if walk.task not in found] + [self._began[task] for task in sorted(found)]
 
@@ -174,7 +184,7 @@ class Look:
 
 
 def dealt_out(database: StoreDatabase, view: View, part: ClaimRequest) -> Dealt:
-    """Deal out the room of a claim among the lanes that it saw.
+    """Deal out what a claim may take among the lanes that it saw.
 
     Lanes are counted up to their share, which is enough where more lanes are left. Where the whole ring is dealt out, those that
     would give all that was counted are counted again.
@@ -211,7 +221,7 @@ def may_be_cut(looked: Sequence[LaneHead], end: Place | None, room: int) -> bool
 
 
 def _is_last(looked: Sequence[LaneHead], place: int, cursor: Cursor) -> bool:
-    """Return whether this lane, if it had more jobs, would be given all that is left of the room, and the last job too."""
+    """Return whether this lane, if it had more jobs, would be given all that is left to deal out, and the last job too."""
     lane = looked[place]
     return lane.weight == 1 and lane.priority == looked[-1].priority and Turn(lane.priority, lane.queue, lane.key) in cursor
 

@@ -213,7 +213,7 @@ def claim_ids(request: ClaimRequest, ids: Iterable[UUID]) -> Values:
 
 
 def claim_ranges(request: ClaimRequest, ranges: Sequence[tuple[str, int, str, str, int]]) -> Values:
-    """Return the parameters of a claim of so many jobs of each range: (task, priority, queue, key, number)."""
+    """Return the parameters of a claim that takes jobs from ranges: of each (task, priority, queue, key, number)."""
     return {
         **claim(request),
         "tasks": json_text({task: request.tasks[task] for task, *_ in ranges}),

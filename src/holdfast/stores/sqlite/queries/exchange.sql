@@ -7,9 +7,10 @@
 -- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most, within_limits
+    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most, is_even,
+    within_limits
 ) AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- The number of transitions that the last exchange of this connection applied.
 CREATE TEMP TABLE holdfast_tally (applied INTEGER NOT NULL);
@@ -124,75 +125,24 @@ BEGIN
     UPDATE holdfast_tally SET applied = changes();
 
     -- Of each of :ranges, which look.sql has found, only the first due jobs are read, as many as its lane gives.
+    -- exchange_lanes.sql takes from lanes that are not even.
     -- Everything is judged again: since then others may have taken jobs.
     UPDATE holdfast_jobs SET
-        state = iif(due.rank <= NEW.running, 'running', 'claimed'),
-        attempt = attempt + (due.rank <= NEW.running),
-        claim_number = due.last_number + due.rank,
-        claim_id = NEW.claim_id,
-        lease = NEW.lease,
-        worker = due.worker,
-        policy = due.policy,
-        claimed_at = NEW.wall,
-        started_at = iif(due.rank <= NEW.running, NEW.wall, NULL),
-        started_mono = iif(due.is_limited, NEW.monotonic, NULL)
+        -- include taken()
     FROM (
         WITH
         -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
-        known AS MATERIALIZED (
-            SELECT
-                key AS task, value AS policy,
-                coalesce(json_extract(value, '$.timeout'), json_extract(value, '$.progress_within')) IS NOT NULL AS is_limited
-            FROM json_each(NEW.tasks)
-        ),
-        ranges AS MATERIALIZED (
-            SELECT
-                json_extract(value, '$[0]') AS task, json_extract(value, '$[1]') AS priority, json_extract(value, '$[2]') AS queue,
-                json_extract(value, '$[3]') AS key, json_extract(value, '$[4]') AS number
-            FROM json_each(NEW.ranges)
-        ),
-        -- MATERIALIZED, else SQLite looks the ends up again for each job of the span. last: the :most-th job, NULL if fewer are due.
-        ends AS MATERIALIZED (
-            SELECT ranges.*, known.policy, known.is_limited, (
-                SELECT job.rowid FROM holdfast_jobs AS job
-                WHERE job.state = 'available' AND job.task = ranges.task AND job.priority = ranges.priority
-                    AND job.queue = ranges.queue AND job.key = ranges.key AND job.available_at <= NEW.wall
-                    AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
-                ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.most - 1
-            ) AS last
-            FROM ranges
-            JOIN known ON known.task = ranges.task
-            WHERE ranges.queue NOT IN (-- include paused())
-        ),
-        spans AS MATERIALIZED (
-            SELECT
-                ends.*,
-                coalesce((SELECT job.available_at FROM holdfast_jobs AS job WHERE job.rowid = ends.last), NEW.wall) AS last_at,
-                coalesce(
-                    (SELECT job.id FROM holdfast_jobs AS job WHERE job.rowid = ends.last), x'ffffffffffffffffffffffffffffffff'
-                ) AS last_id
-            FROM ends
-        ),
-        found AS (
-            SELECT
-                job.rowid AS place, job.priority, job.available_at, job.id, spans.policy, spans.is_limited, spans.number,
-                owner.worker, owner.last_number,
-                row_number() OVER (
-                    PARTITION BY job.priority, job.queue, job.key ORDER BY job.available_at, job.id
-                ) AS turn
-            FROM owner
-            CROSS JOIN spans
-            CROSS JOIN holdfast_jobs AS job
-            WHERE job.state = 'available' AND job.task = spans.task AND job.priority = spans.priority AND job.queue = spans.queue
-                AND job.key = spans.key AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
-                AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
-        )
+        -- include spans(iif(NEW.is_even, NEW.ranges, NULL))
         SELECT
-            place, policy, is_limited, worker, last_number,
-            row_number() OVER (ORDER BY priority, available_at, id) AS rank
-        FROM found
-        WHERE turn <= number
-        ORDER BY priority, available_at, id
+            job.rowid AS place, spans.policy, spans.is_limited, owner.worker, owner.last_number,
+            row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
+        FROM owner
+        CROSS JOIN spans
+        CROSS JOIN holdfast_jobs AS job
+        WHERE job.state = 'available' AND job.task = spans.task AND job.priority = spans.priority AND job.queue = spans.queue
+            AND job.key = spans.key AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
+            AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
+        ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due
     WHERE holdfast_jobs.rowid = due.place;
@@ -202,7 +152,7 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, normal, isolated, running, room, wall, monotonic, boot, clock, ranges, most
+    items, data, kinds, lease, claim_id, tasks, normal, isolated, running, room, wall, monotonic, boot, clock, ranges, most, is_even
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim_id, :tasks, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock, :ranges, :most
+    :items, :data, :kinds, :lease, :claim_id, :tasks, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock, :ranges, :most, true
 );

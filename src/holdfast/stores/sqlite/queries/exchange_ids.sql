@@ -6,16 +6,7 @@
 CREATE TEMP TRIGGER holdfast_claim_ids INSTEAD OF INSERT ON holdfast_exchange WHEN NEW.ids IS NOT NULL
 BEGIN
     UPDATE holdfast_jobs SET
-        state = iif(due.rank <= NEW.running, 'running', 'claimed'),
-        attempt = attempt + (due.rank <= NEW.running),
-        claim_number = due.last_number + due.rank,
-        claim_id = NEW.claim_id,
-        lease = NEW.lease,
-        worker = due.worker,
-        policy = due.policy,
-        claimed_at = NEW.wall,
-        started_at = iif(due.rank <= NEW.running, NEW.wall, NULL),
-        started_mono = iif(due.is_limited, NEW.monotonic, NULL)
+        -- include taken()
     FROM (
         WITH RECURSIVE
         -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),

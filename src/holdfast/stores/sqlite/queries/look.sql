@@ -2,7 +2,7 @@
 --
 -- It is read without the lock of the file: exchange.sql judges each job again. For each of :walks, a task, a loose index scan goes
 -- straight from lane to lane: by priority, then round the ring from the turn in :turns on. :share: the jobs of a lane that count, for
--- each job of its weight. The scan ends when the lanes hold :room jobs and one more lane of their ring is found, or after :steps
+-- each job of its weight. The scan ends when the lanes hold all jobs asked for and one more lane of their ring is found, or after :steps
 -- lanes, due or not. A row judges the lane that the row before it has met.
 -- A mode orders the lanes of a ring: 1, from the turn on; 2, before it, or without a turn; -1 and 0 stand for the turn itself, with jobs
 -- left of it and without; 3, the ring is over. A weight of 0: the queue is paused or not wanted.
@@ -39,7 +39,7 @@ walk (
             WHEN :caps IS NOT NULL THEN min((-- include due_jobs(walk, :room)), -- include cap(walk)
             )
             WHEN walk.next_weight = 1 THEN (-- include due_jobs(walk, :share))
-            ELSE (-- include due_jobs(walk, :room))
+            ELSE (-- include due_jobs(walk, :most))
         END,
         next.priority,
         iif(next.priority <> walk.next_priority AND turns.priority IS NOT NULL, turns.queue, next.queue),
@@ -95,13 +95,13 @@ walk (
     ), (
         SELECT job.rowid FROM holdfast_jobs AS job
         WHERE job.state = 'available' AND job.task = walk.task AND job.priority > walk.next_priority
-            AND -- include seen(walk) < :room
+            AND -- include seen(walk) < :most
         ORDER BY job.priority, job.queue, job.key LIMIT 1
     ))
     LEFT JOIN turns ON turns.priority = next.priority
     LEFT JOIN holdfast_queues AS chosen ON chosen.queue = next.queue
     WHERE walk.next_priority IS NOT NULL AND walk.step < :steps
-        AND (-- include seen(walk) < :room OR (walk.next_priority = walk.priority AND (walk.before < :room OR walk.due = 0)))
+        AND (-- include seen(walk) < :most OR (walk.next_priority = walk.priority AND (walk.before < :most OR walk.due = 0)))
 )
 SELECT task, step, before, priority, queue, key, mode, weight, due, next_priority, next_queue, next_key, next_mode, next_weight
 FROM walk

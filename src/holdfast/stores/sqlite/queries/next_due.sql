@@ -1,5 +1,5 @@
 -- Return when the first waiting job of these tasks that a claim would take is due.
--- It is a hint: of more than 256 ranges only so many are read, of each its first such job.
+-- It is a hint: it reads the first such job of at most 256 ranges.
 WITH RECURSIVE
 -- include ranges(256)
 SELECT max(0, min((

@@ -2,7 +2,11 @@
 queue_ranges (task, priority) AS (
     SELECT first.task, first.priority
     FROM holdfast_jobs AS first
-    WHERE first.rowid = (SELECT job.rowid FROM holdfast_jobs AS job WHERE job.state = 'available' ORDER BY job.task, job.priority LIMIT 1)
+    WHERE first.rowid = (
+        SELECT job.rowid FROM holdfast_jobs AS job
+        WHERE job.state = 'available' AND job.task >= ''
+        ORDER BY job.task, job.priority LIMIT 1
+    )
     UNION ALL
     SELECT next.task, next.priority
     FROM queue_ranges AS known

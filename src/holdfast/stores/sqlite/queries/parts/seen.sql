@@ -1,2 +1,2 @@
--- seen(walk): how many jobs a claim has room for are in the lanes judged so far.
+-- seen(walk): how many jobs a claim could take from the lanes judged, if each gives its share.
 walk.before + min(walk.due, :share * walk.weight)
