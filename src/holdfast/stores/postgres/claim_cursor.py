@@ -11,11 +11,13 @@ same statement when it is not alone any more.
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.lanes import LaneHead
 from holdfast._core.requests import ClaimRequest
 from holdfast.stores.postgres.lane_report import LaneReport
 from holdfast.stores.postgres.records import Row
@@ -31,6 +33,7 @@ MOST_HINTS = 16
 Range = tuple[str, int, str, str]
 """(task, priority, queue, key)"""
 
+_RANGE = itemgetter("task", "priority", "queue", "key")
 _SLACK, _MOST_SLACK = 16, 100_000
 _EARLIEST, _LEAST = datetime.min, UUID(int=0)
 
@@ -85,8 +88,8 @@ class ClaimCursor(Struct, frozen=True):
         alone, hints = None if last["has_others"] else self.alone, _last_of(claimed[-1:])
         return structs.replace(self, alone=alone, hints=hints, taken=self.taken + room, slack=self.slack - self.slack // 8)
 
-    def after_walk(self, claimed: Sequence[Row], report: LaneReport, now: float) -> "ClaimCursor":
-        """Return the cursor after a walk that filled its claim."""
+    def after_walk(self, claimed: Sequence[Row], heads: Sequence[LaneHead], report: LaneReport, now: float) -> "ClaimCursor":
+        """Return the cursor after a walk that filled its claim with jobs of these lanes."""
         taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
         hints = {**(self.hints if is_fresh else {}), **_last_of(claimed)} if taken >= FAST else {}
         first, last = claimed[0], claimed[-1]
@@ -97,7 +100,7 @@ class ClaimCursor(Struct, frozen=True):
             hints=dict(list(hints.items())[-MOST_HINTS:]),
             found_at=self.found_at if is_fresh else now,
             taken=taken,
-            turns=0 if report.cut is not None else report.turns_of(claimed) + 1,
+            turns=0 if report.cut is not None else 1 + max(-(-head.due // head.weight) for head in heads),
             slack=self.slack - self.slack // 8,
         )
 
@@ -112,9 +115,10 @@ def kind_of(request: ClaimRequest) -> tuple[object, ...]:
 
 
 def _range_of(row: Row) -> Range:
-    return row["task"], row["priority"], row["queue"], row["key"]
+    found: Range = _RANGE(row)
+    return found
 
 
 def _last_of(claimed: Sequence[Row]) -> dict[Range, LastClaimed]:
-    last = {_range_of(row): row for row in claimed}
+    last = dict(zip(map(_RANGE, claimed), claimed, strict=True))
     return {which: LastClaimed(row["available_at"], row["id"]) for which, row in last.items()}

@@ -124,9 +124,10 @@ class Claiming(StoreDatabase):
             rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), where)
             answer.settled += settled
             answer.claims += answers.claims_of(rows, rest)
-            answer.cursor = report.cursor(rows, look, round_.start, answer.cursor)
+            heads = report.heads(rows)
+            answer.cursor = report.cursor(heads, look, round_.start, answer.cursor)
             if len(rows) == rest.room:
-                self._remember(kind, cursor.after_walk(rows, report, now))
+                self._remember(kind, cursor.after_walk(rows, heads, report, now))
                 return answer
             is_locked = len(rows) < report.dealt and report.has_owner is True
             self._remember(kind, cursor.after_locks(rest.room) if is_locked else _NEW)

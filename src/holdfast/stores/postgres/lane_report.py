@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
 from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, moved_on
 from holdfast.stores.postgres.records import Row
+
+_LANE = itemgetter("priority", "queue", "key")
 
 Position = tuple[int, bool, str, str]
 """(priority, whether it lies before the start of its ring, queue, key): a position of a walk; they go in this order."""
@@ -32,18 +35,22 @@ class LaneReport(Struct, frozen=True):
         """Return how many jobs a turn of the lane has."""
         return next((weight for *lane, weight in self.weights or () if lane == [queue, key]), 1)
 
-    def turns_of(self, claimed: Sequence[Row]) -> int:
-        """Return the most turns that a lane had in this claim."""
-        lanes = Counter((row["queue"], row["key"]) for row in claimed)
-        return max(-(-number // self.weight_of(*lane)) for lane, number in lanes.items())
+    def heads(self, claimed: Sequence[Row]) -> list[LaneHead]:
+        """Return the lanes of the claimed jobs, each with their number."""
+        numbers = Counter[tuple[int, str, str]](map(_LANE, claimed))
+        return [
+            LaneHead(priority, queue, key, number, self.weight_of(queue, key))
+            for (priority, queue, key), number in numbers.items()
+        ]
 
-    def cursor(self, claimed: Sequence[Row], look: int, start: Cursor, cursor: Cursor) -> Cursor:
-        """Return the cursor after a claim whose rings began at ``start``, when ``look`` jobs were dealt out."""
-        numbers = Counter((row["priority"], row["queue"], row["key"]) for row in claimed)
-        lanes = [LaneHead(*lane, number, self.weight_of(*lane[1:])) for lane, number in numbers.items()]
-        ring = in_ring(lanes, start)
-        is_cut = self.cut is not None and bool(ring) and ring[-1].priority == self.cut
-        cursor = deal(ring, look, cursor, is_cut=is_cut).cursor
+    def cursor(self, heads: Sequence[LaneHead], look: int, start: Cursor, cursor: Cursor) -> Cursor:
+        """Return the cursor after a claim of these jobs, whose rings began at ``start``, when ``look`` jobs were dealt out."""
+        ring = in_ring(heads, start)
+        if self.cut is not None and ring and ring[-1].priority == ring[0].priority == self.cut and not self.weights:
+            cursor = moved_on(cursor, [Turn(self.cut, ring[-1].queue, ring[-1].key)])  # what deal returns, but faster
+        else:
+            is_cut = self.cut is not None and bool(ring) and ring[-1].priority == self.cut
+            cursor = deal(ring, look, cursor, is_cut=is_cut).cursor
         if self.given_up is None:
             return cursor
         priority, _, queue, key = self.given_up

@@ -29,10 +29,10 @@ given_up AS MATERIALIZED (
     WHERE missed >= :patience ORDER BY priority, is_before, queue, key LIMIT 1
 ),
 
--- due: the jobs of a lane of all tasks, as far as counted. is_first: whether this row stands for its lane.
+-- due: the jobs of a lane of all tasks, as far as counted. is_first: whether this row stands for its lane, is_only: and no other does.
 counted AS (
     SELECT
-        walk.*, least(sum(number) OVER lane, most) AS due, row_number() OVER lane = 1 AS is_first,
+        walk.*, least(sum(number) OVER lane, most)::bigint AS due, row_number() OVER lane = 1 AS is_first, count(*) OVER lane = 1 AS is_only,
         CASE
             WHEN (queue, key) = (start_queue, start_key) THEN greatest(
                 0, weight - nullif((:ring_lefts::bigint[])[array_position(:ring_priorities::bigint[], priority)], 0)
@@ -50,14 +50,14 @@ ranked AS (
     SELECT
         counted.*, sum(CASE WHEN is_first THEN least(due, :share::bigint * weight) ELSE 0 END) OVER (
             ORDER BY priority, is_before, queue, key
-        ) - least(due, :share::bigint * weight) AS ahead
+        )::bigint - least(due, :share::bigint * weight) AS ahead
     FROM counted
 ),
 
 -- The priority in whose ring more lanes are left than the claim looks at.
 cut AS MATERIALIZED (
-    SELECT CASE WHEN min(priority) FILTER (WHERE ahead >= :look) = max(priority) FILTER (WHERE ahead < :look) THEN max(priority) FILTER (WHERE ahead < :look) END AS priority
-    FROM ranked
+    SELECT max(priority) FILTER (WHERE ahead < :look) AS priority FROM ranked
+    HAVING max(priority) FILTER (WHERE ahead < :look) = min(priority) FILTER (WHERE ahead >= :look)
 ),
 
 -- sure: what the rings up to this one give if no lane has more jobs than were read. If that is too little, lanes of rings that were
@@ -65,19 +65,16 @@ cut AS MATERIALIZED (
 looked AS (
     SELECT
         ranked.*, (priority = (SELECT cut.priority FROM cut)) IS TRUE AS is_cut,
-        sum(CASE WHEN is_first THEN least(due, :turns::bigint * weight - begun) ELSE 0 END)
-            OVER (ORDER BY priority) AS sure
+        sum(CASE WHEN is_first THEN least(due, :turns::bigint * weight - begun) ELSE 0 END) OVER (ORDER BY priority)::bigint AS sure
     FROM ranked
     WHERE ahead < :look
 ),
 
--- nth: the place of a job in its lane.
-placed AS (
+read AS (
     SELECT
-        looked.priority, looked.is_before, looked.queue, looked.key, looked.weight, looked.begun, looked.is_cut, job.place,
-        row_number() OVER (
-            PARTITION BY looked.priority, looked.is_before, looked.queue, looked.key ORDER BY job.available_at, job.id, job.nth
-        ) AS nth
+        looked.priority, looked.is_before, looked.queue, looked.key, looked.weight, looked.begun, looked.is_only,
+        CASE WHEN looked.is_cut THEN :share::bigint * looked.weight ELSE :look END AS most,
+        job.place, job.available_at, job.id, job.nth
     FROM (
         SELECT looked.*, NOT is_cut AND due = most AND most < :look AND sure < :look AS is_deep FROM looked
     ) AS looked
@@ -87,7 +84,8 @@ placed AS (
         WHERE NOT looked.is_deep
         UNION ALL
         (
-            SELECT job.ctid, job.available_at, job.id, 0 FROM holdfast.pending AS job
+            SELECT job.ctid, job.available_at, job.id, row_number() OVER (ORDER BY job.available_at, job.id)
+            FROM holdfast.pending AS job
             WHERE looked.is_deep AND job.state = 'available' AND job.task = looked.task AND job.priority = looked.priority
                 AND job.queue = looked.queue AND job.key = looked.key AND job.available_at <= (SELECT now FROM clock)
                 AND -- include claimable(job, (SELECT now FROM clock))
@@ -96,11 +94,23 @@ placed AS (
     ) AS job
 ),
 
+-- nth: the place of a job in its lane.
+placed AS (
+    SELECT priority, is_before, queue, key, weight, begun, most, place, nth FROM read WHERE is_only
+    UNION ALL
+    SELECT
+        priority, is_before, queue, key, weight, begun, most, place,
+        row_number() OVER (PARTITION BY priority, is_before, queue, key ORDER BY available_at, id)
+    FROM read WHERE NOT is_only
+),
+
 dealt AS MATERIALIZED (
-    SELECT place, row_number() OVER (ORDER BY priority, (nth - 1 + begun) / weight, is_before, queue, key, nth) AS nth
-    FROM placed
-    WHERE nth <= CASE WHEN is_cut THEN :share::bigint * weight ELSE :look END
-    ORDER BY 2 LIMIT :look
+    SELECT place, nth FROM (
+        SELECT place, row_number() OVER (ORDER BY priority, (nth - 1 + begun) / weight, is_before, queue, key, nth) AS nth
+        FROM placed
+        WHERE nth <= most
+    ) AS placed
+    WHERE nth <= :look
 ),
 
 -- include taken(),
