@@ -7,7 +7,6 @@ import pytest
 
 from holdfast._ports.store import Store
 from holdfast.stores.postgres import claim_cursor
-from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.claiming import ClaimContract

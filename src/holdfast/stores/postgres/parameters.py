@@ -20,7 +20,7 @@ from holdfast.stores.postgres.lane_report import Position
 
 NEXT = "\x01"
 """Makes the next string after a string, in the order of bytes."""
-_LEAST_PRIORITY = -(2**63)
+_LEAST_PRIORITY = 1 - 2**63
 
 INLINE = 512  # payloads up to this long stay in the job's row
 

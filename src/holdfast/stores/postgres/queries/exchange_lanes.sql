@@ -88,6 +88,7 @@ read AS (
             FROM holdfast.pending AS job
             WHERE looked.is_deep AND job.state = 'available' AND job.task = looked.task AND job.priority = looked.priority
                 AND job.queue = looked.queue AND job.key = looked.key AND job.available_at <= (SELECT now FROM clock)
+                AND (job.available_at, job.id) >= (looked.first_at, looked.first_id)
                 AND -- include claimable(job, (SELECT now FROM clock))
             ORDER BY job.available_at, job.id LIMIT :look
         )

@@ -7,10 +7,10 @@
 -- It ends once the shares of the lanes fill the claim, and it is known whether one more lane of that ring has due jobs (is_over), or
 -- after as many lanes without due jobs as its patience allows (missed): their number must not make a claim slower.
 -- The head of a deep lane is full of index entries of deleted jobs, so the step to it continues where the last claim stopped (seen).
--- most: how many jobs of the lane are read. found: the sum of the shares.
+-- first_at, first_id: the first job of the lane, due or not. most: how many jobs of the lane are read. found: the sum of the shares.
 walk (
     task, priority, start_queue, start_key, end_priority, is_before, queue, key, next_queue, next_key,
-    weight, most, number, places, due_ats, ids, found, missed, is_over
+    first_at, first_id, weight, most, number, places, due_ats, ids, found, missed, is_over
 ) AS (
     SELECT
         known.task, ring.priority,
@@ -19,7 +19,7 @@ walk (
         NULL::text COLLATE "C", NULL::text COLLATE "C",
         CASE WHEN ring.is_begun THEN :from_queue ELSE coalesce((:ring_queues::text[])[ring.turn], '') END COLLATE "C",
         CASE WHEN ring.is_begun THEN :from_key ELSE coalesce((:ring_keys::text[])[ring.turn], '') END COLLATE "C",
-        1::bigint, 0::bigint, 0::bigint, NULL::tid[], NULL::timestamptz[], NULL::uuid[], 0::bigint, 0, false
+        NULL::timestamptz, NULL::uuid, 1::bigint, 0::bigint, 0::bigint, NULL::tid[], NULL::timestamptz[], NULL::uuid[], 0::bigint, 0, false
     FROM unnest(:tasks::text[] COLLATE "C") AS known (task)
     LEFT JOIN LATERAL (
         SELECT seen.priority, seen.queue, seen.key, seen.at, seen.job
@@ -58,7 +58,7 @@ walk (
     SELECT
         walk.task, next.priority, lane.start_queue, lane.start_key,
         next.priority + (NOT next.is_before)::integer, next.is_before, next.queue, next.key, lane.next_queue, lane.next_key,
-        lane.weight, lane.most, due.number, due.places, due.due_ats, due.ids,
+        next.available_at, next.id, lane.weight, lane.most, due.number, due.places, due.due_ats, due.ids,
         walk.found + least(due.number, :share::bigint * lane.weight),
         walk.missed + (next.queue IS NOT NULL AND due.number = 0)::integer, walk.found >= :look AND due.number > 0
     FROM walk
