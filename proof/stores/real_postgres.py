@@ -50,7 +50,7 @@ WHERE relnamespace IN ('holdfast'::regnamespace, 'history'::regnamespace) AND re
 """
 VACUUM: Final = 25  # worlds after which the dead rows of earlier worlds are removed
 _NEW: Final = "SELECT place, move, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place"
-_PAUSED: Final = "SELECT queue FROM holdfast.paused_queues"
+_PAUSED: Final = "SELECT queue FROM holdfast.queues WHERE paused_at IS NOT NULL"
 
 Answer = TypeVar("Answer")
 

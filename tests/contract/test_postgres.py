@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast._ports.store import Store
-from holdfast.stores.postgres.claim_cursor import ClaimCursor, LastClaimed
-from holdfast.stores.postgres.store import PostgresStore
+from holdfast.stores.postgres import claim_cursor
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.claiming import ClaimContract
@@ -17,6 +16,7 @@ from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.scene import Part
 from holdfast.testing.contracts.settling import SettleContract
+from holdfast.testing.contracts.turns import TurnContract
 from tests.stores.postgres_databases import KINDS, Homes
 
 
@@ -54,28 +54,14 @@ class TestSerializable(OnPostgres):
     kind = "serializable"
 
 
-class TestRangesFirst(AtHome, ClaimContract, LastTryContract, ExpiryContract, QueueContract, DeliverContract, SettleContract):
-    """A worker with a large backlog first looks for the ranges in which jobs are due, and then claims along them."""
+class TestOneRange(
+    AtHome, ClaimContract, LastTryContract, ExpiryContract, QueueContract, DeliverContract, SettleContract, TurnContract
+):
+    """A worker with a large backlog in one range claims from it without looking at others."""
 
     @pytest.fixture(autouse=True)
     def large_backlog(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(PostgresStore, "_is_slow", lambda store, request: False)
-
-
-@pytest.mark.prove
-class TestSeveralRanges(TestRangesFirst):
-    """The same with the statement for several ranges, also where there is only one."""
-
-    @pytest.fixture(autouse=True)
-    def use_the_statement_for_several(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def due(cursor: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
-            return "due_ranges", (*zip(*cursor.ranges, strict=True), *_where(cursor.seen), cursor.slack)
-
-        monkeypatch.setattr(ClaimCursor, "due", property(due))
-
-
-def _where(seen: LastClaimed | None) -> tuple[Any, ...]:
-    return (None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)
+        monkeypatch.setattr(claim_cursor, "FAST", 0)
 
 
 @pytest.mark.prove

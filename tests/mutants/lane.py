@@ -372,9 +372,14 @@ def _recorded(store: str) -> set[str]:
 
 
 def _files_of(query: str) -> set[str]:
-    """Return the files of a statement of PostgreSQL's: ``exchange due_range`` and ``claim due_range`` are made of three each."""
+    """Return the files of a statement of PostgreSQL's: ``exchange due_range`` and ``claim due_range`` are made of several each."""
     verb, _, part = query.partition(" ")
-    return {"exchange", "settling" if verb == "exchange" else "nothing_settled", part} if part else {verb}
+    if not part:
+        return {verb}
+    settling = "settling" if verb == "exchange" else "nothing_settled"
+    if part == "lanes":
+        return {"exchange_lanes", "walk", "due_lanes", settling}
+    return {"exchange", settling, part} | ({"others"} if part == "due_range" else set())
 
 
 def _record(owner: Any, name: str, note: Callable[..., None]) -> None:

@@ -120,7 +120,7 @@ def test_tables_without_autovacuum_are_reported(database: str) -> None:
 def test_dead_rows_that_stay_are_reported(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "dead rows" not in found_at(database)
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("ALTER TABLE holdfast.paused_queues SET (autovacuum_enabled = false)")
+        connection.execute("ALTER TABLE holdfast.queues SET (autovacuum_enabled = false)")
         connection.execute("ALTER TABLE holdfast.unique_keys SET (autovacuum_vacuum_threshold = 1000000)")
         connection.execute(
             "INSERT INTO holdfast.unique_keys SELECT 'task', n::text, gen_random_uuid(), '' FROM generate_series(1, 100001) AS s (n)"

@@ -54,7 +54,7 @@ def test_facts_leave_out_tables_of_other_schemas(database: str) -> None:
         owner.execute(BESIDE)
         owner.execute("ALTER TABLE holdfast.unique_keys SET (autovacuum_vacuum_threshold = 1000000)")
         owner.execute(DEAD.format("beside.pending", "n", 100_001))
-        owner.execute(DEAD.format("holdfast.paused_queues", "n::text, now()", 100_001))
+        owner.execute(DEAD.format("holdfast.queues", "n::text, now()", 100_001))
         owner.execute(DEAD.format("holdfast.unique_keys", "'', n::text, gen_random_uuid(), ''", 5))
         owner.execute("SELECT pg_stat_force_next_flush()")
     found = facts(database)

@@ -87,8 +87,8 @@ def looked_at(node: dict[str, Any]) -> int:
 REQUEST = ClaimRequest(
     lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
-ONE = ClaimCursor(ranges=(("due", "default", 0),))
-TWO = ClaimCursor(ranges=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
+ONE = (*ClaimCursor(alone=("due", 0, "default", "")).due_range, None)
+SEVERAL = packing.walking(REQUEST, ROOM, 64, 0, ())
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:
@@ -111,9 +111,8 @@ def moves(count: int, *, snooze: bool = False) -> list[Any]:
     return [finish(active, Snooze(for_="1s") if snooze else Done(b"1"), jitter=0.0) for active in active_jobs]
 
 
-def exchange(trail: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
-    """Return the statement and the values of an exchange along a cursor."""
-    name, where = trail.due
+def exchange(name: str, where: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement and the values of an exchange that looks there."""
     return f"exchange {name}", (*packing.settling(moves(ROOM)), *packing.claiming(REQUEST), *where)
 
 
@@ -121,10 +120,9 @@ def statements() -> dict[str, tuple[Any, ...]]:
     """Return the statements, each with values for its parameters."""
     jobs = [JOB] + [job for job, _ in held(3)]
     return {
-        "ranges": packing.ranges(REQUEST, ROOM),
-        **dict(exchange(trail) for trail in (ONE, TWO)),
-        "claim due_range": (*packing.settling(()), *packing.claiming(REQUEST), *ONE.due[1]),
-        "claim due_all_ranges": (*packing.settling(()), *packing.claiming(REQUEST), *packing.walking(REQUEST, ROOM)),
+        **dict([exchange("due_range", ONE), exchange("lanes", SEVERAL)]),
+        "claim due_range": (*packing.settling(()), *packing.claiming(REQUEST), *ONE),
+        "claim lanes": (*packing.settling(()), *packing.claiming(REQUEST), *SEVERAL),
         "claim due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
         "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.rare_kinds(moves(ROOM, snooze=True))),
         "exchange_answers": packing.tokens(held(ROOM)),
@@ -211,5 +209,5 @@ def test_a_statement_reads_only_the_rows_it_needs(plans: Plans, name: str) -> No
 
 def test_the_claims_of_these_plans_are_full(plans: Plans) -> None:
     """Without full claims the other tests would count nothing."""
-    name, values = exchange(ONE)
+    name, values = exchange("due_range", ONE)
     assert plans.read(name, values) >= 3 * ROOM

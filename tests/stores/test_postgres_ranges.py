@@ -1,21 +1,24 @@
 """The statements that look for jobs: each finds exactly the jobs it asks for, beside jobs of every other kind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import product
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._core.job import NewJob
+from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, looked_at
 from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
-from holdfast.stores.postgres.claim_cursor import FAST, FRESH
+from holdfast.stores.postgres.claim_cursor import FAST, FRESH, LastClaimed, Range
+from holdfast.stores.postgres.lane_report import LaneReport, Position
 from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_concurrent_sessions import Stage, locked
 from tests.stores.postgres_databases import Home
@@ -79,45 +82,45 @@ async def request_in(world: World, queues: tuple[str, ...] | None, isolated: Iso
     return at.request(await at.lease(), limit, tasks=KNOWN, queues=queues, isolated=isolated)
 
 
-def range_of(job: NewJob) -> tuple[str, str, int]:
-    return job.task, job.queue, job.priority
+def range_of(job: NewJob) -> tuple[str, int, str, str]:
+    return job.task, job.priority, job.queue, job.key or ""
 
 
-@pytest.mark.parametrize("most", [1, 3, MANY])
-def test_ranges_are_those_with_due_jobs_the_most_urgent_first(home: Home, most: int) -> None:
-    async def act(at: Scene) -> None:
-        world = World(at)
-        await world.build(home)
-        for queues, isolated in ASKED:
-            request = await request_in(world, queues, isolated, MANY)
-            found = await at.store._fetch("ranges", *packing.ranges(request, most))  # type: ignore[attr-defined]
-            expected = list(dict.fromkeys(map(range_of, world.chosen(request))))[:most]
-            assert [(row["task"], row["queue"], row["priority"]) for row in found] == expected
-            assert not any(row["is_isolated"] for row in found)
-
-    play(Stage(home), act)
+def dealt(jobs: Sequence[NewJob], room: int, cursor: Cursor = ()) -> list[NewJob]:
+    """Return the jobs that a claim deals out, by the rule that all stores keep; ``jobs``: those that may be claimed, in order."""
+    lanes: dict[tuple[int, str, str], list[NewJob]] = {}
+    for job in jobs:
+        lanes.setdefault((job.priority, job.queue, job.key or ""), []).append(job)
+    looked, is_cut = looked_at(in_ring((LaneHead(*lane, len(jobs)) for lane, jobs in lanes.items()), cursor), room)
+    takes = deal(looked, room, cursor, is_cut=is_cut).takes
+    found = [
+        job for head, number in zip(looked, takes, strict=True) for job in lanes[head.priority, head.queue, head.key][:number]
+    ]
+    return sorted(found, key=lambda job: (job.priority, job.delay, job.id))
 
 
-def test_ranges_state_whether_the_lease_is_isolated(home: Home) -> None:
-    async def act(at: Scene) -> None:
-        await at.enqueue(at.new())
-        for is_isolated in (True, False):
-            lease = structs.replace(at.new_lease(), is_isolated=is_isolated)
-            await at.store.open_lease(lease)
-            (row,) = await at.store._fetch("ranges", *packing.ranges(at.request(lease.id), 1))  # type: ignore[attr-defined]
-            assert row["is_isolated"] is is_isolated
-
-    play(Stage(home), act)
+def walking(
+    request: ClaimRequest,
+    start: Cursor = (),
+    *,
+    look: int | None = None,
+    patience: int = 64,
+    at: Position | None = None,
+    seen: Mapping[Range, LastClaimed] = {},
+) -> tuple[Any, ...]:
+    """Return the parameters of a walk."""
+    return packing.walking(request, look or request.room, patience, 0, start, at, seen)
 
 
 async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[Any]) -> list[UUID]:
     """Return the ids of the jobs that this statement claims."""
     values = (*packing.settling(()), *packing.claiming(request), *where)
-    return [row["id"] for row in await world.at.store._fetch(f"claim {name}", *values)]  # type: ignore[attr-defined]
+    rows = await world.at.store._fetch(f"claim {name}", *values)  # type: ignore[attr-defined]
+    return [row["id"] for row in rows if row["id"] is not None]
 
 
 @pytest.mark.parametrize("limit", [1, 3, MANY])
-@pytest.mark.parametrize("way", ["due_all_ranges", "due_ranges", "due_range", "due_ids"])
+@pytest.mark.parametrize("way", ["lanes", "due_range", "due_ids"])
 def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: str, limit: int) -> None:
     async def act(at: Scene) -> None:
         world = World(at)
@@ -126,16 +129,15 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
             request = await request_in(world, queues, isolated, limit)
             if not (jobs := world.chosen(request)):
                 continue
-            all_ranges = list(dict.fromkeys(map(range_of, jobs)))
             where: Sequence[Any]
             match way:
-                case "due_all_ranges":
-                    where = packing.walking(request, limit)
-                case "due_ranges":
-                    where = (*zip(*all_ranges, strict=True), None, None, None, 0)
+                case "lanes":
+                    jobs = dealt(jobs, limit)
+                    where = walking(request)
                 case "due_range":
-                    jobs = [job for job in jobs if range_of(job) == all_ranges[-1]]
-                    where = (*all_ranges[-1], datetime.min, UUID(int=0))
+                    last = range_of(jobs[-1])
+                    jobs = [job for job in jobs if range_of(job) == last]
+                    where = (*last, datetime.min, UUID(int=0), None)
                 case _:
                     where = ([row.id for row in await at.store.list(at.everything)], queues)
             ids = [job.id for job in jobs[:limit]]
@@ -147,39 +149,133 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
     play(Stage(home), act)
 
 
-@pytest.mark.parametrize("way", ["due_range", "due_ranges"])
+@pytest.mark.parametrize("way", ["lanes", "due_range"])
 def test_claims_along_ranges_continue_after_the_last_claimed_job(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
-        world, (first, second, third) = World(at), await at.enqueue(*(at.new(task="a", priority=1) for _ in range(3)))
+        world, later = World(at), await at.enqueue(*(at.new(task="a", priority=1) for _ in range(3)))
         at.advance(1.0)
         urgent = await at.enqueue(*(at.new(task="a") for _ in range(3)))
-        request = await request_in(world, None, LEAVE, 2)
-        if way == "due_range":
-            assert await taken(world, way, request, ("a", "default", 0, at.now, urgent[0])) == list(urgent[1:])
-        else:
-            where = (["a", "a"], ["default"] * 2, [0, 1])
-            assert await taken(world, way, request, (*where, 0, at.now, urgent[0], 0)) == list(urgent[1:])
-            assert await taken(world, way, request, (*where, 0, at.now, urgent[2], 0)) == [first, second]
-            assert await taken(world, way, request, (*where, -1, at.now, third, 0)) == [urgent[0], third]
+        request, which = await request_in(world, None, LEAVE, 2), ("a", 0, "default", "")
+        where = (*which, at.now, urgent[0], None)
+        if way == "lanes":
+            where = walking(request, seen={which: LastClaimed(at.now, urgent[0])})
+        assert await taken(world, way, request, where) == list(urgent[1:])
+        assert await taken(world, way, request, where) == ([] if way == "due_range" else list(later[:2]))
 
     play(Stage(home), act)
 
 
-@pytest.mark.parametrize("way", ["due_all_ranges", "due_ranges", "due_range", "due_ids"])
+def test_a_walk_sees_lanes_before_between_and_after_those_it_has_hints_of(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        world, jobs = World(at), [at.new(task="a", queue=queue) for queue in "abcde" for _ in range(2)]
+        await at.enqueue(*jobs)
+        request = await request_in(world, None, LEAVE, MANY)
+        seen = {("a", 0, queue, ""): LastClaimed(at.now, jobs[2 * "abcde".index(queue)].id) for queue in "bd"}
+        expected = [job.id for n, job in enumerate(jobs) if n not in (2, 6)]
+        assert await taken(world, "lanes", request, walking(request, (Turn(0, "c", ""),), seen=seen)) == expected
+
+    play(Stage(home), act)
+
+
+def test_a_walk_that_gives_up_says_where_and_the_next_one_goes_on_there(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        jobs = [at.new(task="a", queue=f"q{n}", delay=60.0 if n % 3 else 0.0) for n in range(9)]
+        await at.enqueue(*jobs)
+        world = World(at)
+        request = await request_in(world, None, LEAVE, MANY)
+        place, found = None, list[tuple[list[UUID], Position | None]]()
+        for _ in range(4):
+            values = (
+                *packing.settling(()),
+                *packing.claiming(request),
+                *walking(request, (Turn(0, "q4", ""),), patience=2, at=place),
+            )
+            *rows, last = await at.store._fetch("claim lanes", *values)  # type: ignore[attr-defined]
+            place = msgspec.json.decode(last["report"], type=LaneReport).given_up
+            found.append(([row["id"] for row in rows], place))
+        assert found == [
+            ([jobs[6].id], (0, False, "q7", "")),
+            ([jobs[0].id], (0, True, "q1", "")),
+            ([jobs[3].id], (0, True, "q4", "")),
+            ([], None),
+        ]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("is_isolated", [True, False])
+def test_a_walk_states_whether_the_lease_is_isolated(home: Home, is_isolated: bool) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new())
+        lease = structs.replace(at.new_lease(), is_isolated=is_isolated)
+        await at.store.open_lease(lease)
+        request = at.request(lease.id, 1)
+        values = (*packing.settling(()), *packing.claiming(request), *walking(request))
+        rows = await at.store._fetch("claim lanes", *values)  # type: ignore[attr-defined]
+        report = msgspec.json.decode(rows[-1]["report"], type=LaneReport)
+        assert (report.is_isolated, report.has_owner, len(rows)) == (is_isolated, not is_isolated, 1 if is_isolated else 2)
+
+    play(Stage(home), act)
+
+
+OTHERS = {
+    "more urgent": ({"priority": -1, "queue": "z"}, True),
+    "less urgent": ({"priority": 1}, False),
+    "of a queue before": ({"queue": "l"}, True),
+    "of a queue behind": ({"queue": "n"}, True),
+    "of a key before": ({"lane": "j"}, True),
+    "of a key behind": ({"lane": "l"}, True),
+    "of another known task": ({"task": "b"}, True),
+    "of a task that is not known": ({"task": "c"}, False),
+    "less urgent, of another task": ({"task": "b", "priority": 1}, False),
+}
+
+
+@pytest.mark.parametrize("queues", [None, ("m",), ("m", "n")])
+@pytest.mark.parametrize("which", OTHERS)
+def test_a_claim_from_one_range_reports_whether_another_must_be_served(
+    home: Home, which: str, queues: tuple[str, ...] | None
+) -> None:
+    async def act(at: Scene) -> None:
+        values, expected = OTHERS[which]
+        job = at.new(task="a", queue="m", lane="k")
+        await at.enqueue(job, at.new(**{"task": "a", "queue": "m", "lane": "k", **values}))
+        request = await request_in(World(at), queues, LEAVE, 1)
+        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), packing.queues(request))
+        columns = (*packing.settling(()), *packing.claiming(request), *where)
+        (row,) = await at.store._fetch("claim due_range", *columns)  # type: ignore[attr-defined]
+        is_wanted = queues is None or values.get("queue", "m") in (*queues, "z")
+        assert (row["id"], row["has_others"]) == (job.id, expected and is_wanted)
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("way", ["lanes", "due_range", "due_ids"])
 def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         world, job = World(at), at.new(task="a")
         await at.enqueue(job)
         request = await request_in(world, None, LEAVE, 1)
         where: Sequence[Any] = {
-            "due_all_ranges": packing.walking(request, 1),
-            "due_ranges": (["a"], ["default"], [0], None, None, None, 0),
-            "due_range": ("a", "default", 0, datetime.min, UUID(int=0)),
+            "lanes": walking(request),
+            "due_range": ("a", 0, "default", "", datetime.min, UUID(int=0), None),
             "due_ids": ([job.id], None),
         }[way]
         for is_paused in (True, False):
             await at.store.pause(["default"], is_paused=is_paused)
             assert await taken(world, way, request, where) == ([] if is_paused else [job.id])
+
+    play(Stage(home), act)
+
+
+def test_the_claim_after_a_new_lane_serves_it_however_fast_jobs_of_another_are_taken(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(*(at.new(lane="b") for _ in range(3 * FAST)))
+        lease = await at.lease()
+        for _ in range(FAST // 50 + 2):
+            assert len(await at.claim(lease, 50)) == 50
+        await at.another().enqueue(at.chance.uuid4(), [at.new(lane="a")])
+        assert "a" in [claim.key for _ in range(2) for claim in await at.claim(lease, 50)]
 
     play(Stage(home), act)
 

@@ -15,8 +15,7 @@ from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
 MANY, ROOM = 500, 3
 FEW = 100
 ASKED = structs.replace(REQUEST, limit=ROOM)
-ONE = ClaimCursor(ranges=(("due", "default", 0),))
-TWO = ClaimCursor(ranges=(("due", "default", 0), ("due", "default", -1)))
+ONE = ClaimCursor(alone=("due", 0, "default", ""))
 
 _WAITING = """
 INSERT INTO holdfast.pending (id, task, queue, priority, state, available_at, created_at, policy, payload, claimable_until)
@@ -51,10 +50,8 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
     asked = structs.replace(ASKED, queues=queues)
     claim = (*packing.settling(()), *packing.claiming(asked))
     return {
-        "ranges": packing.ranges(asked, ROOM),
-        "claim due_range": (*claim, *ONE.due[1]),
-        "claim due_ranges": (*claim, *TWO.due[1]),
-        "claim due_all_ranges": (*claim, *packing.walking(asked, ROOM)),
+        "claim due_range": (*claim, *ONE.due_range, packing.queues(asked)),
+        "claim lanes": (*claim, *packing.walking(asked, ROOM, 64, 0, ())),
         "claim due_ids": (*claim, [JOB], queues),
         "next_due": (["due", "other"], queues, True, False),
         "due": (["due", "other"], queues, True, False, 0, ROOM),

@@ -72,7 +72,7 @@ def user(dsn: str) -> str:
         ("enqueue", "UPDATE holdfast.pending SET priority = 0"),
         ("enqueue", "DELETE FROM holdfast.pending"),
         ("enqueue", "SELECT holdfast.make_partitions(current_date)"),
-        ("read", "INSERT INTO holdfast.paused_queues VALUES ('q', now())"),
+        ("read", "INSERT INTO holdfast.queues VALUES ('q', now())"),
         ("read", "UPDATE holdfast.leases SET ended_at = now()"),
         ("read", "SELECT nextval('holdfast.claim_numbers')"),
         ("work", "DROP TABLE holdfast.pending"),

@@ -185,7 +185,7 @@ def test_a_write_that_the_server_refuses_is_not_an_outage(database: str, owner: 
 
 
 @pytest.mark.parametrize(
-    "table", ["pending", "active", "finished", "payloads", "attempts", "receipts", "unique_keys", "leases", "paused_queues"]
+    "table", ["pending", "active", "finished", "payloads", "attempts", "receipts", "unique_keys", "leases", "queues"]
 )
 @pytest.mark.parametrize("event", ["INSERT", "DELETE"])
 def test_a_trigger_that_refuses_any_move_is_red(database: str, owner: psycopg.Connection, table: str, event: str) -> None:

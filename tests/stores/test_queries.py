@@ -7,7 +7,9 @@ import pytest
 
 from holdfast.databases import queries
 
-IN_EXCHANGE = ("exchange", "settling", "nothing_settled", "due_range", "due_ranges", "due_ids", "due_all_ranges")
+IN_EXCHANGE = (
+    *("exchange", "exchange_lanes", "settling", "nothing_settled", "walk", "due_lanes", "due_range", "others", "due_ids"),
+)
 """Files that are parts of one statement, and use the parameters that ``exchange.sql`` declares."""
 
 DUE = """-- due(job, now): whether its time has come.

@@ -1,37 +1,46 @@
-"""The position from which claims of one kind search: a hint that saves time; correctness never depends on it.
+"""What a store remembers between claims of one kind: hints that save time; correctness never depends on them.
 
-The head of a long range is full of index entries of deleted jobs, and each claim would pass them all. So while jobs are taken fast, a
-claim continues where the last one stopped. After at most a fifth of a second, all ranges are searched again from their beginning,
-for jobs that returned to their positions or are more urgent. The same happens after a claim that found less than it asked for, and
-once this process has returned a job.
+The head of a deep range is full of index entries of deleted jobs, and each claim would pass them all. So while jobs are taken fast, a
+claim continues in each deep range where the last one stopped. After at most a fifth of a second, all ranges are searched again from
+their beginning, for jobs that returned to their positions. The same happens after a claim that found less than it asked for, and once
+this process has returned a job.
+
+A range that is alone, because no other one is as urgent, needs no walk over lanes: ``due_range.sql`` claims from it, and reports in the
+same statement when it is not alone any more.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.lanes import LaneHead
 from holdfast._core.requests import ClaimRequest
+from holdfast.stores.postgres.lane_report import LaneReport
 from holdfast.stores.postgres.records import Row
 
 FAST = 200
-"""The number of jobs taken in a row from which on the cursor saves time."""
+"""The number of jobs taken in a row from which on hints save time."""
 FRESH = 0.2
-"""The seconds for which the ranges found count as all ranges. A rescued job may wait this long for the next search, because other
-processes receive no hint of its rescue."""
+"""The seconds for which hints are used. A rescued job may wait this long for the next search, because other processes receive no hint
+of its rescue."""
+MOST_HINTS = 16
+"""The deep ranges that are remembered; a walk looks at about as many lanes."""
 
-Range = tuple[str, str, int]
+Range = tuple[str, int, str, str]
+"""(task, priority, queue, key)"""
 
+_RANGE = itemgetter("task", "priority", "queue", "key")
 _SLACK, _MOST_SLACK = 16, 100_000
 _EARLIEST, _LEAST = datetime.min, UUID(int=0)
 
 
 class LastClaimed(Struct, frozen=True):
-    """The last job taken: all jobs before it were taken or locked."""
+    """The last job taken from a range: all jobs before it were taken or locked."""
 
-    priority: int
     at: datetime
     job: UUID
 
@@ -39,61 +48,77 @@ class LastClaimed(Struct, frozen=True):
 class ClaimCursor(Struct, frozen=True):
     """The position of one kind of claims. ``taken``: the jobs taken since a claim got fewer than it asked for.
 
-    ``slack``: how many more ranges, and candidates of each, a claim reads than it asks for, because other claims have as many locked.
-    ``is_whole``: no range was left out.
+    ``alone``: the only range that is as urgent as itself, and the ``weight`` of its lane. ``found_at``: when ranges were last searched
+    from their beginning. ``turns``: how many turns of each lane a claim is likely to need. ``slack``: how many more jobs a claim deals
+    out than it asks for, because other claims have as many locked.
     """
 
-    ranges: tuple[Range, ...] = ()
-    seen: LastClaimed | None = None
+    alone: Range | None = None
+    weight: int = 1
+    hints: dict[Range, LastClaimed] = {}
     found_at: float = 0.0
-    is_whole: bool = True
     taken: int = 0
+    turns: int = 0
     slack: int = 0
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether jobs are taken so slowly that the next claim may walk all ranges."""
-        return self.taken < FAST
-
-    def after_walk(self, claimed: int, room: int) -> "ClaimCursor":
-        """Return the cursor after a claim that searched all ranges in the same statement."""
-        return structs.replace(self, taken=claimed if claimed == room else 0)
+    def is_fresh(self, now: float) -> bool:
+        """Return whether hints may be used."""
+        return self.taken >= FAST and 0.0 <= now - self.found_at < FRESH
 
     def leads_on(self, now: float) -> bool:
-        """Return whether the next claim may continue here without searching the ranges again."""
-        return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH
+        """Return whether the next claim may continue in the range that is alone, without a walk."""
+        return self.alone is not None and self.alone in self.hints and self.is_fresh(now)
 
-    def after_search(self, found: Sequence[Row], most: int, now: float) -> "ClaimCursor":
-        """Return the cursor after a search for at most ``most`` ranges; ``found``: the rows of ``ranges.sql``."""
-        ranges = tuple((row["task"], row["queue"], row["priority"]) for row in found)
-        slack = self.slack if ranges else 0
-        return structs.replace(self, ranges=ranges, seen=None, found_at=now, is_whole=len(ranges) < most, slack=slack)
-
-    def after(self, claimed: Sequence[Row], room: int) -> "ClaimCursor":
-        """Return the cursor after a claim from its position."""
-        if len(claimed) < room:
-            return structs.replace(self, seen=None, taken=0, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
-        last = claimed[-1]
-        seen = LastClaimed(last["priority"], last["available_at"], last["id"])
-        return structs.replace(self, seen=seen, taken=self.taken + room, slack=self.slack - self.slack // 8)
-
-    def may_miss(self, claimed: Sequence[Row], room: int) -> bool:
-        """Return whether more jobs may be due although a claim from here took less than it asked for."""
-        is_narrow = not self.is_whole or len(self.ranges) > 1
-        return len(claimed) < room and (self.seen is not None or (is_narrow and (len(claimed) > 0 or self.slack == 0)))
+    def seen(self, now: float) -> dict[Range, LastClaimed]:
+        """Return the hints for a walk at this time."""
+        return self.hints if self.is_fresh(now) else {}
 
     @property
-    def due(self) -> tuple[str, tuple[Any, ...]]:
-        """The name of the part that completes ``exchange.sql``, and its parameters."""
-        if len(self.ranges) == 1:
-            task, queue, priority = self.ranges[0]
-            seen = self.seen if self.seen is not None and priority <= self.seen.priority else None
-            return "due_range", (task, queue, priority, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
-        seen = self.seen
-        columns = tuple(zip(*self.ranges, strict=True))
-        return "due_ranges", (*columns, *((None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)), self.slack)
+    def due_range(self) -> tuple[Any, ...]:
+        """The parameters of ``due_range.sql``, except the wanted queues."""
+        assert self.alone is not None
+        seen = self.hints.get(self.alone)
+        return (*self.alone, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
+
+    def after_range(self, claimed: Sequence[Row], room: int) -> "ClaimCursor":
+        """Return the cursor after a claim from the range that is alone."""
+        if len(claimed) < room:
+            return ClaimCursor(slack=self.slack)
+        last = claimed[-1]
+        alone, hints = None if last["has_others"] else self.alone, _last_of(claimed[-1:])
+        return structs.replace(self, alone=alone, hints=hints, taken=self.taken + room, slack=self.slack - self.slack // 8)
+
+    def after_walk(self, claimed: Sequence[Row], heads: Sequence[LaneHead], report: LaneReport, now: float) -> "ClaimCursor":
+        """Return the cursor after a walk that filled its claim with jobs of these lanes."""
+        taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
+        hints = {**(self.hints if is_fresh else {}), **_last_of(claimed)} if taken >= FAST else {}
+        first, last = claimed[0], claimed[-1]
+        is_alone = report.ranges == 1 and report.given_up is None and first["priority"] == last["priority"]
+        return ClaimCursor(
+            alone=_range_of(last) if is_alone else None,
+            weight=report.weight_of(last["queue"], last["key"]),
+            hints=dict(list(hints.items())[-MOST_HINTS:]),
+            found_at=self.found_at if is_fresh else now,
+            taken=taken,
+            turns=0 if report.cut is not None else 1 + max(-(-head.due // head.weight) for head in heads),
+            slack=self.slack - self.slack // 8,
+        )
+
+    def after_locks(self, room: int) -> "ClaimCursor":
+        """Return the cursor after a walk that found jobs which other claims have locked."""
+        return structs.replace(self, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
 
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:
     """Return the kind of a request: requests of one kind search the same ranges."""
     return tuple(request.tasks), request.queues, request.isolated
+
+
+def _range_of(row: Row) -> Range:
+    found: Range = _RANGE(row)
+    return found
+
+
+def _last_of(claimed: Sequence[Row]) -> dict[Range, LastClaimed]:
+    last = dict(zip(map(_RANGE, claimed), claimed, strict=True))
+    return {which: LastClaimed(row["available_at"], row["id"]) for which, row in last.items()}

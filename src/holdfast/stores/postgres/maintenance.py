@@ -6,7 +6,9 @@ from msgspec import structs
 
 from holdfast._core.answers import Pruned
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.requests import QueueSettings
 from holdfast._core.text import storable_text
+from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import schema
 from holdfast.stores.postgres.partitions import Partitions
 from holdfast.stores.postgres.roles import Roles
@@ -17,6 +19,9 @@ class Maintenance(Partitions, Roles):
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         await self._fetch("pause" if is_paused else "unpause", [storable_text(queue) for queue in queues])
+
+    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+        await self._search("set_queue", *packing.queue_settings(queue, settings))
 
     async def prune(self, limit: int) -> Pruned:
         ((*numbers, today, passed, last),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))

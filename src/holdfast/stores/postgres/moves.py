@@ -1,9 +1,8 @@
 """The verbs that move jobs: each packs its values, runs its file of ``queries`` and maps the answer."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,42 +10,29 @@ import asyncpg
 from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Purged, ReopenAnswer, SteerAnswer
-from holdfast._core.job import Claim, NewJob, State, Token
+from holdfast._core.job import NewJob, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, ProgressUpdate, Steer, SteerVerb
+from holdfast._core.requests import AttemptNote, ClaimRequest, JobFilter, ProgressUpdate, Steer, SteerVerb
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.readable import readable
 from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
-from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
-from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.postgres.claiming import Claimed, Claiming
 from holdfast.stores.postgres.reading import conditions_of
-
-_KINDS = 64  # of claims whose cursors are kept
-_NEW = ClaimCursor()
-_UNKNOWN = -(10**9)
 
 HURRIED = "SET LOCAL lock_timeout = '100ms'"
 HURRIED_LIMIT = 5.0
 """Seconds for finding out which jobs of one call are locked; after that, those not done yet count as locked."""
 
-SPARE_RANGES = 32
-"""The ranges that a claim reads beyond the jobs it asks for. Other claims may have the first jobs of these ranges locked. Without spare
-ranges, the later jobs of the same ranges would be taken before the first ones of ranges that were left out."""
-
 Rows = list[asyncpg.Record]
 
 
-class Moves(StoreDatabase):
+class Moves(Claiming):
     """The part of the store that moves jobs."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._cursors: dict[tuple[object, ...], ClaimCursor] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         is_known = self._may_be_known(jobs)
@@ -62,17 +48,16 @@ class Moves(StoreDatabase):
         if later := packing.duplicate_positions(transitions):
             return await self._exchange_in_turn(transitions, later, request)
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
-        (settled, refused), claims = await self._settle(rare), tuple[Claim, ...]()
+        settled, refused = await self._settle(rare)
         if any(settle.to is State.AVAILABLE and settle.delay is None for settle in rare):
-            self._cursors.clear()  # a job is due again before the position of a cursor
-        if request is not None:
-            more, claims = await self._claim(request, plain)
-            settled += more
-        if settled == len(transitions):
-            return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
+            self._forget_positions()
+        claimed = Claimed(0, ()) if request is None else await self._claim(request, plain)
+        of_claim = claimed.claims, claimed.cursor, claimed.is_whole
+        if settled + claimed.settled == len(transitions):
+            return ExchangeAnswer((Answer.APPLIED,) * len(transitions), *of_claim)
         named = packing.tokens((settle.job, settle.token) for settle in transitions)
         found = await self._fetch("exchange_answers", *named)
-        return ExchangeAnswer(answers.settled(transitions, found, refused), claims)
+        return ExchangeAnswer(answers.settled(transitions, found, refused), *of_claim)
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         rows = [row for columns in packing.starts(tokens) for row in await self._fetch("start", *columns)]
@@ -147,98 +132,7 @@ class Moves(StoreDatabase):
         before = await self.exchange([transitions[place] for place in first])
         after = await self.exchange([transitions[place] for place in later], request)
         by_position = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
-        return ExchangeAnswer(tuple(by_position[place] for place in range(len(transitions))), after.claims)
-
-    def _text(self, name: str) -> str:
-        """Return the text of a query; ``exchange due_range`` is ``exchange.sql`` with ``due_range.sql`` inserted, and ``claim
-        due_range`` is the same without settling."""
-        whole, _, part = name.partition(" ")
-        if not part:
-            return super()._text(name)
-        settling = super()._text("settling" if whole == "exchange" else "nothing_settled")
-        return super()._text("exchange").replace("-- settling\n", settling).replace("-- due", super()._text(part))
-
-    async def _settle(self, transitions: Sequence[Transition]) -> tuple[int, Collection[int]]:
-        """Settle transitions; return how many were applied, and the claim numbers of those whose precondition failed."""
-        if not transitions:
-            return 0, ()
-        columns = (*packing.settling(transitions), packing.rare_kinds(transitions))
-        ((settled, refused),) = await self._fetch("settle", *columns)
-        return settled, refused
-
-    async def _claim(self, request: ClaimRequest, plain: Sequence[Transition] = ()) -> tuple[int, tuple[Claim, ...]]:
-        """Settle these first-try successes and claim; return how many were applied (negative if unknown), and the claims."""
-        if request.limit > 0 and request.prefetch > 0:
-            running, waiting = packing.parts(request)
-            settled, claims = await self._claim(running, plain)
-            return settled, claims + (await self._claim(waiting))[1]
-        room = request.limit or request.prefetch
-        if room > 0 and not plain and self._is_slow(request) and (walked := await self._walk(request, room)):
-            return 0, walked
-        cursor, is_isolated = await self._look(request, room)
-        if cursor is None:
-            return (await self._settle(plain))[0], ()
-        name, where = cursor.due if request.ids is None else ("due_ids", (request.ids, request.queues))
-        rows: Rows = []
-        if is_isolated:
-            settled, _ = await self._settle(plain)
-        else:
-            verb = "exchange" if plain else "claim"
-            rows = await self._fetch(f"{verb} {name}", *packing.settling(plain), *packing.claiming(request), *where)
-            settled = rows[0]["settled"] if rows else _UNKNOWN if plain else 0
-        if is_isolated or (not rows and request.ids is not None):
-            rows = await self._retrying(partial(self._claim_for_isolated_lease, request, name, where), name)
-        claims = answers.claims_of(rows, request)
-        if request.ids is None and not is_isolated:
-            self._remember(kind_of(request), cursor.after(rows, room))
-            if cursor.may_miss(rows, room):
-                claims += (await self._claim(packing.rest(request, len(rows))))[1]
-        return settled, claims
-
-    def _is_slow(self, request: ClaimRequest) -> bool:
-        """Return whether claims are so slow that an additional statement would only delay the next job."""
-        is_usual = request.ids is None and request.isolated is not IsolatedJobs.ONLY
-        return is_usual and bool(request.tasks) and self._cursors.get(kind_of(request), _NEW).is_slow
-
-    async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
-        """Search all ranges and claim, in one statement. If it claims nothing, search again: other claims may have locked all it found."""
-        values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room + SPARE_RANGES))
-        rows = await self._fetch("claim due_all_ranges", *values)
-        if rows:
-            self._remember(kind_of(request), _NEW.after_walk(len(rows), room))
-        return answers.claims_of(rows, request)
-
-    async def _look(self, request: ClaimRequest, room: int) -> tuple[ClaimCursor | None, bool]:
-        """Return the position to claim from, ``None`` if no job is due, and whether the lease is an isolated one."""
-        if room <= 0 or not request.tasks:
-            return None, False
-        if request.ids is not None:
-            return (_NEW if request.ids else None), False
-        kind, now = kind_of(request), self._clock.monotonic()
-        cursor = self._cursors.get(kind, _NEW)
-        if cursor.leads_on(now):
-            return cursor, False
-        most = room + SPARE_RANGES + cursor.slack
-        found = await self._fetch("ranges", *packing.ranges(request, most))
-        cursor = cursor.after_search(found, most, now)
-        if not found:
-            self._remember(kind, cursor)
-            return None, False
-        return cursor, bool(found[0]["is_isolated"])
-
-    def _remember(self, kind: tuple[object, ...], cursor: ClaimCursor) -> None:
-        if len(self._cursors) >= _KINDS:
-            self._cursors.clear()
-        self._cursors[kind] = cursor
-
-    async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
-        """Claim for an isolated lease: a second claim of it waits here, and then sees the job that the first one took."""
-        async with self._transaction() as connection:
-            is_isolated = await connection.fetch(self._sql("isolated_lease"), request.lease)
-            if not is_isolated or await connection.fetch(self._sql("lease_has_jobs"), request.lease):
-                return []
-            values = (*packing.settling(()), *packing.claiming(request, is_isolated=True), *where)
-            return await connection.fetch(self._sql(f"claim {name}"), *values)
+        return structs.replace(after, answers=tuple(by_position[place] for place in range(len(transitions))))
 
     def _require_free(
         self,

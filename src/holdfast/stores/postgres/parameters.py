@@ -10,10 +10,17 @@ from msgspec import Struct, structs
 
 from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
+from holdfast._core.lanes import Cursor, share
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings
 from holdfast._core.text import json_text, storable_text
+from holdfast.stores.postgres.claim_cursor import LastClaimed, Range
+from holdfast.stores.postgres.lane_report import Position
+
+NEXT = "\x01"
+"""Makes the next string after a string, in the order of bytes."""
+_LEAST_PRIORITY = 1 - 2**63
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
@@ -233,26 +240,40 @@ def takes(isolated: IsolatedJobs) -> tuple[bool, bool]:
     return isolated is not IsolatedJobs.ONLY, isolated is not IsolatedJobs.EXCLUDE
 
 
-def ranges(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """Return the parameters of ``ranges.sql``."""
-    queues = None if request.queues is None else list(dict.fromkeys(request.queues))
-    return list(request.tasks), queues, most, *takes(request.isolated), request.lease
+def queues(request: ClaimRequest) -> list[str] | None:
+    """Return the wanted queues, each once; ``None`` for all."""
+    return None if request.queues is None else list(dict.fromkeys(request.queues))
 
 
-def walking(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """Return the parameters of ``due_all_ranges.sql``."""
-    queues = None if request.queues is None else list(dict.fromkeys(request.queues))
-    return queues, most
+def walking(
+    request: ClaimRequest,
+    look: int,
+    patience: int,
+    turns: int,
+    start: Cursor,
+    at: Position | None = None,
+    seen: Mapping[Range, LastClaimed] = {},
+) -> tuple[Any, ...]:
+    """Return the parameters of the walk in ``exchange_lanes.sql``. A turn that is over begins right behind its lane."""
+    rings = (
+        [turn.priority for turn in start],
+        [turn.queue for turn in start],
+        [turn.key if turn.left else turn.key + NEXT for turn in start],
+        [turn.left for turn in start],
+    )
+    behind = (_LEAST_PRIORITY, False, None, None) if at is None else (*at[:3], at[3] + NEXT)
+    columns: tuple[Any, ...] = tuple(zip(*seen, strict=True)) or ((),) * 4
+    last = [position.at for position in seen.values()], [position.job for position in seen.values()]
+    least = share(look, 1)
+    return (queues(request), look, patience, least, max(least, turns), *rings, *behind, *columns, *last)
 
 
-def parts(request: ClaimRequest) -> tuple[ClaimRequest, ClaimRequest]:
-    """Split a request into the jobs that start at once and those that are prefetched."""
-    return structs.replace(request, prefetch=0), structs.replace(request, limit=0)
-
-
-def rest(request: ClaimRequest, taken: int) -> ClaimRequest:
-    """Return the rest of a request after ``taken`` jobs, for one of these two parts."""
-    return structs.replace(request, limit=max(0, request.limit - taken), prefetch=max(0, request.prefetch - taken))
+def queue_settings(queue: str, settings: QueueSettings | None) -> tuple[str | None, int, int, str | None]:
+    """Return the parameters of ``set_queue.sql``."""
+    if settings is None:
+        return storable_text(queue), 0, 1, None
+    weights = {storable_text(key): weight for key, weight in settings.key_weights.items()}
+    return storable_text(queue), settings.priority, settings.weight, json_text(weights)
 
 
 def apart(items: Iterable[Item], number_of: Callable[[Item], int]) -> list[list[Item]]:

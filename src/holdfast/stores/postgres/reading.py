@@ -78,7 +78,7 @@ class Reading(StoreDatabase):
     async def queues(self) -> tuple[QueueView, ...]:
         views: dict[str, QueueView] = {}
         for row in await self._search("queues"):
-            view = views.setdefault(row["name"], QueueView(name=row["name"], paused_at=row["paused_at"], counts={}))
+            view = views.setdefault(row["name"], rows.queue_of(row))
             if row["state"] is not None:
                 view.counts[rows.state_of(row)] = row["number"]
         return tuple(views.values())

@@ -2,11 +2,14 @@
 
 from typing import Any
 
-from holdfast._core.answers import BeatView, LeaseView, OverdueJob
+from msgspec import json
+
+from holdfast._core.answers import BeatView, LeaseView, OverdueJob, QueueView
 from holdfast._core.encoding import end_of, failure_of, headers_in, names_of, process_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord
+from holdfast._core.requests import QueueSettings
 
 Row = Any
 """``asyncpg.Record``, or any other mapping from the names of columns to values."""
@@ -103,6 +106,15 @@ def attempt_of(row: Row) -> AttemptRecord:
 def beat_of(row: Row) -> BeatView:
     """Return the note on a worker of a row of ``worker_history.sql``."""
     return BeatView(**row)
+
+
+def queue_of(row: Row) -> QueueView:
+    """Return the queue of a row of ``queues.sql``, without counts."""
+    if row["key_weights"] is None:
+        return QueueView(name=row["name"], paused_at=row["paused_at"], counts={})
+    weights = json.decode(row["key_weights"], type=dict[str, int])
+    settings = QueueSettings(priority=row["priority"], weight=row["weight"], key_weights=weights)
+    return QueueView(name=row["name"], paused_at=row["paused_at"], counts={}, settings=settings)
 
 
 def lease_of(row: Row) -> LeaseView:

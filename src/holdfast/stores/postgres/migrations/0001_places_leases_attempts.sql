@@ -46,8 +46,9 @@ CREATE TABLE holdfast.pending (
     payload bytea -- NULL: in payloads
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- A range is (task, queue, priority): a claim walks the ranges of its tasks and reads no others.
-CREATE INDEX waiting ON holdfast.pending (task, queue, priority, available_at, id, claimable_until) WHERE state = 'available';
+-- A range is (task, priority, queue, key): a claim walks the ranges of its tasks and reads no others. Priority comes before the lane,
+-- (queue, key), because claims serve the lanes of one priority in turn.
+CREATE INDEX waiting ON holdfast.pending (task, priority, queue, key, available_at, id, claimable_until) WHERE state = 'available';
 CREATE INDEX pending_owed_hooks ON holdfast.pending (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL AND state = 'held';
 CREATE INDEX expiring ON holdfast.pending (claimable_until, id) WHERE claimable_until > '-infinity' AND state = 'available';
 
@@ -266,9 +267,13 @@ BEGIN
 END
 $$;
 
-CREATE TABLE holdfast.paused_queues (
+-- Queues that are paused or have settings. key_weights: JSON, by key; NULL: the queue has no settings, and the other columns hold defaults.
+CREATE TABLE holdfast.queues (
     queue text COLLATE "C" NOT NULL PRIMARY KEY,
-    paused_at timestamptz NOT NULL
+    paused_at timestamptz,
+    priority bigint NOT NULL DEFAULT 0, -- added to that of each of its jobs
+    weight integer NOT NULL DEFAULT 1,
+    key_weights text
 );
 
 -- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.

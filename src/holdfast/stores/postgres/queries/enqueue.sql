@@ -44,14 +44,18 @@ wanted AS MATERIALIZED (
 
 items AS MATERIALIZED (
     SELECT
-        item.id::uuid AS id, kind.task, kind.queue, coalesce(kind.key, '') AS key, kind.priority, kind.delay, kind.run_at,
+        item.id::uuid AS id, kind.task, kind.queue, coalesce(kind.key, '') AS key, kind.priority + kind.more AS priority, kind.delay, kind.run_at,
         kind.expires_in, kind.tags, kind.extra,
         kind.policy, kind.unique_key, item.payload
     FROM asked
-    CROSS JOIN json_to_recordset(asked.kinds) AS kind (
-        task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
-        tags text, extra text, policy text, unique_key text, ids json, payloads json
-    )
+    CROSS JOIN LATERAL (
+        SELECT kind.*, coalesce((SELECT queues.priority FROM holdfast.queues AS queues WHERE queues.queue = kind.queue), 0) AS more
+        FROM json_to_recordset(asked.kinds) AS kind (
+            task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
+            tags text, extra text, policy text, unique_key text, ids json, payloads json
+        )
+        OFFSET 0 -- the queue is looked up once for each kind, not for each job
+    ) AS kind
     CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
 ),
 

@@ -11,7 +11,9 @@ INSERT INTO holdfast.pending (
     id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, tags, extra, policy, payload
 )
 SELECT
-    :id, :task, :queue, :key, :priority, coalesce(:run_at, now + :delay::double precision * interval '1 second'),
+    :id, :task, :queue, :key,
+    :priority::bigint + coalesce((SELECT queues.priority FROM holdfast.queues AS queues WHERE queues.queue = :queue), 0),
+    coalesce(:run_at, now + :delay::double precision * interval '1 second'),
     now + :expires_in::double precision * interval '1 second', now, now + :expires_in::double precision * interval '1 second',
     :tags, :extra, :policy, :payload
 FROM (SELECT clock_timestamp() AS now) AS clock;

@@ -1,15 +1,15 @@
 -- Return the microseconds until the first waiting job of these tasks that a claim would take is due: negative if one is due.
 -- :tasks; :queues, NULL: all; :normal and :isolated, which kinds of jobs.
--- It reads the first such job of each range, by the walk of due.sql.
+-- It reads the first such job of each range, by the walk of due.sql. It is a hint, so that it looks at no more than 256 ranges of a task.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
--- include task_ranges()
+-- include task_ranges(256)
 SELECT (extract(epoch FROM min(first.available_at) - min(now)) * 1000000)::bigint AS wait
 FROM clock CROSS JOIN ranges
 CROSS JOIN LATERAL (
     SELECT available_at FROM holdfast.pending
-    WHERE state = 'available' AND task = ranges.task AND queue = ranges.queue AND priority = ranges.priority
+    WHERE state = 'available' AND task = ranges.task AND priority = ranges.priority AND queue = ranges.queue AND key = ranges.key
         AND -- include claimable(pending, now)
     ORDER BY available_at
     LIMIT 1
 ) AS first
-WHERE (:queues::text[] IS NULL OR queue = ANY (:queues)) AND queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)
+WHERE ranges.is_open

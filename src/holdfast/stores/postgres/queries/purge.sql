@@ -2,21 +2,26 @@
 -- :queue; :limit; :until when they were enqueued, NULL: by now.
 WITH RECURSIVE bound AS MATERIALIZED (SELECT coalesce(:until, clock_timestamp()) AS until),
 
-tasks (name) AS (
-    -- A loose index scan goes from one task straight to the next.
-    SELECT min(task) FROM holdfast.pending WHERE state = 'available'
+rings (task, priority) AS (
+    -- A loose index scan goes from one task and priority straight to the next.
+    (SELECT task, priority FROM holdfast.pending WHERE state = 'available' ORDER BY task, priority LIMIT 1)
     UNION ALL
-    SELECT (SELECT min(task) FROM holdfast.pending WHERE state = 'available' AND task > name) FROM tasks WHERE name IS NOT NULL
+    SELECT next.task, next.priority
+    FROM rings CROSS JOIN LATERAL (
+        SELECT task, priority FROM holdfast.pending
+        WHERE state = 'available' AND (task, priority) > (rings.task, rings.priority)
+        ORDER BY task, priority LIMIT 1
+    ) AS next
 ),
 
 chosen AS MATERIALIZED (
     SELECT job.id, job.ctid AS place, job.task, job.unique_key FROM holdfast.pending AS job
     WHERE job.ctid = ANY(ARRAY(
             SELECT candidate.place
-            FROM tasks CROSS JOIN LATERAL (
+            FROM rings CROSS JOIN LATERAL (
                 SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
-                WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = :queue
-                    AND waiting.created_at <= (SELECT until FROM bound)
+                WHERE waiting.state = 'available' AND waiting.task = rings.task AND waiting.priority = rings.priority
+                    AND waiting.queue = :queue AND waiting.created_at <= (SELECT until FROM bound)
                 LIMIT :limit
             ) AS candidate
             LIMIT :limit

@@ -1,10 +1,11 @@
--- Count jobs by queue and state, and return paused queues, in one snapshot. A row without a state is a paused queue without jobs.
+-- Count jobs by queue and state, and return paused queues and those with settings, in one snapshot. A row without a state is a queue
+-- without jobs.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 counted AS MATERIALIZED (
     SELECT queue, state, state = 'available' AND available_at > (SELECT now FROM clock) AS is_early, count(*) AS number
     FROM holdfast.jobs
     GROUP BY 1, 2, 3
 )
-SELECT queue AS name, paused_at, state, is_early, number
-FROM counted FULL JOIN holdfast.paused_queues AS paused USING (queue)
+SELECT queue AS name, paused_at, priority, weight, key_weights, state, is_early, number
+FROM counted FULL JOIN holdfast.queues AS queues USING (queue)
 ORDER BY queue COLLATE "C"

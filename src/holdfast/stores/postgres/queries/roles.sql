@@ -5,6 +5,7 @@ GRANT USAGE ON SCHEMA holdfast TO holdfast_enqueue, holdfast_work, holdfast_read
 -- Enough for enqueue.sql and the check of the schema at each connection. No payload can be read. One column of active may be written,
 -- because locking a parent's row needs that right.
 GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
+GRANT SELECT (queue, priority) ON holdfast.queues TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;
 GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
@@ -15,7 +16,7 @@ GRANT INSERT ON holdfast.payloads TO holdfast_enqueue;
 GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO holdfast_read, holdfast_work;
 GRANT INSERT, UPDATE, DELETE ON
     holdfast.pending, holdfast.active, holdfast.finished, holdfast.finished_other, holdfast.payloads, holdfast.attempts,
-    holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.paused_queues, holdfast.schedules, holdfast.leases,
+    holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.queues, holdfast.schedules, holdfast.leases,
     holdfast.beats
 TO holdfast_work;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA holdfast TO holdfast_work;

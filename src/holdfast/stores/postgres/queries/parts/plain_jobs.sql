@@ -27,15 +27,19 @@ stored AS (
 added AS (
     INSERT INTO holdfast.pending (id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, tags, extra, policy, payload)
     SELECT
-        item.id::uuid, kind.task, kind.queue, coalesce(kind.key, ''), kind.priority,
+        item.id::uuid, kind.task, kind.queue, coalesce(kind.key, ''), kind.priority + kind.more,
         coalesce(kind.run_at, asked.now + kind.delay * interval '1 second'),
         asked.now + kind.expires_in * interval '1 second', asked.now, asked.now + kind.expires_in * interval '1 second',
         kind.tags, kind.extra, kind.policy, convert_to(item.payload, 'UTF8')
     FROM receipt
     CROSS JOIN asked
-    CROSS JOIN json_to_recordset(asked.kinds) AS kind (
-        task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
-        tags text, extra text, policy text, ids json, payloads json
-    )
+    CROSS JOIN LATERAL (
+        SELECT kind.*, coalesce((SELECT queues.priority FROM holdfast.queues AS queues WHERE queues.queue = kind.queue), 0) AS more
+        FROM json_to_recordset(asked.kinds) AS kind (
+            task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
+            tags text, extra text, policy text, ids json, payloads json
+        )
+        OFFSET 0 -- the queue is looked up once for each kind, not for each job
+    ) AS kind
     CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
 )
