@@ -318,9 +318,7 @@ def draw_for(seed: int, brand: Brand) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"))
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
-    return structs.replace(
-        plan, brand=brand, has_hooks=False, rows=None, schedules=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
-    )
+    return structs.replace(plan, brand=brand, has_hooks=False, rows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes)
 
 
 def _draw_profile(numbers: random.Random, mode: Mode) -> tuple[Profile, LeaseClock]:

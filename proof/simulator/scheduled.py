@@ -10,7 +10,6 @@ from holdfast._core.schedule import Schedule, Source, defined, pausing, skipping
 from holdfast.errors import StoreUnavailable
 from proof.simulator.call_outcomes import ODD_ERRORS, is_odd
 from proof.simulator.schedule_plan import DrawnSchedule, operations_on
-from proof.stores.recording_store import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,11 +45,11 @@ class WorldSchedules:
 
     def is_done(self) -> bool:
         """Return whether no schedule ticks any more."""
-        return self._plan is None or not self._ticking()
+        return self._plan is None or not self._world.store.ticking()
 
     def end(self) -> None:
         """End all schedules when the last due ticks must have fired. A late call may bring one back, which then ends again."""
-        if self._plan is None or not self._ticking():
+        if self._plan is None or not self._world.store.ticking():
             return
         title = f"caretaker of schedules {self._ends}"
         self._ends += 1
@@ -66,20 +65,15 @@ class WorldSchedules:
         """The time until which ticks go on after the faults, so that due ones must fire."""
         return self._world.plan.chaos + 2.0 * (self._world.plan.rules.tick_bound or self._world.plan.settings.timing.ttl)
 
-    def _ticking(self) -> list[Schedule]:
-        assert isinstance(self._world.store, Witness)  # real stores have no schedules in a world
-        known = (kept.schedule for kept in self._world.store.snapshot().schedules.values())
-        return [each for each in known if each.paused_at is None]
-
     async def _end_all(self, client: Client) -> None:
         declared = {each.name for each in self._plan.schedules if each.is_declared} if self._plan is not None else set()
-        while ticking := self._ticking():
-            for each in ticking:
-                if each.name in declared:  # a worker would store it again
+        while names := self._world.store.ticking():
+            for name in names:
+                if name in declared:  # a worker would store it again
                     with suppress(_AbsentError):
-                        await self._change(client, each.name, lambda old, now: pausing(old, now, is_paused=True))
+                        await self._change(client, name, lambda old, now: pausing(old, now, is_paused=True))
                 else:
-                    await client.remove_schedule(each.name)
+                    await client.remove_schedule(name)
 
     async def _operate(self, client: Client, clock: SimClock, operations: Sequence[Operation]) -> None:
         del clock

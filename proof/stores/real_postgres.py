@@ -16,10 +16,12 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import asyncpg
+import msgspec
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.requests import ClaimRequest
+from holdfast._core.schedule import Plan, Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast.databases.postgres.database import Pools
@@ -32,7 +34,7 @@ from proof.checker.history import JobRow
 from proof.simulator.hosts import EPOCH, SimClock
 from proof.simulator.loop import Process
 from proof.stores.gateways import READING
-from proof.stores.statement_recorder import CALL, Change, Mirror, announced
+from proof.stores.statement_recorder import CALL, SCHEDULING, Change, Mirror, announced
 
 AGAIN: Final = 0.25  # seconds after which a statement that met a lock is sent again
 LOCK_LIMIT: Final = 5.0  # seconds for which it waits for a lock, as the store's own sessions do
@@ -50,6 +52,7 @@ WHERE relnamespace IN ('holdfast'::regnamespace, 'history'::regnamespace) AND re
 """
 VACUUM: Final = 25  # worlds after which the dead rows of earlier worlds are removed
 _NEW: Final = "SELECT place, move, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place"
+_SCHEDULES: Final = "SELECT name, plan, next_at, last_tick, last_job, paused_at, version FROM holdfast.schedules"
 _PAUSED: Final = "SELECT queue FROM holdfast.queues WHERE paused_at IS NOT NULL"
 
 Answer = TypeVar("Answer")
@@ -116,6 +119,11 @@ class Site:
 site = cache(Site)
 
 
+def _schedule(row: asyncpg.Record) -> Schedule:
+    last_job = None if row["last_job"] is None else UUID(int=row["last_job"].int)
+    return Schedule(**{**row, "plan": msgspec.json.decode(row["plan"], type=Plan), "last_job": last_job})
+
+
 class PostgresDatabase(Mirror):
     """The site's database, for one world. ``clock``: the server's."""
 
@@ -126,6 +134,7 @@ class PostgresDatabase(Mirror):
         self._rows: list[asyncpg.Record] = []
         self._strangers: list[asyncpg.Connection] = []
         self._queues: list[asyncpg.Record] | None = None
+        self._found: list[asyncpg.Record] = []
         self.site.empty()
 
     def reached_by(self, process: Process) -> Store:
@@ -173,6 +182,10 @@ class PostgresDatabase(Mirror):
             if (verb := CALL.get().verb) not in READING:
                 self._rows = await self.site.observer.fetch(_NEW, self._place)
                 self._queues = await self.site.observer.fetch(_PAUSED) if verb == "pause" else None
+                self._found = await self.site.observer.fetch(_SCHEDULES) if verb in SCHEDULING else []
+
+    def schedules(self) -> tuple[datetime, list[Schedule]]:
+        return self.wall(), [_schedule(row) for row in self._found]
 
     def changes(self) -> Iterator[Change]:
         now, rows, queues = self.wall(), self._rows, self._queues
@@ -246,6 +259,9 @@ class _Simulated(PostgresStore):
 
     async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> list[asyncpg.Record]:
         return await self._send(partial(super()._claim_for_isolated_lease, request, name, where))
+
+    async def _cancel_and_advance(self, name: str, values: tuple[object, ...]) -> bool | None:
+        return await self._send(partial(super()._cancel_and_advance, name, values))
 
     async def _send(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         until = self._clock.monotonic() + LOCK_LIMIT

@@ -8,14 +8,17 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.schedule import Plan, Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
@@ -34,6 +37,7 @@ from proof.stores.statement_recorder import Change, Mirror, announced
 
 AGAIN = 0.05  # seconds after which a statement that failed with BUSY is sent again
 _NEW = "SELECT place, what, id, before, after FROM history WHERE place > ? ORDER BY place"
+_SCHEDULES = "SELECT name, plan, next_at, last_tick, last_job, paused_at, version FROM holdfast_schedules"
 _NUMBERS = count()
 _TEMPLATE: list[bytes] = []
 
@@ -70,6 +74,9 @@ class SqliteFile(Mirror):
                     yield Change(what, UUID(bytes=key), old, new)
                 case _:
                     yield Change("queue", note=after)
+
+    def schedules(self) -> tuple[datetime, list[Schedule]]:
+        return _moment(micros(self._clock.wall())), [_schedule(row) for row in self._observer.execute(_SCHEDULES).fetchall()]
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
         """Lock the whole file against other writers, because SQLite has no smaller lock; the returned function unlocks it."""
@@ -125,6 +132,23 @@ class _Simulated(SqliteStore):
     ) -> None:
         super().__init__(mirror.path, clock=clock, chance=FakeChance(), process=process)
         self._thread = _Inline(mirror, database, clock, busy_limit)  # type: ignore[assignment]
+
+
+def _moment(micros: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
+
+
+def _schedule(row: Sequence[Any]) -> Schedule:
+    name, plan, next_at, last_tick, last_job, paused_at, version = row
+    return Schedule(
+        name=name,
+        plan=msgspec.json.decode(plan, type=Plan),
+        next_at=_moment(next_at),
+        last_tick=None if last_tick is None else _moment(last_tick),
+        last_job=None if last_job is None else UUID(bytes=last_job),
+        paused_at=None if paused_at is None else _moment(paused_at),
+        version=version,
+    )
 
 
 def _database(path: Path, clock: Clock, process: ProcessIdentity) -> StoreDatabase:

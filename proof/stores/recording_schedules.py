@@ -1,5 +1,6 @@
 """The part of a recording book that concerns schedules: each change of one, beside the jobs of its ticks."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -46,18 +47,18 @@ class RecordingSchedules(Book):
     def _record_schedule(self, now: Moment, name: str, before: KeptSchedule | None, by: By) -> None:
         after = self._all.schedules.get(name)
         if after is not before:
-            old, new = (None if each is None else schedule_row(each.schedule, now) for each in (before, after))
+            old, new = (None if each is None else schedule_row(each.schedule, now.wall) for each in (before, after))
             self._record("schedule", by, note=name, before=old, after=new)
 
     def _record(self, what: str, by: By | None, **fields: Any) -> None:
         raise NotImplementedError
 
 
-def schedule_row(schedule: Schedule, now: Moment) -> ScheduleRow:
+def schedule_row(schedule: Schedule, now: datetime) -> ScheduleRow:
     """Return the row of a schedule at that time."""
     definition = schedule.definition
     return ScheduleRow(
-        at=now.wall,
+        at=now,
         when=definition.when,
         anchor=schedule.plan.anchor,
         next_at=schedule.next_at,

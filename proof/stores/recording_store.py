@@ -60,6 +60,10 @@ class Witness(MemoryStore):
         del process
         return cast(Store, self)
 
+    def ticking(self) -> list[str]:
+        """Return the names of the schedules that are not paused."""
+        return [name for name, kept in self.snapshot().schedules.items() if kept.schedule.paused_at is None]
+
     def close_world(self) -> None:
         """Do nothing: this store leaves no file and no session."""
 

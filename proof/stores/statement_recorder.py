@@ -7,19 +7,24 @@ reads the log. Each change becomes an event, with the right under which it was a
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, Literal, cast
 from uuid import UUID
 
 from msgspec import Struct, structs
 
 from holdfast._core.job import State, Token
+from holdfast._core.schedule import Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase
 from proof.simulator.loop import Process
 from proof.stores.gateways import VERBS
+from proof.stores.recording_schedules import schedule_row
 from proof.stores.rights import Call
 
+SCHEDULING = ("advance", "set_schedule", "remove_schedule")
+"""The verbs that change schedules: after each of them the recorder reads all of them."""
 CALL: ContextVar[Call] = ContextVar("call")
 
 
@@ -61,6 +66,7 @@ class Mirror(ABC):
         self.history, self.now, self._known = history, now, known
         self._jobs: dict[UUID, JobRow] = {}
         self._paused: set[str] = set()
+        self._schedules: dict[str, Schedule] = {}
 
     @abstractmethod
     def reached_by(self, process: Process) -> Store:
@@ -69,6 +75,10 @@ class Mirror(ABC):
     @abstractmethod
     def changes(self) -> Iterator[Change]:
         """Yield the changes that were committed since the last call."""
+
+    @abstractmethod
+    def schedules(self) -> tuple[datetime, list[Schedule]]:
+        """Return the time of the store's clock, and all schedules."""
 
     @abstractmethod
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
@@ -86,6 +96,10 @@ class Mirror(ABC):
         }
         return Seen(jobs, frozenset(self._paused))
 
+    def ticking(self) -> list[str]:
+        """Return the names of the schedules that are not paused."""
+        return [name for name, schedule in self._schedules.items() if schedule.paused_at is None]
+
     def look(self) -> None:
         """Record the changes of the statement that just ended."""
         call = CALL.get()
@@ -101,6 +115,21 @@ class Mirror(ABC):
                     self._record(call, change, By("pause"), note=change.note)
                 case _:
                     pass  # a lease that was pruned, or written unchanged
+
+        if call.verb in SCHEDULING:
+            self._look_at_schedules(call)
+
+    def _look_at_schedules(self, call: Call) -> None:
+        """Record the changes of schedules, after those of jobs: both are of one transaction."""
+        now, found = self.schedules()
+        known, self._schedules = self._schedules, {each.name: each for each in found}
+        for name in sorted({*known, *self._schedules}):
+            before, after = known.get(name), self._schedules.get(name)
+            if before != after:
+                old, new = (None if each is None else schedule_row(each, now) for each in (before, after))
+                by = By(call.verb, call=call.arguments[0].change if call.verb == "advance" else None)
+                made = Event(time=self.now(), process=call.process, what="schedule", phase=Phase.TRUTH, by=by, note=name)
+                self.history.add(structs.replace(made, before=old, after=new))
 
     def _record_job(self, call: Call, change: Change) -> None:
         before, after = change.before, change.after

@@ -52,6 +52,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
+from tests.contract.model_schedules import ScheduleRules
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
@@ -122,7 +123,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-class Model(RuleBasedStateMachine):
+class Model(ScheduleRules, RuleBasedStateMachine):
     """A state machine of which every rule sends the same call to both stores."""
 
     def __init__(self) -> None:

@@ -377,7 +377,7 @@ MUTANTS = (
     Mutant(
         "a job is judged before its worker's reports arrive",
         "S9",
-        50,
+        100,
         patch=supervisors.judged_before_reports_arrive,
         aim=bent(tasks=("process_creeping", "blocking"), jobs=60, concurrency=6, strikes=()),
     ),

@@ -5,9 +5,10 @@ import random
 from msgspec import structs
 
 from holdfast._core.schedule import Overlap
-from proof.simulator.plans import Mode, draw
+from proof.simulator.plans import Mode, draw, draw_for
+from proof.simulator.profiles import Brand
 from proof.simulator.schedule_plan import OPERATIONS
-from proof.simulator.simulation import perform
+from proof.simulator.simulation import perform, simulate
 
 
 def test_some_worlds_have_schedules_and_operators_who_change_them() -> None:
@@ -36,3 +37,16 @@ def test_the_operations_on_schedules_are_part_of_a_script() -> None:
 def _has_operator(seed: int) -> bool:
     plan = draw(random.Random(seed))
     return plan.schedules is not None and plan.schedules.has_operator and plan.mode is Mode.SAFETY
+
+
+def test_the_ticks_of_a_real_store_are_judged() -> None:
+    seed = next(each for each in range(400) if _is_declared(each))
+    outcome = simulate(seed, brand=Brand.SQLITE)
+    assert outcome.is_clean, outcome.explain()
+    assert min(outcome.report.checked["S14"], outcome.report.checked["L15"]) > 10
+
+
+def _is_declared(seed: int) -> bool:
+    plan = draw_for(seed, Brand.SQLITE)
+    declared = [] if plan.schedules is None else [each for each in plan.schedules.schedules if each.is_declared]
+    return bool(declared) and plan.mode is Mode.SAFETY

@@ -15,7 +15,7 @@ from holdfast._core.schedule import DeclaredSchedule, Definition, Overlap, decla
 from holdfast._core.ticks import Cron
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
-from holdfast._engine.supervisor.scheduler import DECLARING, Scheduler
+from holdfast._engine.supervisor.scheduler import DECLARING, MOST, Scheduler
 from holdfast._engine.tasks.schedules import declare
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -134,15 +134,55 @@ def test_s14_a_changed_definition_fires_no_tick_again() -> None:
     run(story)
 
 
+async def break_one(world: World, name: str) -> None:
+    """Store a schedule whose ticks cannot be computed."""
+    job = structs.replace(load.bind("Oslo").new_job(), id=NO_ID)
+    now = (await world.memory.schedules()).now
+    whole = defined(name, Definition(when=every("1m"), job=job), None, now, FakeChance(5).uuid4())
+    broken = structs.replace(whole.definition, when=Cron("0 0 * * *", "Mars/Base"))
+    bad = structs.replace(whole, plan=structs.replace(whole.plan, definition=broken))
+    assert await world.memory.set_schedule(bad, FakeChance(6).uuid4())
+
+
+def test_s14_a_lost_answer_loses_no_count_of_missed_ticks() -> None:
+    async def story() -> None:
+        world = World(scheduled())
+        await world.scheduler.step()
+        world.advance(600.0)
+        world.store.lose_answer("advance")
+        with pytest.raises(StoreUnavailable):
+            await world.scheduler.step()
+        await world.scheduler.step()
+        assert [each["ticks"] for each in world.log.of("schedule.missed")] == [7]
+
+    run(story)
+
+
+def test_l15_two_hundred_schedules_that_cannot_tick_hide_no_other() -> None:
+    async def story() -> None:
+        world = World(scheduled("z"))
+        for number in range(2 * MOST + 1):
+            await break_one(world, f"bad{number}")
+        await world.scheduler.step()
+        world.advance(60.0)
+        for _ in range(2):
+            world.store.calls.clear()
+            await world.scheduler.step()
+            assert await world.jobs() == 1
+        assert world.store.calls.count("ticks") == 1
+        assert len(world.log.of("schedule.failed")) == 2 * MOST + 1
+        for name in [f"bad{number}" for number in range(2 * MOST + 1)]:
+            await world.memory.remove_schedule(name)
+        await world.scheduler.step()
+        assert not world.scheduler._broken
+
+    run(story)
+
+
 def test_a_schedule_that_cannot_tick_delays_no_other_and_is_reported_once() -> None:
     async def story() -> None:
         world = World(scheduled("good"))
-        job = structs.replace(load.bind("Oslo").new_job(), id=NO_ID)
-        now = (await world.memory.schedules()).now
-        whole = defined("bad", Definition(when=every("1m"), job=job), None, now, FakeChance(5).uuid4())
-        broken = structs.replace(whole.definition, when=Cron("0 0 * * *", "Mars/Base"))
-        bad = structs.replace(whole, plan=structs.replace(whole.plan, definition=broken))
-        assert await world.memory.set_schedule(bad, FakeChance(6).uuid4())
+        await break_one(world, "bad")
         await world.scheduler.step()
         world.advance(60.0)
         for _ in range(3):

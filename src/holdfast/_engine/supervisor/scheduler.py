@@ -31,7 +31,7 @@ from holdfast._engine.tasks.schedules import text_of
 from holdfast.errors import StoreBusy, StoreUnavailable
 
 MOST: Final = 100
-"""The most ticks that one pass fires."""
+"""The most schedules that one pass reads, beside those that cannot tick."""
 SPREAD: Final = 0.05
 """Seconds within which supervisors that wait for the same tick come, so that they do not all write at once."""
 DECLARING: Final = 60.0
@@ -48,7 +48,7 @@ class Scheduler:
         self._store, self._events = environment.store, environment.events
         self._declared: dict[str, DeclaredSchedule] = {}
         self._declare_at = float("-inf")
-        self._unknown: dict[str, Advance] = {}
+        self._unknown: dict[str, tuple[Advance, int]] = {}
         self._broken: dict[str, int] = {}
 
     def declare(self, schedules: Sequence[DeclaredSchedule]) -> None:
@@ -70,10 +70,17 @@ class Scheduler:
 
     async def fire(self) -> tuple[bool, float | None]:
         """Fire one tick of each schedule that is due; return whether there were any, and the seconds until the next other tick."""
-        for move in tuple(self._unknown.values()):
-            await self._send(move, 0)
-        found = await scheduling(self._store).ticks(MOST)
-        return any([await self._fire(schedule, found) for schedule in found.found]), found.wait
+        for move, missed in tuple(self._unknown.values()):
+            await self._send(move, missed)
+        while True:
+            known = {*self._broken}
+            limit = MOST + len(known)  # those that cannot tick stay due, and must not hide others
+            found = await scheduling(self._store).ticks(limit)
+            has_moved = any([await self._fire(schedule, found) for schedule in found.found])
+            names = {schedule.name for schedule in found.found}
+            self._broken = {name: version for name, version in self._broken.items() if name in names}
+            if has_moved or len(names) < limit or self._broken.keys() <= known:
+                return has_moved, found.wait
 
     async def _fire(self, schedule: Schedule, found: ScheduleList) -> bool:
         """Move a schedule on from its due tick; return whether it has moved. One that fails delays no others."""
@@ -98,7 +105,7 @@ class Scheduler:
         except StoreBusy:
             raise
         except StoreUnavailable:
-            self._unknown[move.name] = move
+            self._unknown[move.name] = move, missed
             raise
         tick = text_of(move.tick)
         if answer is TickAnswer.LOST:
