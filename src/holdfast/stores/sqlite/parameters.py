@@ -248,7 +248,13 @@ def queue(name: str, settings: QueueSettings | None) -> Values:
     """Return the columns of a queue; without settings, those that make it as if none had been set."""
     chosen = settings or QueueSettings()
     key_weights = None if settings is None else json_text(dict(settings.key_weights))
-    return {"queue": name, "priority": chosen.priority, "weight": chosen.weight, "key_weights": key_weights}
+    return {
+        "queue": name,
+        "priority": chosen.priority,
+        "weight": chosen.weight,
+        "key_weights": key_weights,
+        "origin": json_text(chosen.origin),
+    }
 
 
 def offer(tasks: Sequence[str], limit: int, pause: float) -> Values:

@@ -12,6 +12,7 @@ from holdfast._core.encoding import instant
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
+from holdfast._core.origin import Origin
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import QueueSettings
 from holdfast.stores.sqlite.records import Row, attempt_of, record_of, settled_attempt_of
@@ -95,12 +96,13 @@ def pruned(touched: Iterable[Row]) -> Pruned:
 def queues(found: Iterable[Row]) -> tuple[QueueView, ...]:
     """Return the queues, from all rows of ``queues.sql``."""
     views: dict[str, QueueView] = {}
-    for name, state, number, paused, priority, weight, key_weights in found:
+    for name, state, number, paused, priority, weight, key_weights, origin in found:
         if state is not None:
             views.setdefault(name, QueueView(name=name, counts={})).counts[State(state)] = number
             continue
         paused_at = None if paused is None else instant(paused)
         weights = {} if key_weights is None else msgspec.json.decode(key_weights, type=dict[str, int])
-        settings = QueueSettings(priority=priority, weight=weight, key_weights=weights)
+        from_whom = Origin() if origin is None else msgspec.json.decode(origin, type=Origin)
+        settings = QueueSettings(priority=priority, weight=weight, key_weights=weights, origin=from_whom)
         views[name] = QueueView(name=name, paused_at=paused_at, counts={}, settings=settings)
     return tuple(views.values())

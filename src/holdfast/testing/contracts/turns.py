@@ -7,7 +7,9 @@ from uuid import UUID
 
 from holdfast._core.job import Claim
 from holdfast._core.lanes import LANES, Cursor
+from holdfast._core.origin import Origin
 from holdfast._core.requests import ClaimKind, QueueSettings
+from holdfast._core.schedule import Source
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Lanes
 from holdfast.testing.contracts.scene import Part, Scene, done, needs, released, story
@@ -270,7 +272,8 @@ class TurnContract(Part):
     @story
     @needs(Lanes, refused)
     async def test_queues_are_listed_with_their_settings(self, at: Scene) -> None:
-        settings, lanes = QueueSettings(priority=2, weight=3, key_weights={"acme": 4}), store_defaults.lanes(at.store)
+        origin, lanes = Origin(Source.CODE, ("before",)), store_defaults.lanes(at.store)
+        settings = QueueSettings(priority=2, weight=3, key_weights={"acme": 4}, origin=origin)
         await lanes.set_queue("a", settings)
         await at.store.pause(["a"], is_paused=True)
         await at.enqueue(at.new(queue="b"))

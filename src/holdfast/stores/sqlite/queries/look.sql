@@ -36,7 +36,7 @@ walk (
         walk.next_priority, walk.next_queue, walk.next_key, walk.next_mode, walk.next_weight,
         CASE
             WHEN walk.next_mode NOT IN (1, 2) OR walk.next_weight = 0 THEN 0
-            WHEN :caps IS NOT NULL THEN min((-- include due_jobs(walk, :room)), -- include cap(walk)
+            WHEN :caps IS NOT NULL THEN min((-- include due_jobs(walk, :most)), -- include cap(walk)
             )
             WHEN walk.next_weight = 1 THEN (-- include due_jobs(walk, :share))
             ELSE (-- include due_jobs(walk, :most))

@@ -1,8 +1,8 @@
 -- Count jobs by queue and state, and return the queues that are paused or have settings, in one snapshot.
 -- A row without a state is such a queue.
-SELECT queue, iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, count(*), NULL, NULL, NULL, NULL
+SELECT queue, iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, count(*), NULL, NULL, NULL, NULL, NULL
 FROM holdfast_jobs
 GROUP BY queue, now
 UNION ALL
-SELECT queue, NULL, 0, paused_at, priority, weight, key_weights FROM holdfast_queues
+SELECT queue, NULL, 0, paused_at, priority, weight, key_weights, origin FROM holdfast_queues
 ORDER BY 1, 2;
