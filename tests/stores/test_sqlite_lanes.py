@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.answers import ExchangeAnswer
-from holdfast._core.lanes import Cursor
+from holdfast._core.lanes import Cursor, Turn
 from holdfast._core.requests import QueueSettings
 from holdfast._engine.store_defaults import lanes as offered
 from holdfast._ports.store import Store
@@ -94,18 +94,19 @@ def test_claims_of_many_lanes_are_those_of_the_reference_store(tmp_path: Path, s
                 lane=key,
                 priority=draw.choice([0, 0, 0, 1]),
                 delay=draw.choice([0.0, 0.001, 9.0]),
+                expires_in=draw.choice([None, None, 0.5]),
             )
             for queue, key, depth in depths
             for _ in range(depth)
         ]
         draw.shuffle(jobs)
-        lease, settings, call = at.new_lease(), QueueSettings(weight=3, key_weights={"k": 2}), at.chance.uuid4()
+        lease, settings, call = at.new_lease(), QueueSettings(priority=1, weight=3, key_weights={"k": 2}), at.chance.uuid4()
+        chosen = queues[: draw.choice([0, 0, 1])]
         for store in stores:
+            for queue in chosen:
+                await offered(store).set_queue(queue, settings)
             await store.enqueue(call, jobs)
             await store.open_lease(lease)
-            for queue in queues[: draw.choice([0, 0, 1])] if store is at.store else queues[:0]:
-                await offered(store).set_queue(queue, settings)
-                await offered(stores[1]).set_queue(queue, settings)
         at.advance(1.0)
         cursor: Cursor = ()
         for room in [draw.choice([1, 2, 5, 16, 17, 40]) for _ in range(20)]:
@@ -113,5 +114,25 @@ def test_claims_of_many_lanes_are_those_of_the_reference_store(tmp_path: Path, s
             found, expected = [await store.exchange((), wish) for store in stores]
             assert found == expected
             cursor = found.cursor
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+@pytest.mark.parametrize("others", ["ac", "a", "c", "abc"])
+def test_a_turn_that_is_not_over_is_left_when_its_lane_runs_dry(tmp_path: Path, others: str) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(*(at.new(queue=queue, lane=key) for queue in others for key in "xy" for _ in range(2)))
+        memory, cursor = MemoryStore(at.clock), (Turn(0, "b", "x", 1),)
+        lease = at.new_lease()
+        for store in (at.store, memory):
+            await store.open_lease(lease)
+        await memory.enqueue(
+            at.chance.uuid4(), [at.new(queue=queue, lane=key) for queue in others for key in "xy" for _ in range(2)]
+        )
+        for room in (1, 3, 9):
+            wish = at.request(lease.id, room, cursor=cursor)
+            found, expected = [await store.exchange((), wish) for store in (at.store, memory)]
+            lanes_of = [[(claim.job.queue, claim.key) for claim in answer.claims] for answer in (found, expected)]
+            assert (lanes_of[0], found.cursor) == (lanes_of[1], expected.cursor)
 
     play(OnFile(tmp_path / "jobs.db"), act)
