@@ -3,6 +3,7 @@
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
 from holdfast._core.explanation import Cause, Code, Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
+from holdfast._core.limits import Limit
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.schedule import ScheduleView
@@ -69,6 +70,7 @@ __all__ = [
     "JobNotFound",
     "JobView",
     "LeaseView",
+    "Limit",
     "MissingExtra",
     "NewJobView",
     "PayloadInvalid",

@@ -15,7 +15,7 @@ from holdfast._engine.service import Signal
 from holdfast._engine.store_defaults import has_schedules, scheduling, waiting_tasks
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
-from holdfast._engine.worker.startup_checks import problems_of_schedules
+from holdfast._engine.worker.startup_checks import problems_of_limits, problems_of_schedules
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
@@ -107,7 +107,7 @@ async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
 def _of_app(settings: Settings, registry: Registry, store: Store) -> tuple[Check, ...]:
     warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
     problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, store)]
-    problems += problems_of_schedules(registry, store)
+    problems += [*problems_of_schedules(registry, store), *problems_of_limits(registry, store)]
     return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
 
 
