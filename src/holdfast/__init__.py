@@ -6,11 +6,13 @@ from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, St
 from holdfast._core.limits import Limit
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.requests import QueueSettings
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.ticks import cron, every
 from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
+from holdfast._engine.operators.limits import LimitStatus
 from holdfast._engine.operators.operators import Steered, Where
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
@@ -71,11 +73,13 @@ __all__ = [
     "JobView",
     "LeaseView",
     "Limit",
+    "LimitStatus",
     "MissingExtra",
     "NewJobView",
     "PayloadInvalid",
     "PayloadTooLarge",
     "Pruned",
+    "QueueSettings",
     "QueueView",
     "Reason",
     "RecoverySwitches",

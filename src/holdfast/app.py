@@ -15,7 +15,9 @@ from holdfast._core.view import Rescued
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
-from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Workers
+from holdfast._engine.operators.limits import Limits
+from holdfast._engine.operators.operators import Jobs, RecoveryRun, Workers
+from holdfast._engine.operators.queues import Queues
 from holdfast._engine.operators.schedules import Schedules
 from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
@@ -120,6 +122,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
         self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
+        self.limits = Limits(self._connections.client)
         self.workers = Workers(self._connections.client)
         self.schedules = Schedules(self._connections)
         self.recovery = RecoveryRun(self._recover)
