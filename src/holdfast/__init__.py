@@ -1,7 +1,8 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
-from holdfast._core.explanation import Cause, Code, Explanation
+from holdfast._core.cause import Cause, Code
+from holdfast._core.explanation import Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.limits import Limit
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer, SteerAnswer
-from holdfast._core.explanation import Explanation, WorkerFacts, explain
+from holdfast._core.explanation import Explanation
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.limits import Limit, LimitView, Scope, ScopeKind
 from holdfast._core.origin import Origin
@@ -19,6 +19,7 @@ from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
 from holdfast._core.schedule import Schedule, ScheduleList
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.announcement import announce
+from holdfast._engine.client.explaining import explained
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
@@ -108,11 +109,8 @@ class Client:
     async def explain(self, job: UUID) -> Explanation:
         """Explain why the job is in its state; ``JobNotFound``."""
         record = await self._record(job)
-        queues = await self._retry("queues", self._store.queues)
-        workers = await self.workers()
-        paused = {queue.name for queue in queues if queue.paused_at is not None}
         now = EPOCH + timedelta(seconds=self._clock.wall())
-        return explain(record, is_paused=record.queue in paused, workers=tuple(map(_facts, workers)), now=now)
+        return await self._retry("explain", partial(explained, self._store, record, now))
 
     async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End waiting jobs and flag running ones; return the state each is in now, absent if unknown."""
@@ -330,18 +328,6 @@ def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
         if duplicate is not None and not duplicate.is_same:
             message = f"task {job.task}: job {duplicate.job} has the unique key {job.unique_key!r} and another payload"
             raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
-
-
-def _facts(lease: LeaseView) -> WorkerFacts:
-    return WorkerFacts(
-        name=lease.worker,
-        tasks=lease.tasks,
-        queues=lease.queues,
-        free=lease.slots - lease.holds,
-        is_isolated=lease.is_isolated,
-        is_draining=lease.is_draining,
-        overdue=lease.overdue,
-    )
 
 
 def _result(record: JobRecord) -> Json:

@@ -10,6 +10,7 @@ from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.schedule import ScheduleList, Source, declaration
 from holdfast._core.transport_url import server_of_hints
+from holdfast._engine.operators.check_limits import check_limits
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.service import Signal
 from holdfast._engine.store_defaults import has_schedules, scheduling, waiting_tasks
@@ -40,10 +41,11 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         waiting, queues = await waiting_tasks(store), await store.queues()
         left = [finding async for finding in _of_recovery(store, settings.recovery)]
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
+        limits = await check_limits(store, registry, alive, queues)
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
-    return (*own, *found, *of_jobs, *left, *_of_schedules(schedules, alive))
+    return (*own, *found, *of_jobs, *limits, *left, *_of_schedules(schedules, alive))
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
