@@ -25,8 +25,13 @@ class ClaimTurns:
         kinds = ClaimKind if self._has_limited else (ClaimKind.PLAIN,)
         return not self._exhausted.issuperset(kinds)
 
-    def answered(self, request: ClaimRequest, answer: ExchangeAnswer) -> None:
-        """Go on from the answer of a claim. Claims of both kinds alternate while there are limits."""
+    def answered(self, request: ClaimRequest, answer: ExchangeAnswer, *, frees: bool = False) -> None:
+        """Go on from the answer of a claim. Claims of both kinds alternate while there are limits.
+
+        ``frees``: the same write has settled jobs, so limits that were full may have free slots: this worker uses them at once.
+        """
+        if frees:
+            self._exhausted.discard(ClaimKind.LIMITED)
         self._cursors[request.kind] = answer.cursor
         self._has_limited = answer.has_limited
         is_exhausted = answer.is_whole and len(answer.claims) < request.room

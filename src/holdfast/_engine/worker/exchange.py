@@ -171,7 +171,7 @@ class Exchange:
             self.has_claimed = True
             self._was_full = len(answer.claims) >= request.limit
             if request.ids is None:
-                self._turns.answered(request, answer)
+                self._turns.answered(request, answer, frees=bool(batch))
         if self._inbox is not None:
             left = {ended.claim.job.id for ended in self._locked.outcomes}
             self._gone += [job for ended in batch if (job := ended.claim.job.id) not in left]
