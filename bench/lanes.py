@@ -2,7 +2,7 @@
 
 ``drain``: one client claims and settles through the store alone, by claims of ``--room`` jobs, until all are done. Every layout runs
 once a round on a fresh database, and a ratio is the median of the rounds' ratios to one plain queue. ``tenants``: a worker process with
-default settings serves a tenant with many jobs and 99 that enqueue a few each; it is compared with the 99 alone.
+default settings serves a tenant with many jobs and 99 that enqueue a few each; it is compared with the 99 without that one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ LAYOUTS = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print."""
+    """Measure the figure that is asked for, and print it."""
     options = _parser().parse_args(arguments)
     if options.figure == "drain":
         asyncio.run(_drain(options))
@@ -144,12 +144,12 @@ def _databases(options: argparse.Namespace) -> Iterator[Iterator[str]]:
 
 def _tenants(options: argparse.Namespace) -> None:
     with _databases(options) as databases:
-        alone = _served(next(databases), 0, options)
+        without = _served(next(databases), 0, options)
         beside = _served(next(databases), options.jobs, options)
     print(
         f"{options.store}: {TENANTS} tenants, {options.rate:g} jobs/s together, seconds from enqueue to the first line of the handler"
     )
-    for name, waits in (("alone", alone), (f"beside {options.jobs:,} jobs of another", beside)):
+    for name, waits in (("without the large one", without), (f"beside {options.jobs:,} jobs of another", beside)):
         print(
             f"  {name:<38} p50 {_at(waits, 0.5):.4f}   p99 {_at(waits, 0.99):.4f}   longest {waits[-1]:.3f}   ({len(waits)} jobs)"
         )

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import App
 from holdfast._engine.store_defaults import offers
-from holdfast._ports.store import Limits
+from holdfast._ports.limits import Limits
 from holdfast.stores.memory import MemoryStore
 from tests.cli.support import answer, run, url
 from tests.cli.test_completion import offered

@@ -71,9 +71,7 @@ def test_weights_of_queue_and_key_are_multiplied() -> None:
 
 
 @given(heads, cursors, st.integers(1, 60))
-def test_a_deal_takes_what_is_there_fills_the_room_and_leaves_no_more_urgent_job(
-    ring: list[LaneHead], cursor: Cursor, room: int
-) -> None:
+def test_a_deal_takes_what_is_there_and_leaves_no_more_urgent_job(ring: list[LaneHead], cursor: Cursor, room: int) -> None:
     looked, is_cut = looked_at(in_ring(ring, cursor), room)
     dealt = deal(looked, room, cursor, is_cut=is_cut)
     assert all(0 <= number <= lane.due for number, lane in zip(dealt.takes, looked, strict=True))

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from holdfast._core.limits import (
     UNLIMITED,
+    CountedBy,
     Limit,
     Scope,
     ScopeKind,
-    Seat,
     Use,
     is_limited,
     ready_after,
@@ -38,7 +38,7 @@ def test_a_rate_is_a_number_and_a_time(rate: str, interval: int) -> None:
 
 
 @pytest.mark.parametrize("rate", ["", "5", "0/s", "5/", "5/y", "-1/s", "1/0s", "x/s", "1/.s", "9999999/ms", 5])
-def test_what_is_no_rate_is_refused_with_an_example(rate: str) -> None:
+def test_a_wrong_rate_is_refused_with_an_example(rate: str) -> None:
     with pytest.raises(ConfigurationError, match="100/m"):
         Limit(rate=rate)
 
@@ -53,19 +53,19 @@ def test_a_limit_of_zero_jobs_is_possible() -> None:
     assert used(Limit(concurrency=0)).room(None) == 0
 
 
-def test_room_is_what_all_limits_of_a_job_allow() -> None:
+def test_all_limits_of_a_job_together_allow_it() -> None:
     uses = {
         ALL: used(Limit(concurrency=9), active={None: 2}),
         QUEUE: used(Limit(concurrency=5, per_key=2), active={None: 4, "k": 1}),
     }
-    assert [room_for(Seat("t", queue, key), uses) for queue, key in (("q", "k"), ("q", ""), ("r", "k"))] == [1, 1, 7]
-    assert room_for(Seat("t", "q", "k"), {}) == UNLIMITED
-    assert [is_limited(Seat("t", queue, ""), {QUEUE}) for queue in "qr"] == [True, False]
+    assert [room_for(CountedBy("t", queue, key), uses) for queue, key in (("q", "k"), ("q", ""), ("r", "k"))] == [1, 1, 7]
+    assert room_for(CountedBy("t", "q", "k"), {}) == UNLIMITED
+    assert [is_limited(CountedBy("t", queue, ""), {QUEUE}) for queue in "qr"] == [True, False]
 
 
 def test_a_job_without_a_seat_in_one_scope_does_not_start() -> None:
     uses = {TASK: used(Limit(concurrency=1)), QUEUE: used(Limit(concurrency=2))}
-    seats = [Seat("t", "q", ""), Seat("t", "q", ""), Seat("u", "q", ""), Seat("u", "r", "")]
+    seats = [CountedBy("t", "q", ""), CountedBy("t", "q", ""), CountedBy("u", "q", ""), CountedBy("u", "r", "")]
     assert seated(seats, uses) == [True, False, False, True]
 
 
@@ -89,8 +89,8 @@ def test_a_clock_that_was_set_back_stops_a_rate_for_a_burst_at_most() -> None:
 
 def test_no_time_is_known_while_all_slots_are_taken() -> None:
     uses = {QUEUE: used(Limit(concurrency=1, rate="1/s"), active={None: 1})}
-    assert wait_for(Seat("t", "q", ""), uses) is None
-    assert wait_for(Seat("t", "r", ""), uses) == 0
+    assert wait_for(CountedBy("t", "q", ""), uses) is None
+    assert wait_for(CountedBy("t", "r", ""), uses) == 0
 
 
 @given(
@@ -105,7 +105,7 @@ def test_s24_no_window_has_more_starts_than_its_burst_and_its_rate(burst: int, a
         use = {QUEUE: Use(limit=limit, now=now, ready_at=ready)}
         number = min(wanted, use[QUEUE].room(None))
         starts += [now] * number
-        for (_, key), at in ready_after([Seat("t", "q", "")] * number, use).items():
+        for (_, key), at in ready_after([CountedBy("t", "q", "")] * number, use).items():
             ready = {**ready, key: at}
     for place, first in enumerate(starts):
         for last in range(place, len(starts)):

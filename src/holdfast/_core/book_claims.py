@@ -15,11 +15,11 @@ from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, wei
 from holdfast._core.limited_claim import Candidate, LaneName, limited_deal
 from holdfast._core.limits import (
     MOST_HOLDERS,
+    CountedBy,
     Holder,
     Limit,
     LimitView,
     Scope,
-    Seat,
     Use,
     is_limited,
     ready_after,
@@ -153,10 +153,10 @@ class BookClaims(BookReading):
         return [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
 
 
-def _seat_of(which: Range) -> Seat:
+def _seat_of(which: Range) -> CountedBy:
     task, queue, key, _ = which
-    return Seat(task, queue, key)
+    return CountedBy(task, queue, key)
 
 
-def _seat(row: JobRecord) -> Seat:
-    return Seat(row.task, row.queue, row.key)
+def _seat(row: JobRecord) -> CountedBy:
+    return CountedBy(row.task, row.queue, row.key)

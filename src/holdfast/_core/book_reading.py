@@ -13,7 +13,7 @@ from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, O
 from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
-from holdfast._core.limits import Seat, is_limited
+from holdfast._core.limits import CountedBy, is_limited
 from holdfast._core.record import JobRecord, active_job, as_read, is_expired, matches, needs_isolation
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
 
@@ -79,7 +79,7 @@ class BookReading(BookState):
     ) -> tuple[DueJob, ...]:
         found = self._ranges(tasks, queues, isolated, now.wall)
         limited = self._all.limits
-        ranges = {which: waiting for which, waiting in found.items() if not is_limited(Seat(*which[:3]), limited)}
+        ranges = {which: waiting for which, waiting in found.items() if not is_limited(CountedBy(*which[:3]), limited)}
         rows = self._first(ranges, limit, now.wall - timedelta(microseconds=micros(age)))
         return tuple(DueJob(row.id, row.queue, row.token.number) for row in rows)
 

@@ -1,10 +1,10 @@
 """Which lanes a claim serves, and how many jobs it takes from each. A lane is a (queue, key); lanes of one priority take turns.
 
 The lanes of a priority form a ring, ordered by the bytes of queue and key. A claim goes round it from the lane after the one that was
-served last, which the worker remembers in a cursor. It looks at as many lanes as it needs to fill its room if each gives its share, a
-sixteenth of the room: 16 deep lanes, or more shallow ones. So what a claim costs does not grow with the number of lanes, and every
+served last, which the worker remembers in a cursor. Each lane gives its share, a sixteenth of the jobs asked for; the claim looks at as
+many lanes as that needs: 16 deep lanes, or more shallow ones. So what a claim costs does not grow with the number of lanes, and every
 lane is looked at within ``ceil(lanes / 16)`` claims. Rings with fewer jobs than that are dealt out whole: one job a turn from each lane,
-or as many as its weight, until the room is full.
+or as many as its weight, until the claim is full. ``room`` is how many jobs a claim may take.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from itertools import groupby
 from msgspec import Struct
 
 LANES = 16
-"""The lanes that share the room of one claim."""
+"""The deep lanes that share one claim."""
 MOST_TURNS = 16
 """The priorities whose turns a cursor remembers."""
 

@@ -1,4 +1,4 @@
-"""What a claim takes from lanes that limits count: turns as everywhere, then a seat in each scope."""
+"""What a claim takes from lanes that limits count: turns as everywhere, then a slot in each scope."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, in_turns, looked_at, moved_on
-from holdfast._core.limits import Seat, Uses, seated
+from holdfast._core.limits import CountedBy, Uses, seated
 
 LaneName = tuple[int, str, str]
 """Priority, queue and key."""
@@ -19,7 +19,7 @@ class Candidate(Struct, frozen=True, order=True):
     priority: int
     at: datetime | int
     id: UUID
-    seat: Seat
+    seat: CountedBy
 
 
 class LimitedDeal(Struct, frozen=True):
@@ -39,7 +39,7 @@ def limited_deal(
     *,
     may_be_cut: bool = False,
 ) -> LimitedDeal:
-    """Return what a claim takes. ``lanes``: of each lane with room, its first due jobs; no range has more than its limits allow.
+    """Return what a claim takes. ``lanes``: of each lane, its first due jobs; no range has more than its limits allow.
 
     ``may_be_cut``: more lanes may be left in the ring of the last one.
     """

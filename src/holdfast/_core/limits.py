@@ -100,7 +100,7 @@ class LimitView(Struct, frozen=True, kw_only=True):
     origin: Origin = Origin()
 
 
-class Seat(Struct, frozen=True):
+class CountedBy(Struct, frozen=True):
     """What the limits count a job by."""
 
     task: str
@@ -164,28 +164,28 @@ Uses = Mapping[Scope, Use]
 Counted = tuple[Scope, str | None]
 
 
-def is_limited(seat: Seat, uses: Iterable[Scope]) -> bool:
+def is_limited(seat: CountedBy, uses: Iterable[Scope]) -> bool:
     """Return whether a limit counts this job."""
     known = uses if isinstance(uses, Mapping) else set(uses)
     return any(scope in known for scope in seat.scopes)
 
 
-def room_for(seat: Seat, uses: Uses) -> int:
+def room_for(seat: CountedBy, uses: Uses) -> int:
     """Return how many jobs of this task, queue and key all limits together allow."""
     return min((uses[scope].room(key) for scope, key in _counted(seat, uses)), default=UNLIMITED)
 
 
-def wait_for(seat: Seat, uses: Uses) -> int | None:
+def wait_for(seat: CountedBy, uses: Uses) -> int | None:
     """Return the microseconds until the rates allow such a job to start, 0 if they do now; None while a limit's slots are taken."""
     waits = [uses[scope].wait(key) for scope, key in _counted(seat, uses)]
     known = [wait for wait in waits if wait is not None]
     return None if len(known) < len(waits) else max(known, default=0)
 
 
-def seated(seats: Sequence[Seat], uses: Uses) -> list[bool]:
-    """Return which of these jobs may be claimed: each takes a seat in all its scopes, and needs room for it in each.
+def seated(seats: Sequence[CountedBy], uses: Uses) -> list[bool]:
+    """Return which of these jobs may be claimed: each takes a slot in all its scopes, and needs a free one in each.
 
-    The first one always may, if there is room for it.
+    The first one may, if all its limits allow one job.
     """
     taken, answer = Counter[Counted](), list[bool]()
     for seat in seats:
@@ -195,14 +195,14 @@ def seated(seats: Sequence[Seat], uses: Uses) -> list[bool]:
     return answer
 
 
-def ready_after(seats: Sequence[Seat], uses: Uses) -> dict[Counted, int]:
+def ready_after(seats: Sequence[CountedBy], uses: Uses) -> dict[Counted, int]:
     """Return the new ``ready_at`` of each rate that counts these jobs, which start now."""
     starts = Counter(each for seat in seats for each in _counted(seat, uses))
     found = {(scope, key): uses[scope].ready_after(key, number) for (scope, key), number in starts.items()}
     return {each: ready_at for each, ready_at in found.items() if ready_at is not None}
 
 
-def _counted(seat: Seat, uses: Uses) -> list[Counted]:
+def _counted(seat: CountedBy, uses: Uses) -> list[Counted]:
     return [(scope, key) for scope in seat.scopes if scope in uses for key in (None, seat.key)]
 
 

@@ -12,7 +12,7 @@ MOST_REPLACED: Final = 20
 
 
 class Origin(Struct, frozen=True):
-    """Who set a value; ``replaced``: digests of the values from code that stood before it."""
+    """What set a value, code or an operator; ``replaced``: digests of the values from code that stood before it."""
 
     source: Source = Source.OPERATOR
     replaced: tuple[str, ...] = ()

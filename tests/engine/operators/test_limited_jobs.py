@@ -16,7 +16,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimKind, ClaimRequest
 from holdfast._engine.operators import check_limits
 from holdfast._engine.store_defaults import offers
-from holdfast._ports.store import Limits
+from holdfast._ports.limits import Limits
 from holdfast.sync import PORTAL
 from holdfast.testing.clock import FakeChance
 from tests.engine.support import LEASE, TIMING

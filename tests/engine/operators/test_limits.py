@@ -11,7 +11,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimKind, ClaimRequest
 from holdfast._core.schedule import Source
 from holdfast._engine.store_defaults import offers
-from holdfast._ports.store import Limits
+from holdfast._ports.limits import Limits
 from holdfast.sync import PORTAL
 from tests.engine.support import LEASE
 

@@ -7,11 +7,12 @@ from holdfast._core.explanation import Explanation, WorkerFacts, explain
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
 from holdfast._core.limit_causes import LimitFacts, wait_of_key
-from holdfast._core.limits import Holder, LimitView, Scope, ScopeKind, Seat
+from holdfast._core.limits import CountedBy, Holder, LimitView, Scope, ScopeKind
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._engine.store_defaults import limits, offers
-from holdfast._ports.store import Limits, Store
+from holdfast._ports.limits import Limits
+from holdfast._ports.store import Store
 
 LOOKED = 500
 """The most jobs of a lane, and the most of the newest jobs, that an explanation looks at."""
@@ -32,7 +33,7 @@ async def limit_facts(store: Store, job: JobRecord, now: datetime) -> tuple[Limi
     """Return the limits that count the job, with what is used of them; none on a store without limits."""
     if not offers(store, Limits):
         return ()
-    scopes = Seat(job.task, job.queue, job.key).scopes
+    scopes = CountedBy(job.task, job.queue, job.key).scopes
     return tuple([await _of_key(store, view, job, now) for view in await limits(store).limits() if view.scope in scopes])
 
 

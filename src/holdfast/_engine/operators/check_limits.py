@@ -7,13 +7,14 @@ from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.lane_cause import remedy_of, starved
 from holdfast._core.limit_causes import command, is_full
-from holdfast._core.limits import LimitView, ScopeKind, Seat, is_limited
+from holdfast._core.limits import CountedBy, LimitView, ScopeKind, is_limited
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._engine.client.explaining import lane_facts
 from holdfast._engine.store_defaults import limits, offers
 from holdfast._engine.tasks.registry import Registry
-from holdfast._ports.store import Limits, Store
+from holdfast._ports.limits import Limits
+from holdfast._ports.store import Store
 
 LATE: Final = 60.0
 """Seconds after which it is looked at why a job waits."""
@@ -78,7 +79,7 @@ async def _of_lanes(
     scopes = {view.scope for view in views}
     oldest = dict[tuple[str, str], JobRecord]()
     for row in late:  # the newest first
-        if row.queue not in paused and not is_limited(Seat(row.task, row.queue, row.key), scopes):
+        if row.queue not in paused and not is_limited(CountedBy(row.task, row.queue, row.key), scopes):
             oldest[row.queue, row.key] = row
     for row in sorted(oldest.values(), key=lambda row: row.available_at)[:MOST_LANES]:
         facts = await lane_facts(store, row)

@@ -14,7 +14,8 @@ from holdfast._core.limits import Scope
 from holdfast._core.requests import QueueSettings
 from holdfast._engine.store_defaults import lanes, limits, offers
 from holdfast._engine.supervisor.scheduler import DECLARING, declared_by
-from holdfast._ports.store import Lanes, Limits, Store
+from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.store import Store
 
 Step = Callable[[], Coroutine[Any, Any, float]]
 

@@ -10,7 +10,8 @@ from holdfast._engine.rows.tables import Tables
 from holdfast._engine.store_defaults import has_schedules, offers
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
-from holdfast._ports.store import Lanes, Limits, Store
+from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.store import Store
 from holdfast.errors import ConfigurationError
 
 

@@ -14,12 +14,12 @@ from holdfast._core.limited_claim import Candidate, LaneName, LimitedDeal, limit
 from holdfast._core.limits import (
     MOST_HOLDERS,
     Counted,
+    CountedBy,
     Holder,
     Limit,
     LimitView,
     Scope,
     ScopeKind,
-    Seat,
     Use,
     Uses,
     room_for,
@@ -64,7 +64,7 @@ def uses_of(database: StoreDatabase) -> dict[Scope, Use]:
         return {}
     active, ready_at = dict[Scope, Counter[str | None]](), dict[Scope, dict[str | None, int]]()
     for task, queue, key, number in database.read("limit_counts"):
-        for scope in Seat(task, queue, key).scopes:
+        for scope in CountedBy(task, queue, key).scopes:
             active.setdefault(scope, Counter()).update({key: number, None: number})
     for kind, name, is_key, key, at in database.read("rates"):
         ready_at.setdefault(Scope(ScopeKind(kind), name), {})[key if is_key else None] = at
@@ -76,7 +76,7 @@ def uses_of(database: StoreDatabase) -> dict[Scope, Use]:
 
 
 def caps_of(uses: Uses) -> str:
-    """Return ``:caps`` of a look: for how many more jobs each scope has room, of any key, and of those keys that use some of it."""
+    """Return ``:caps`` of a look: how many more jobs each scope allows, of any key, and of those keys that use some of it."""
     caps = list[tuple[str, str, str | None, int]]()
     for scope, use in uses.items():
         caps.append((scope.kind.value, scope.name, None, min(use.room(None), use.room_of_new_key())))
@@ -87,7 +87,7 @@ def caps_of(uses: Uses) -> str:
 
 def choose(database: StoreDatabase, view: View, part: ClaimRequest, uses: Uses, *, is_cut: bool) -> LimitedDeal:
     """Return the jobs that a claim takes of the lanes that it saw."""
-    asked = [(lane, Seat(task, lane.place.queue, lane.place.key)) for lane in view.lanes for task in sorted(lane.due)]
+    asked = [(lane, CountedBy(task, lane.place.queue, lane.place.key)) for lane in view.lanes for task in sorted(lane.due)]
     left = [min(part.room, room_for(seat, uses)) for _, seat in asked]
     ranges = [(seat.task, lane.place.priority, seat.queue, seat.key) for lane, seat in asked]
     values = packing.claimable((), part.queues, part.isolated)
@@ -113,7 +113,7 @@ def wait_of(found: Iterable[Row], uses: Uses) -> int | None:
     """Return the microseconds until a claim would find a job, from the rows of ``next_due_ranges.sql``; None if there is none."""
     waits = list[int]()
     for task, queue, key, wait in found:
-        limited = wait_for(Seat(task, queue, key), uses)
+        limited = wait_for(CountedBy(task, queue, key), uses)
         if wait is not None and limited is not None:
             waits.append(max(wait, limited))
     return max(0, min(waits)) if waits else None
@@ -127,7 +127,9 @@ def _views(database: StoreDatabase) -> tuple[LimitView, ...]:
 
 def _view(scope: Scope, use: Use, origin: Origin, holding: Sequence[Row]) -> LimitView:
     held = [
-        Holder(UUID(bytes=job), worker or "", since / 1e6) for *seat, job, worker, since in holding if scope in Seat(*seat).scopes
+        Holder(UUID(bytes=job), worker or "", since / 1e6)
+        for *seat, job, worker, since in holding
+        if scope in CountedBy(*seat).scopes
     ]
     wait = msgspec.structs.replace(use, active={}).wait(None) or 0
     return LimitView(

@@ -11,7 +11,7 @@ from holdfast._core.origin import Origin
 from holdfast._core.requests import ClaimKind
 from holdfast._core.schedule import Source
 from holdfast._engine import store_defaults
-from holdfast._ports.store import Limits
+from holdfast._ports.limits import Limits
 from holdfast.testing.contracts.scene import Part, Scene, done, in_threads, needs, raised, released, rescued, story
 from holdfast.testing.contracts.turns import Claimer
 
@@ -31,7 +31,7 @@ def queue(name: str = "default") -> Scope:
 
 
 async def limit(at: Scene, scope: Scope, **limits: int | str) -> None:
-    """Set a limit."""
+    """Set a limit as an operator does."""
     await store_defaults.limits(at.store).set_limit(scope, Limit(**limits), OPERATOR)  # type: ignore[arg-type]
 
 
@@ -54,7 +54,7 @@ async def limited(at: Scene, tasks: Sequence[str] = ("task",)) -> LimitedClaimer
 
 
 def ids(claims: Sequence[Claim]) -> list[UUID]:
-    """Return the jobs."""
+    """Return the ids of the claimed jobs."""
     return [claim.job.id for claim in claims]
 
 
@@ -274,7 +274,7 @@ class CapacityContract(Part):
 
     @story
     @needs(Limits, no_limits)
-    async def test_l14_full_lanes_hide_no_lane_with_room(self, at: Scene) -> None:
+    async def test_l14_full_lanes_hide_no_free_lane(self, at: Scene) -> None:
         await at.enqueue(*(at.new(lane=f"t{n:03}") for n in range(200) for _ in range(2)))
         await limit(at, queue(), per_key=1)
         worker = await limited(at)

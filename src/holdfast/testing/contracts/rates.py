@@ -6,7 +6,7 @@ from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import Limit
 from holdfast._engine import store_defaults
-from holdfast._ports.store import Limits
+from holdfast._ports.limits import Limits
 from holdfast.testing.contracts.capacity import ALL, OPERATOR, ids, limit, limited, no_limits, queue, task
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, needs, raised, released, rescued, story
 
@@ -43,7 +43,7 @@ class RateContract(Part):
 
     @story
     @needs(Limits, no_limits)
-    async def test_s24_each_key_has_a_rate_of_its_own(self, at: Scene) -> None:
+    async def test_s24_each_key_has_its_own_rate(self, at: Scene) -> None:
         await at.enqueue(*(at.new(lane=key) for key in "aaab" for _ in range(3)))
         await limit(at, queue(), rate_per_key="1/s", burst=2)
         worker = await limited(at)

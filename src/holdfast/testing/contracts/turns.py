@@ -11,7 +11,7 @@ from holdfast._core.origin import Origin
 from holdfast._core.requests import ClaimKind, QueueSettings
 from holdfast._core.schedule import Source
 from holdfast._engine import store_defaults
-from holdfast._ports.store import Lanes
+from holdfast._ports.limits import Lanes
 from holdfast.testing.contracts.scene import Part, Scene, done, needs, released, story
 
 
@@ -86,7 +86,7 @@ class TurnContract(Part):
         assert [(await at.claim(lease))[0].job.queue for _ in range(3)] == ["a", "a", "b"]
 
     @story
-    async def test_within_a_lane_the_oldest_is_first_whatever_its_task(self, at: Scene) -> None:
+    async def test_within_a_lane_the_oldest_is_first_across_tasks(self, at: Scene) -> None:
         jobs = await at.enqueue(
             *(at.new(task=task, queue=queue, delay=n * 0.001) for n, task in enumerate("abab") for queue in "xy")
         )

@@ -6,7 +6,7 @@
 -- lanes, due or not. A row judges the lane that the row before it has met.
 -- A mode orders the lanes of a ring: 1, from the turn on; 2, before it, or without a turn; -1 and 0 stand for the turn itself, with jobs
 -- left of it and without; 3, the ring is over. A weight of 0: the queue is paused or not wanted.
--- :caps: NULL, for lanes that no limit counts; else for lanes within limits, the jobs that each scope and each of its keys has room for.
+-- :caps: NULL, for lanes that no limit counts; else for lanes within limits, the jobs that each scope and each of its keys allows.
 WITH RECURSIVE
 -- include owner(:lease, :monotonic, :boot, :clock, :is_settled),
 turns AS MATERIALIZED (

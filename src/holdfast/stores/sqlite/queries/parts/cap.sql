@@ -1,4 +1,4 @@
--- cap(of): for how many jobs of a range all limits together have room.
+-- cap(of): how many jobs of a range all limits together allow.
 coalesce((
     SELECT min(caps.room) FROM caps
     WHERE (
