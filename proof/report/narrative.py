@@ -13,7 +13,7 @@ from holdfast._core.lifecycle import Precondition
 from proof.checker.history import FAIL_OVER, IN_CARE, Event, History, JobRow, LeaseRow, Phase
 from proof.report.aliases import Aliases
 from proof.report.narrative_focus import Focus
-from proof.report.sentences import BIRTH, MINOR, TOGETHER, USUAL, VITAL, Sentence, Sentences
+from proof.report.sentences import BIRTH, MINOR, TOGETHER, USUAL, VITAL, Sentence, Sentences, change_of_schedule
 
 _STATES = {"available": "back in its queue", "scheduled": "back in its queue", "held": "held for an operator"}
 _VERBS = {"report": "reports progress", "start": "starts", "hook": "commits the hook", "annotate": "adds to its record"}
@@ -92,6 +92,8 @@ class Narrator:
                 self._see_process(event)
             case "queue" if event.note.endswith(f" {self._focus.queue}") and not self._claims:
                 self._sentences.add(event, f"the queue of the job is {event.note.split()[0]}", MINOR)
+            case "schedule" if event.note in self._values:
+                self._sentences.add(event, f"{self._who(event)} {change_of_schedule(event)}")
             case "clock.step":
                 self._sentences.add(event, f"the clock of the store steps by {event.note} s", MINOR, key="clock.step")
             case "calm":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from holdfast._core.job import Token
-from proof.checker.history import Event
+from proof.checker.history import Event, ScheduleRow
 
 LONGEST = 11  # sentences of a story
 TOGETHER = 0.01  # seconds in which two events are one
@@ -86,3 +86,14 @@ def _kept(sentences: Sequence[Sentence], omitted: set[int]) -> list[str]:
     if omitted:
         lines.insert(min(omitted), f"{'':13}… ({len(omitted)} of less weight left out)")
     return lines
+
+
+def change_of_schedule(event: Event) -> str:
+    """Return what a process does to a schedule, as the rest of a sentence that begins with the process."""
+    name, row, verb = event.note, event.after, "" if event.by is None else event.by.verb
+    if not isinstance(row, ScheduleRow):
+        return f"removes schedule {name}"
+    following = "it is paused" if row.is_paused else f"the next one is {row.next_at:%H:%M:%S.%f}"
+    if verb == "advance" and row.last_tick is not None:
+        return f"moves schedule {name} on from its tick {row.last_tick:%H:%M:%S.%f}, at {row.at:%H:%M:%S.%f}: {following}"
+    return f"changes schedule {name} at {row.at:%H:%M:%S.%f}, whose last tick is {row.last_tick or 'none'}: {following}"

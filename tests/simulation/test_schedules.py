@@ -260,3 +260,14 @@ def test_a_store_that_forgets_may_fire_a_tick_again() -> None:
     before, tale.schedule = tale.schedule, forgotten
     tale.say("schedule", Phase.TRUTH, before=before, after=forgotten, by=By(FAIL_OVER), note=NAME)
     assert tale.fire(1).check(OPEN).verdict("S14")
+
+
+def test_the_story_of_a_broken_schedule_has_its_moves() -> None:
+    tale = busy(Overlap.SKIP).fire(2).change(is_paused=True).remove()
+    story = tale.check(OPEN).explain(History(tale.events))
+    assert "m-1-1 moves schedule s on from its tick 00:00:10.000000, at 00:00:10.300000: the next one is 00:00:20.000000" in story
+    assert "stored 1 jobs with the move of its schedule, instead of 0" in story
+    ended_late = Ticks().change(is_paused=True).change(is_paused=False).until(2).remove()
+    story = ended_late.check(SOON).explain(History(ended_late.events))
+    assert "changes schedule s at 00:00:00.100000, whose last tick is none: it is paused" in story
+    assert "removes schedule s" in story
