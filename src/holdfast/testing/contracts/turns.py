@@ -7,7 +7,9 @@ from uuid import UUID
 
 from holdfast._core.job import Claim
 from holdfast._core.lanes import LANES, Cursor
+from holdfast._core.origin import Origin
 from holdfast._core.requests import ClaimKind, QueueSettings
+from holdfast._core.schedule import Source
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Lanes
 from holdfast.testing.contracts.scene import Part, Scene, done, needs, released, story
@@ -270,7 +272,8 @@ class TurnContract(Part):
     @story
     @needs(Lanes, refused)
     async def test_queues_are_listed_with_their_settings(self, at: Scene) -> None:
-        settings, lanes = QueueSettings(priority=2, weight=3, key_weights={"acme": 4}), store_defaults.lanes(at.store)
+        lanes, origin = store_defaults.lanes(at.store), Origin(Source.CODE, ("0123456789abcdef",))
+        settings = QueueSettings(priority=2, weight=3, key_weights={"acme": 4}, origin=origin)
         await lanes.set_queue("a", settings)
         await at.store.pause(["a"], is_paused=True)
         await at.enqueue(at.new(queue="b"))
@@ -280,6 +283,13 @@ class TurnContract(Part):
         assert [(view.name, view.settings) for view in await at.store.queues()] == [("a", settings), ("b", QueueSettings())]
         await lanes.set_queue("a", None)
         assert [view.name for view in await at.store.queues()] == ["b"]
+
+    @story
+    @needs(Lanes, refused)
+    async def test_settings_that_are_the_defaults_keep_their_origin(self, at: Scene) -> None:
+        settings, lanes = QueueSettings(origin=Origin(replaced=("0123456789abcdef",))), store_defaults.lanes(at.store)
+        await lanes.set_queue("a", settings)
+        assert [(view.name, view.settings) for view in await at.store.queues()] == [("a", settings)]
 
     @story
     async def test_a_lane_that_runs_dry_and_fills_again_is_served_in_its_turn(self, at: Scene) -> None:
