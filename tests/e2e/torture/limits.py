@@ -127,8 +127,8 @@ def _torment(torturer: Torturer, watcher: Watcher, fleet: Fleet, chance: random.
             lanes.open(step)
         lanes.wait(seconds)
     finally:
+        lanes.close()  # first: most faults wait for busy workers
         feeding.close()
-        lanes.close()
 
 
 def _left(fleet: Fleet) -> int:
