@@ -7,7 +7,8 @@ from holdfast._core.limits import ScopeKind
 from holdfast._core.requests import JobFilter
 from holdfast._engine.store_defaults import limits, offers
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
-from holdfast._ports.store import Limits, Store
+from holdfast._ports.limits import Limits
+from holdfast._ports.store import Store
 
 ROUNDS = 2
 LOOKED = 100
