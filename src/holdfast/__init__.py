@@ -1,15 +1,19 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
-from holdfast._core.explanation import Cause, Code, Explanation
+from holdfast._core.cause import Cause, Code
+from holdfast._core.explanation import Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
+from holdfast._core.limits import Limit
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.requests import QueueSettings
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.ticks import cron, every
 from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
+from holdfast._engine.operators.limits import LimitStatus
 from holdfast._engine.operators.operators import Steered, Where
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
@@ -69,11 +73,14 @@ __all__ = [
     "JobNotFound",
     "JobView",
     "LeaseView",
+    "Limit",
+    "LimitStatus",
     "MissingExtra",
     "NewJobView",
     "PayloadInvalid",
     "PayloadTooLarge",
     "Pruned",
+    "QueueSettings",
     "QueueView",
     "Reason",
     "RecoverySwitches",

@@ -15,7 +15,9 @@ from holdfast._core.view import Rescued
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
-from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Workers
+from holdfast._engine.operators.limits import Limits
+from holdfast._engine.operators.operators import Jobs, RecoveryRun, Workers
+from holdfast._engine.operators.queues import Queues
 from holdfast._engine.operators.schedules import Schedules
 from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
@@ -27,6 +29,7 @@ from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
+from holdfast._engine.tasks.limits import LimitDeclarations
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.schedules import ScheduleDeclarations
@@ -50,7 +53,7 @@ Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
+class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -119,6 +122,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
         self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
+        self.limits = Limits(self._connections.client)
         self.workers = Workers(self._connections.client)
         self.schedules = Schedules(self._connections)
         self.recovery = RecoveryRun(self._recover)
@@ -227,6 +231,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
         from holdfast._engine.embedded.parts import options_of
         from holdfast._engine.embedded.run_due import RunDue
         from holdfast._engine.rows.scheduler import enqueue_all_runs
+        from holdfast._engine.supervisor.declared_limits import store_declared
         from holdfast._engine.supervisor.scheduler import fire_due
 
         self.load()
@@ -235,6 +240,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations):
             raise ConfigurationError([f"limit={limit!r}: use an integer from 1"])
         await enqueue_all_runs(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
         parts = self._parts(options, lambda _: self._connections.store)
+        await store_declared(self._connections.store, self.registry.declared())
         await fire_due(parts.environment(self._connections.store, self.events), self.registry.schedules())
         return await RunDue(parts).run(limit)
 

@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.explanation import Code, WorkerFacts, explain
+from holdfast._core.cause import Code
+from holdfast._core.explanation import WorkerFacts, explain
 from holdfast._core.job import Reason, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord

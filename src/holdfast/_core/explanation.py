@@ -1,37 +1,15 @@
 """Explanations of a job's state: from plain facts to causes, each with its remedy. Nothing here decides about jobs."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from holdfast._core.cause import Cause, Code, clock
 from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.lane_cause import LaneFacts, lane_causes, position
+from holdfast._core.limit_causes import LimitFacts, limit_causes
 from holdfast._core.record import JobRecord
-
-
-class Code(StrEnum):
-    """The reason why a job does not move, or what it does: a closed list."""
-
-    PAUSED = "paused"
-    DUE_LATER = "due_later"
-    EXPIRED = "expired"
-    NO_LIVE_WORKER = "no_live_worker"
-    UNKNOWN_TASK = "unknown_task"
-    BLOCKED = "blocked"
-    HELD = "held"
-    BUDGET_SPENT = "budget_spent"
-    AT_CAPACITY = "at_capacity"
-    RATE_LIMITED = "rate_limited"
-    RUNNING = "running"
-    FINISHED = "finished"
-
-
-class Cause(Struct, frozen=True):
-    """One reason; ``remedy`` is what to do about it, or that nothing needs to be done."""
-
-    code: Code
-    message: str
-    remedy: str
 
 
 class Explanation(Struct, frozen=True):
@@ -50,6 +28,7 @@ class WorkerFacts(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...]
     queues: tuple[str, ...] = ()
     free: int = 0
+    slots: int = 0
     is_isolated: bool = False
     is_draining: bool = False
     overdue: float = -1.0
@@ -58,8 +37,16 @@ class WorkerFacts(Struct, frozen=True, kw_only=True):
 Workers = tuple[WorkerFacts, ...]
 
 
-def explain(job: JobRecord, *, is_paused: bool, workers: Workers, now: datetime) -> Explanation:
-    """Return the causes of a job's state; ``now`` decides only whether the job has expired."""
+def explain(
+    job: JobRecord,
+    *,
+    is_paused: bool,
+    workers: Workers,
+    now: datetime,
+    limits: Sequence[LimitFacts] = (),
+    lane: LaneFacts | None = None,
+) -> Explanation:
+    """Return the causes of a job's state. ``limits``: those that count the job; ``lane``: the lane in which it waits."""
     match PLACE_OF[job.state]:
         case Place.FINISHED:
             causes = _of_finished(job)
@@ -67,6 +54,8 @@ def explain(job: JobRecord, *, is_paused: bool, workers: Workers, now: datetime)
             causes = _of_active(job, workers)
         case Place.PENDING:
             causes = _of_pending(job, is_paused, workers, now)
+            if job.state is State.AVAILABLE:
+                causes = _of_turns(causes, job, workers, now, limits=limits, lane=lane)
     summary = causes[0].message if causes else "it is due and a worker has a free slot: it starts within a poll"
     return Explanation(job.state, summary, causes)
 
@@ -95,7 +84,7 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     done = "" if job.fraction is None else f", {job.fraction:.0%} done"
     asked = ", asked to end" if job.cancel_requested else ""
     since = job.started_at or job.claimed_at
-    at = "" if since is None else f" since {_clock(since)}"
+    at = "" if since is None else f" since {clock(since)}"
     message = f"{'it runs' if job.state is State.RUNNING else 'it is about to run'} on {job.worker}{at}{done}{asked}"
     running = Cause(Code.RUNNING, message, f"nothing to do; `holdfast jobs cancel {job.id}` asks it to end")
     owner = next((worker for worker in workers if worker.name == job.worker), None)
@@ -117,14 +106,36 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
     causes = []
     if job.attempt == 0 and job.expires_at is not None and job.expires_at <= now:
         again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
-        causes.append(Cause(Code.EXPIRED, f"it expired at {_clock(job.expires_at)} before a worker started it", again))
+        causes.append(Cause(Code.EXPIRED, f"it expired at {clock(job.expires_at)} before a worker started it", again))
     if is_paused:
         causes.append(Cause(Code.PAUSED, f"its queue {job.queue} is paused", f"`holdfast queues resume {job.queue}`"))
     if job.state is State.SCHEDULED:
         again = f", after {job.failures + job.crashes} tries that ended badly" if job.failures + job.crashes else ""
         sooner = f"wait, or `holdfast jobs reschedule {job.id} --delay 0s` makes it due now"
-        causes.append(Cause(Code.DUE_LATER, f"it is due at {_clock(job.available_at)}{again}", sooner))
+        causes.append(Cause(Code.DUE_LATER, f"it is due at {clock(job.available_at)}{again}", sooner))
     return (*causes, *_of_workers(job, workers))
+
+
+def _of_turns(
+    causes: tuple[Cause, ...],
+    job: JobRecord,
+    workers: Workers,
+    now: datetime,
+    *,
+    limits: Sequence[LimitFacts],
+    lane: LaneFacts | None,
+) -> tuple[Cause, ...]:
+    """Return the causes with those of limits and lanes, which matter less than that no worker could take the job."""
+    alive = {worker.name for worker in workers if worker.overdue <= 0}
+    of_limits = limit_causes(limits, alive, now)
+    others = tuple(each for each in causes if each.code is not Code.AT_CAPACITY)
+    busy = tuple(
+        structs.replace(each, message=f"{each.message}{position(lane)}") for each in causes if each.code is Code.AT_CAPACITY
+    )
+    if causes or of_limits:
+        return (*others, *of_limits, *busy)
+    slots = sum(worker.slots for worker in workers if worker.name in alive and job.task in worker.tasks)
+    return lane_causes(lane, slots)
 
 
 def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
@@ -150,7 +161,3 @@ def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
         more = "wait, or start more: `holdfast worker module:app --processes N --concurrency N`"
         return (Cause(Code.AT_CAPACITY, "all workers that know its task are busy", more),)
     return ()
-
-
-def _clock(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M:%S}Z"

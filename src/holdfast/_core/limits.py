@@ -234,4 +234,7 @@ def _wrong_counts(counts: Iterable[tuple[str, int | None, int]]) -> Iterator[str
 
 def _is_rate(rate: object) -> bool:
     found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-    return found is not None and int(found[1]) > 0 and found[2] != "." and _interval(str(rate)) not in (None, 0)
+    try:
+        return found is not None and int(found[1]) > 0 and _interval(str(rate)) not in (None, 0)
+    except ValueError:  # its time is not a duration
+        return False

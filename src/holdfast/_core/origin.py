@@ -41,6 +41,11 @@ def may_declare(name: str, new: object, old: object | None, origin: Origin, livi
     return digest_of(new) not in origin.replaced or declaration(name, old) not in living
 
 
+def overruled(old: object, origin: Origin) -> Origin:
+    """Return the origin of an operator's value that replaces the present one, which it remembers: so it differs from no origin."""
+    return Origin(Source.OPERATOR, (*origin.replaced, digest_of(old))[-MOST_REPLACED:])
+
+
 def declared(new: object, old: object | None, origin: Origin) -> Origin:
     """Return the origin of a value from code that replaces the present one."""
     if old is None:

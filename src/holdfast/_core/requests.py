@@ -19,7 +19,7 @@ class NewLease(Struct, frozen=True):
     """A worker incarnation's right to hold jobs: an id made by the client, the worker's identity, and its timing.
 
     ``grace``: seconds its code gets to stop. ``slots``: the number of jobs it runs at once. ``is_isolated``: it takes isolated jobs
-    only, asks for one at a time, and gets none while it has one. ``declares``: the definitions of schedules in its code.
+    only, asks for one at a time, and gets none while it has one. ``declares``: the definitions of schedules, limits and queues in its code.
     """
 
     id: UUID

@@ -218,6 +218,11 @@ class DeclaredSchedule(Struct, frozen=True):
     name: str
     definition: Definition
 
+    @property
+    def declaration(self) -> str:
+        """Its entry in the list of a worker's lease."""
+        return declaration(self.name, self.definition.digest)
+
 
 class ScheduleView(Struct, frozen=True, kw_only=True):
     """A schedule as people see it. ``next``: the coming ticks, on the store's calendar; empty while it is paused.

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.declared import Declared
 from holdfast._core.job import RescueReason, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.schedule import DeclaredSchedule
@@ -31,6 +32,12 @@ class WorkerHello(Struct, frozen=True, tag="hello"):
     listens: bool = False
     rows: tuple[RowsSettings, ...] = ()
     schedules: tuple[DeclaredSchedule, ...] = ()
+    declared: Declared = Declared()
+
+    @property
+    def declares(self) -> tuple[str, ...]:
+        """The entries in the list of its lease: all definitions in its code."""
+        return (*(each.declaration for each in self.schedules), *self.declared.declarations)
 
 
 class StartRefused(Struct, frozen=True, tag="refused"):

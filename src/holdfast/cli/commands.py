@@ -15,6 +15,7 @@ from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.jobs import jobs
+from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
 from holdfast.cli.output import to_json
 from holdfast.cli.prune import prune
@@ -116,6 +117,7 @@ for _command in (
     enqueue,
     jobs,
     queues,
+    limits,
     schedules,
     rows,
     workers,

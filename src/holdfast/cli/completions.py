@@ -38,6 +38,23 @@ def complete_task(context: click.Context, _parameter: click.Parameter, typed: st
     return _offers(_ask(context, lambda app: app.jobs.acounts("task")) or (), typed)
 
 
+def complete_scope_name(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """List the queues or the tasks that have jobs, as the scope before asks for."""
+    match context.params.get("scope"):
+        case "queue":
+            return complete_queue(context, parameter, typed)
+        case "task":
+            return complete_task(context, parameter, typed)
+    return []
+
+
+def complete_limit(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """List the names that have a limit of the scope before."""
+    scope = context.params.get("scope")
+    found = _ask(context, lambda app: app.limits.alist()) or ()
+    return _offers((each.name for each in found if each.scope == scope and each.name), typed)
+
+
 def complete_job(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
     """List the newest jobs, with task and state beside their ids."""
     found = _ask(context, lambda app: app.jobs.alist(limit=MOST_OFFERED)) or ()

@@ -41,7 +41,21 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
         return instant
 
 
+class KeyWeightType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """Text such as ``acme=3`` as a key and its weight."""
+
+    name = "key=n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Convert to a key and an integer; a key may have an equals sign."""
+        key, _, number = str(value).rpartition("=")
+        if not key or not number.isdecimal():
+            self.fail(f"{value!r} is not a key and its weight: write it as acme=3", param, ctx)
+        return key, int(number)
+
+
 DURATION = DurationType()
+KEY_WEIGHT = KeyWeightType()
 INSTANT = InstantType()
 
 TARGET = click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)

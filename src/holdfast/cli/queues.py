@@ -1,11 +1,11 @@
 """``holdfast queues``."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.completions import complete_queue
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, KEY_WEIGHT, store_options
 from holdfast.cli.selection import confirm
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ NAMES = click.argument("names", metavar="QUEUE...", nargs=-1, required=True, she
 
 @click.group()
 def queues() -> None:
-    """See queues, pause them, let them run again, empty them."""
+    """See queues, pause them, let them run again, empty them, set how they are served."""
 
 
 @queues.command("list")
 @store_options
 @JSON
 def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
-    """List queues that have jobs or are paused."""
+    """List queues that have jobs, are paused or have settings."""
     from holdfast._core.job import State
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
@@ -33,8 +33,15 @@ def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rows = [(queue.name, _condition(queue), *(queue.counts.get(state, 0) for state in State)) for queue in found]
-    print_table(("queue", "condition", *State), rows, empty="no queues")
+    rows = [
+        (
+            *(queue.name, _condition(queue), *(queue.counts.get(state, 0) for state in State)),
+            *(queue.settings.priority, queue.settings.weight),
+            ", ".join(f"{key}={weight}" for key, weight in sorted(queue.settings.key_weights.items())),
+        )
+        for queue in found
+    ]
+    print_table(("queue", "condition", *State, "priority", "weight", "key weights"), rows, empty="no queues")
 
 
 @queues.command()
@@ -77,6 +84,52 @@ def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | No
         click.echo(f"would delete {waiting:,} waiting jobs of queue {name}")
     else:
         click.echo(f"{deleted:,} waiting jobs of queue {name} deleted")
+
+
+@queues.command("set")
+@click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+@click.option("--priority", type=int, metavar="N", help="Added to the priority of each of its jobs; smaller runs sooner.")
+@click.option("--weight", type=int, metavar="N", help="How many jobs one turn of each of its lanes has.")
+@click.option(
+    "--key-weight",
+    "key_weights",
+    multiple=True,
+    type=KEY_WEIGHT,
+    help="What the weight is multiplied by for a key; give it once for each. 1 is the default.",
+)
+@store_options
+@JSON
+def set_queue(
+    name: str, key_weights: tuple[tuple[str, int], ...], target: str | None, url: str | None, as_json: bool, **given: Any
+) -> None:
+    """Set how a queue is served; what is not given stays as it is. Code does not change it back."""
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json
+
+    with opened(target, url) as app:
+        settings = app.queues.set(name, **given, key_weights=dict(key_weights) or None)
+    if as_json:
+        print_json({"queue": name, "settings": settings})
+    else:
+        click.echo(f"queue {name}: priority {settings.priority}, weight {settings.weight}")
+
+
+@queues.command()
+@NAMES
+@store_options
+@JSON
+def unset(names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
+    """Remove the settings of these queues. A worker whose code declares some stores those within a minute."""
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json
+
+    with opened(target, url) as app:
+        for name in names:
+            app.queues.unset(name)
+            if not as_json:
+                click.echo(f"queue {name}: settings removed")
+    if as_json:
+        print_json([{"queue": name} for name in names])
 
 
 def _pause(names: tuple[str, ...], target: str | None, url: str | None, *, is_paused: bool) -> None:

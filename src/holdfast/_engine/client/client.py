@@ -9,19 +9,22 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer, SteerAnswer
-from holdfast._core.explanation import Explanation, WorkerFacts, explain
+from holdfast._core.explanation import Explanation
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
+from holdfast._core.limits import Limit, LimitView, Scope, ScopeKind
+from holdfast._core.origin import Origin
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import JobFilter, Steer, SteerVerb
+from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
 from holdfast._core.schedule import Schedule, ScheduleList
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.announcement import announce
+from holdfast._engine.client.explaining import explained
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._engine.store_defaults import purge, scheduling, steer, worker_history
+from holdfast._engine.store_defaults import lanes, limits, purge, scheduling, steer, worker_history
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
@@ -106,11 +109,8 @@ class Client:
     async def explain(self, job: UUID) -> Explanation:
         """Explain why the job is in its state; ``JobNotFound``."""
         record = await self._record(job)
-        queues = await self._retry("queues", self._store.queues)
-        workers = await self.workers()
-        paused = {queue.name for queue in queues if queue.paused_at is not None}
         now = EPOCH + timedelta(seconds=self._clock.wall())
-        return explain(record, is_paused=record.queue in paused, workers=tuple(map(_facts, workers)), now=now)
+        return await self._retry("explain", partial(explained, self._store, record, now))
 
     async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End waiting jobs and flag running ones; return the state each is in now, absent if unknown."""
@@ -179,8 +179,21 @@ class Client:
         """Forget a schedule; its jobs stay."""
         await self._retry("remove_schedule", partial(scheduling(self._store).remove_schedule, name))
 
+    async def limits(self) -> tuple[LimitView, ...]:
+        """Return all limits, each with what is used of it."""
+        return await self._retry("limits", limits(self._store).limits)
+
+    async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:
+        """Set or remove the limit of a scope, and wake workers that it kept from claiming."""
+        await self._retry("set_limit", partial(limits(self._store).set_limit, scope, limit, origin))
+        await self._transport.publish([Hint(scope.name if scope.kind is ScopeKind.QUEUE else "")])
+
+    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+        """Set or remove the settings of a queue."""
+        await self._retry("set_queue", partial(lanes(self._store).set_queue, queue, settings))
+
     async def queues(self) -> tuple[QueueView, ...]:
-        """Return the queues that have jobs or are paused, each with the number of its jobs in every one of the nine states."""
+        """Return the queues that have jobs, are paused or have settings, each with its jobs in every one of the nine states."""
         found = await self._retry("queues", self._store.queues)
         return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
 
@@ -315,18 +328,6 @@ def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
         if duplicate is not None and not duplicate.is_same:
             message = f"task {job.task}: job {duplicate.job} has the unique key {job.unique_key!r} and another payload"
             raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
-
-
-def _facts(lease: LeaseView) -> WorkerFacts:
-    return WorkerFacts(
-        name=lease.worker,
-        tasks=lease.tasks,
-        queues=lease.queues,
-        free=lease.slots - lease.holds,
-        is_isolated=lease.is_isolated,
-        is_draining=lease.is_draining,
-        overdue=lease.overdue,
-    )
 
 
 def _result(record: JobRecord) -> Json:

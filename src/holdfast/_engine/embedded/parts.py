@@ -85,7 +85,7 @@ def without_processes(registry: Registry) -> Registry:
     """Return the same tasks without ``process=True``: their handlers run in threads here, which start faster and are never killed."""
     made = Registry()
     definitions = (registry.get(name) for name in registry.names())
-    made.add_schedule(*registry.schedules())
+    made.take_over(registry)
     made.around_run = registry.around_run
     made.add(*(structs.replace(task, process=False) for task in definitions if task is not None))
     return made

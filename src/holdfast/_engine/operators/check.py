@@ -10,12 +10,13 @@ from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.schedule import ScheduleList, Source, declaration
 from holdfast._core.transport_url import server_of_hints
+from holdfast._engine.operators.check_limits import check_limits
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.service import Signal
 from holdfast._engine.store_defaults import has_schedules, scheduling, waiting_tasks
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
-from holdfast._engine.worker.startup_checks import problems_of_schedules
+from holdfast._engine.worker.startup_checks import problems_of_limits, problems_of_schedules
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
@@ -40,10 +41,11 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         waiting, queues = await waiting_tasks(store), await store.queues()
         left = [finding async for finding in _of_recovery(store, settings.recovery)]
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
+        limits = await check_limits(store, registry, alive, queues)
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
-    return (*own, *found, *of_jobs, *left, *_of_schedules(schedules, alive))
+    return (*own, *found, *of_jobs, *limits, *left, *_of_schedules(schedules, alive))
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
@@ -107,7 +109,7 @@ async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
 def _of_app(settings: Settings, registry: Registry, store: Store) -> tuple[Check, ...]:
     warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
     problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, store)]
-    problems += problems_of_schedules(registry, store)
+    problems += [*problems_of_schedules(registry, store), *problems_of_limits(registry, store)]
     return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
 
 

@@ -1,4 +1,4 @@
-"""What people and programs do with a whole App: its jobs, its queues, its workers, its recovery."""
+"""What people and programs do with a whole App: its jobs, its workers, its recovery."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.answers import BeatView, LeaseView, QueueView
+from holdfast._core.answers import BeatView, LeaseView
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
@@ -16,7 +16,6 @@ from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
 from holdfast._engine.tasks.options import due
-from holdfast._engine.tasks.registry import NAME
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.sync import blocking
 
@@ -304,37 +303,6 @@ async def asteer_matching(jobs: Jobs, how: Steer, ids: Sequence[UUID], where: Wh
 steer_matching = blocking(asteer_matching)
 
 
-class Queues:
-    """``app.queues``: list, pause, resume and purge queues. A queue exists while it has jobs or is paused."""
-
-    def __init__(self, connect: Callable[[], Client]) -> None:
-        self._connect = connect
-
-    async def alist(self) -> list[QueueView]:
-        """Return the queues that have jobs or are paused, by name."""
-        return list(await self._connect().queues())
-
-    async def apause(self, queues: str | Sequence[str]) -> None:
-        """Stop all claims from these queues; jobs that run go on."""
-        await self._connect().pause(_queues(queues), is_paused=True)
-
-    async def aresume(self, queues: str | Sequence[str]) -> None:
-        """Let workers claim from these queues again."""
-        await self._connect().pause(_queues(queues), is_paused=False)
-
-    async def apurge(self, queues: str | Sequence[str]) -> int:
-        """Delete every job that waits in these queues, also those due later; return how many.
-
-        Jobs that run or are held stay, and so do those enqueued after the call.
-        """
-        return await self._connect().purge(_queues(queues))
-
-    list = blocking(alist)
-    pause = blocking(apause)
-    resume = blocking(aresume)
-    purge = blocking(apurge)
-
-
 class Workers:
     """``app.workers``."""
 
@@ -376,14 +344,6 @@ class RecoveryRun:
         return list(await self._run(now, only))
 
     run_once = blocking(arun_once)
-
-
-def _queues(queues: str | Sequence[str]) -> tuple[str, ...]:
-    names = (queues,) if isinstance(queues, str) else tuple(queues)
-    wrong = [name for name in names if not isinstance(name, str) or not NAME.fullmatch(name)]
-    if wrong:
-        raise ConfigurationError([f"queue={name!r}: use 1 to 200 letters, digits and _ . : -" for name in wrong])
-    return names
 
 
 def _id(job: Id) -> UUID:

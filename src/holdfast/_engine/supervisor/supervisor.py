@@ -20,6 +20,7 @@ from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
 from holdfast._engine.supervisor.beat_history import BeatHistory
 from holdfast._engine.supervisor.clock_check import ClockCheck
+from holdfast._engine.supervisor.declared_limits import DeclaredLimits
 from holdfast._engine.supervisor.event_relay import EventRelay
 from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.maintenance import maintenance_steps
@@ -181,6 +182,7 @@ class Supervisor:
         while not self._drains:
             try:
                 timing = await self._prepare(hello.settings)  # the first worker's: one beat renews all leases
+                await self._declared_limits.declare(hello.declared)
                 await session.open_lease(hello, self._environment, self._contact, timing=timing, grace=self._grace)
                 break
             except ERRORS as error:
@@ -249,6 +251,9 @@ class Supervisor:
             now=self._now_of_lease,
             events=self._events,
             chance=self._chance,
+        )
+        self._declared_limits = DeclaredLimits(
+            self._store, lambda step: self._services.append(asyncio.create_task(serve("limits", step).run()))
         )
         self._scheduler = Scheduler(self._environment, longest=5.0 * settings.poll_interval)
         self._scheduling = serve("schedules", self._scheduler.step)

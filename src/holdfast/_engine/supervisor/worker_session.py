@@ -7,7 +7,6 @@ from msgspec import MsgspecError
 
 from holdfast._core.identity import worker_name
 from holdfast._core.requests import NewLease
-from holdfast._core.schedule import declaration
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import Rescued
 from holdfast._engine import messages
@@ -57,8 +56,7 @@ class WorkerSession:
         name = worker_name(process.host, process.pid, lease)
         is_isolated = self.handle.is_isolated
         slots = 1 if is_isolated else hello.slots
-        declares = tuple(declaration(each.name, each.definition.digest) for each in hello.schedules)
-        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, grace, slots, is_isolated, declares)
+        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, grace, slots, is_isolated, hello.declares)
         sent = environment.lease_time()
         await environment.store.open_lease(new)
         contact.answered(sent)

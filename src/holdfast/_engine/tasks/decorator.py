@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast._core.durations import Duration
+from holdfast._core.limits import Limit
 from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.view import RescuedJob
 from holdfast._engine.tasks.context import Job, SyncJob
@@ -65,6 +66,7 @@ class TaskRegistrar(ABC):
         retention: Duration = "7d",
         process: bool = False,
         on_rescue: Hook | None = None,
+        limit: Limit | None = None,
     ) -> Decorator: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
@@ -73,6 +75,7 @@ class TaskRegistrar(ABC):
         runs in a thread or, with ``process=True``, in a separate process. That process can be killed when the handler does not stop or
         passes its limit, and its crash costs no other job anything.
         ``key``: the name of the parameter that holds each job's key, usually the tenant.
+        ``limit``: how many of its jobs may be active at once or start in a time, in the whole cluster, also for each key.
         ``on_rescue``: a function of a connection and a ``RescuedJob``, which repairs your own rows after an interrupted attempt.
 
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP

@@ -8,7 +8,9 @@ from typing import Any, get_args
 
 from msgspec import Struct, structs
 
+from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
+from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.payload import PayloadType, annotations_of, key_in
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
@@ -35,7 +37,7 @@ class RunnerKind(StrEnum):
 class TaskDefinition(Struct, frozen=True, kw_only=True):
     """A registered handler. ``policy`` travels on each job's row, so that processes without the code can apply it.
 
-    ``key``: the field of the payload that is each job's key.
+    ``key``: the field of the payload that is each job's key. ``limit``: of all its jobs; it counts once a supervisor has stored it.
     ``rows``: the table whose rows it works on, if its jobs are runs of such a handler.
     """
 
@@ -53,6 +55,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     on_rescue: Callable[..., Any] | None = None
     rows: RowsSettings | None = None
     key: str | None = None
+    limit: Limit | None = None
 
     @property
     def kind(self) -> RunnerKind:
@@ -71,11 +74,13 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The tasks of one App."""
+    """The tasks of one App, and the schedules, limits and settings of queues in its code."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskDefinition] = {}
         self._schedules: dict[str, DeclaredSchedule] = {}
+        self._limits: dict[Scope, DeclaredLimit] = {}
+        self._queues: dict[str, DeclaredQueue] = {}
         self.around_run: list[Around] = []
 
     def add(self, *definitions: TaskDefinition) -> None:
@@ -106,6 +111,30 @@ class Registry:
     def schedules(self) -> tuple[DeclaredSchedule, ...]:
         """Return all schedules, in order of registration."""
         return tuple(self._schedules.values())
+
+    def add_limit(self, scope: Scope, limit: Limit) -> None:
+        """Register the limit of a queue or of the cluster; ``ConfigurationError`` if it has one."""
+        if scope in self._limits:
+            raise ConfigurationError([f"limit of {scope}: declared twice; write one Limit(…) with all of it"])
+        self._limits[scope] = DeclaredLimit(scope, limit)
+
+    def add_queue(self, queue: DeclaredQueue) -> None:
+        """Register the settings of a queue; ``ConfigurationError`` if it has some."""
+        if queue.name in self._queues:
+            raise ConfigurationError([f"queue {queue.name}: declared twice; write one app.queue(…) with all of it"])
+        self._queues[queue.name] = queue
+
+    def declared(self) -> Declared:
+        """Return the limits of tasks, of queues and of the cluster, and the settings of queues."""
+        of_tasks = [(Scope(ScopeKind.TASK, task.name), task.limit) for task in self._tasks.values()]
+        limits = tuple(DeclaredLimit(scope, limit) for scope, limit in of_tasks if limit is not None)
+        return Declared((*limits, *self._limits.values()), tuple(self._queues.values()))
+
+    def take_over(self, other: "Registry") -> None:
+        """Register the schedules, limits and queues of another registry, which are not its tasks'."""
+        self._schedules |= other._schedules
+        self._limits |= other._limits
+        self._queues |= other._queues
 
     def problems(self, timing: LeaseTiming) -> list[str]:
         """Return which options of tasks contradict the timing of the App's leases."""
@@ -139,6 +168,7 @@ def define(  # size: one line for each option
     retention: Duration = "7d",
     process: bool = False,
     on_rescue: Callable[..., Any] | None = None,
+    limit: Limit | None = None,
 ) -> TaskDefinition:
     """Check what the user wrote, and return the task definition; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
@@ -147,6 +177,7 @@ def define(  # size: one line for each option
         *_problems_of_function(function),
         *_problems_of_process(function, process),
         *_problems_of_hook(function, on_rescue),
+        *problems_of_limit(limit),
     ]
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
     limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
@@ -177,6 +208,7 @@ def define(  # size: one line for each option
         process=process,
         on_rescue=on_rescue,
         key=key,
+        limit=limit,
     )
 
 
@@ -190,6 +222,20 @@ def problems_of_names(task: object, queue: object, priority: object) -> list[str
     if type(priority) is not int or priority not in PRIORITIES:
         found.append(f"priority={priority!r}: use an integer of at most 32 bits; smaller runs sooner")
     return found
+
+
+def problems_of_limit(limit: object, *, is_optional: bool = True) -> list[str]:
+    """Return what is wrong with a limit that a user has written; its values were checked when it was made."""
+    if limit is None and is_optional:
+        return []
+    if not isinstance(limit, Limit):
+        return [f"limit={limit!r}: use Limit(concurrency=10), Limit(rate='100/m'), or both in one"]
+    has_rate = limit.rate is not None or limit.rate_per_key is not None
+    if not has_rate and limit.concurrency is None and limit.per_key is None:
+        return ["limit=Limit() limits nothing: use concurrency=, per_key=, rate= or rate_per_key="]
+    if not has_rate and limit.burst != 1:
+        return [f"limit: burst={limit.burst} belongs to a rate: add rate= or rate_per_key=, or leave it out"]
+    return []
 
 
 def _problems_of_function(function: object) -> list[str]:

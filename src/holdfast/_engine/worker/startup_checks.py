@@ -7,10 +7,10 @@ from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.error_text import described
 from holdfast._engine.events import Events, failure_of_store
 from holdfast._engine.rows.tables import Tables
-from holdfast._engine.store_defaults import has_schedules
+from holdfast._engine.store_defaults import has_schedules, offers
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
-from holdfast._ports.store import Store
+from holdfast._ports.store import Lanes, Limits, Store
 from holdfast.errors import ConfigurationError
 
 
@@ -18,7 +18,11 @@ async def require_startup_checks(
     registry: Registry, tables: Tables | None, store: Store, events: Events, *, timeout: float
 ) -> None:
     """Raise ``ConfigurationError`` with every problem found."""
-    problems = [*problems_of_hooks(registry, store), *problems_of_schedules(registry, store)]
+    problems = [
+        *problems_of_hooks(registry, store),
+        *problems_of_schedules(registry, store),
+        *problems_of_limits(registry, store),
+    ]
     if tables is not None:
         problems = [*problems, *await problems_of_tables(registry.rows_tasks(), tables, events, timeout=timeout)]
     if problems:
@@ -31,6 +35,19 @@ def problems_of_schedules(registry: Registry, store: Store) -> list[str]:
         return []
     names = ", ".join(each.name for each in registry.schedules())
     return [f"schedules {names}: the {store.capabilities.name} store keeps none: use one that does, such as sqlite:///jobs.db"]
+
+
+def problems_of_limits(registry: Registry, store: Store) -> list[str]:
+    """Return the limits and settings of queues that this store cannot keep."""
+    declared, name, remedy = registry.declared(), store.capabilities.name, "use one that does, such as sqlite:///jobs.db"
+    found = []
+    if declared.limits and not offers(store, Limits):
+        which = ", ".join(str(each.scope) for each in declared.limits)
+        found.append(f"limits of {which}: the {name} store keeps none: {remedy}")
+    if declared.queues and not offers(store, Lanes):
+        which = ", ".join(each.name for each in declared.queues)
+        found.append(f"queues {which}: the {name} store keeps no settings of queues: {remedy}")
+    return found
 
 
 async def problems_of_tables(rows: Sequence[RowsSettings], tables: Tables, events: Events, *, timeout: float) -> list[str]:

@@ -79,8 +79,8 @@ class Worker:
         tasks, rows = self._registry.names(), self._registry.rows_tasks()
         queues, slots = self._options.queues or (), self._options.concurrency
         listens = self._events.has_subscribers
-        limits, schedules = self._link.limits, self._registry.schedules()
-        self._send(messages.WorkerHello(self._settings, tasks, queues, limits, slots, listens, rows, schedules))
+        limits, schedules, declared = self._link.limits, self._registry.schedules(), self._registry.declared()
+        self._send(messages.WorkerHello(self._settings, tasks, queues, limits, slots, listens, rows, schedules, declared))
         granted = await self._first_message()
         if granted is None:
             return

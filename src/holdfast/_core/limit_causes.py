@@ -1,0 +1,103 @@
+"""The limits that keep a due job from starting: which, who holds it and since when, until when, and what to do."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from holdfast._core.cause import Cause, Code, clock
+from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
+
+SHOWN = 3
+"""The most holders that a cause names."""
+
+
+class LimitFacts(Struct, frozen=True, kw_only=True):
+    """A limit that counts a job. ``key``: the job's key; ``key_holders``: active jobs with it, the first claimed first.
+
+    ``key_wait``: the seconds until its rate may allow the next job with this key to start.
+    """
+
+    view: LimitView
+    key: str = ""
+    key_holders: tuple[Holder, ...] = ()
+    key_wait: float = 0.0
+
+
+def limit_causes(facts: Iterable[LimitFacts], alive: Collection[str], now: datetime) -> tuple[Cause, ...]:
+    """Return the limits that are full, then the rates that allow no start now. ``alive``: the workers whose lease lives."""
+    known = list(facts)
+    full = [cause for each in known for cause in _full(each, alive, now)]
+    return (*full, *(cause for each in known for cause in _limited(each, now)))
+
+
+def is_full(view: LimitView) -> bool:
+    """Return whether all slots of a limit are taken."""
+    most = view.limit.concurrency
+    return most is not None and view.active >= most
+
+
+def command(scope: Scope, limit: Limit, **changed: str) -> str:
+    """Return the command that sets a limit with some options changed, each to a placeholder."""
+    where = "cluster" if scope.kind is ScopeKind.ALL else f"{scope.kind} {scope.name}"
+    values = {"concurrency": limit.concurrency, "per_key": limit.per_key, "rate": limit.rate, "rate_per_key": limit.rate_per_key}
+    burst = {} if limit.burst == 1 else {"burst": limit.burst}
+    given = {option: value for option, value in {**values, **burst, **changed}.items() if value is not None}
+    options = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in given.items())
+    return f"`holdfast limits set {where} {options}`"
+
+
+def held_by(holders: Sequence[Holder], alive: Collection[str], now: datetime) -> str:
+    """Return which jobs hold a limit, on which workers, and since when."""
+    shown = [
+        f"job {holder.job} on {holder.worker}{'' if holder.worker in alive else ', which has ended,'}"
+        f" since {clock(now - timedelta(seconds=holder.held))}"
+        for holder in holders[:SHOWN]
+    ]
+    return ", ".join(shown)
+
+
+def _full(facts: LimitFacts, alive: Collection[str], now: datetime) -> Iterator[Cause]:
+    view, limit = facts.view, facts.view.limit
+    if limit.concurrency == 0:
+        more = command(view.scope, limit, concurrency="N")
+        yield Cause(Code.AT_CAPACITY, f"the limit of {view.scope} is 0: no job of it may start", f"raise it: {more}")
+    elif is_full(view):
+        number = f"{view.active} of {limit.concurrency}"
+        raised = command(view.scope, limit, concurrency="N")
+        yield _taken(f"the limit of {view.scope}", number, view.holders, raised, alive=alive, now=now)
+    if limit.per_key is not None and len(facts.key_holders) >= limit.per_key:
+        number, raised = f"{len(facts.key_holders)} of {limit.per_key}", command(view.scope, limit, per_key="N")
+        what = f"the limit of {view.scope} for the key {facts.key!r}"
+        yield _taken(what, number, facts.key_holders, raised, alive=alive, now=now)
+
+
+def _taken(what: str, number: str, holders: Sequence[Holder], raised: str, *, alive: Collection[str], now: datetime) -> Cause:
+    message = f"{what} is full: {number} jobs are active: {held_by(holders, alive, now)}"
+    if holders and not any(holder.worker in alive for holder in holders):
+        back = "a supervisor (`holdfast worker`) takes jobs of ended workers back by itself; `holdfast recover module:app` does so once"
+        return Cause(Code.AT_CAPACITY, message, back)
+    return Cause(Code.AT_CAPACITY, message, f"wait until one ends, or raise it: {raised}")
+
+
+def _limited(facts: LimitFacts, now: datetime) -> Iterator[Cause]:
+    view, limit = facts.view, facts.view.limit
+    if view.wait > 0:
+        raised = command(view.scope, limit, rate="N/m")
+        yield _waits(f"the rate of {view.scope}, {limit.rate}, allows", view.wait, raised, now)
+    if facts.key_wait > 0:
+        raised = command(view.scope, limit, rate_per_key="N/m")
+        what = f"the rate of {view.scope} for the key {facts.key!r}, {limit.rate_per_key}, allows"
+        yield _waits(what, facts.key_wait, raised, now)
+
+
+def _waits(what: str, wait: float, raised: str, now: datetime) -> Cause:
+    until = f"the next start at {clock(now + timedelta(seconds=wait))}, in {wait:.3g} s"
+    return Cause(Code.RATE_LIMITED, f"{what} {until}; jobs before it start first", f"wait, or raise it: {raised}")
+
+
+def wait_of_key(limit: Limit, started: float | None) -> float:
+    """Return the seconds until a rate may allow a key its next start. ``started``: the seconds since the key's last start."""
+    if limit.interval_per_key is None or started is None or limit.burst > 1:
+        return 0.0
+    return max(0.0, limit.interval_per_key / 1e6 - started)

@@ -1,0 +1,98 @@
+"""The facts behind an explanation: what a store has about workers, queues, limits and lanes that concern a job."""
+
+from datetime import datetime
+
+from holdfast._core.answers import LeaseView
+from holdfast._core.explanation import Explanation, WorkerFacts, explain
+from holdfast._core.job import State
+from holdfast._core.lane_cause import LaneFacts
+from holdfast._core.limit_causes import LimitFacts, wait_of_key
+from holdfast._core.limits import Holder, LimitView, Scope, ScopeKind, Seat
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
+from holdfast._engine.store_defaults import limits, offers
+from holdfast._ports.store import Limits, Store
+
+LOOKED = 500
+"""The most jobs of a lane, and the most of the newest jobs, that an explanation looks at."""
+OWNED = (State.CLAIMED, State.RUNNING)
+
+
+async def explained(store: Store, job: JobRecord, now: datetime) -> Explanation:
+    """Explain why the job is in its state."""
+    paused = {queue.name for queue in await store.queues() if queue.paused_at is not None}
+    workers = tuple(map(_facts, await store.workers()))
+    is_due = job.state is State.AVAILABLE
+    counted = await limit_facts(store, job, now) if is_due else ()
+    lane = await lane_facts(store, job) if is_due and workers else None
+    return explain(job, is_paused=job.queue in paused, workers=workers, now=now, limits=counted, lane=lane)
+
+
+async def limit_facts(store: Store, job: JobRecord, now: datetime) -> tuple[LimitFacts, ...]:
+    """Return the limits that count the job, with what is used of them; none on a store without limits."""
+    if not offers(store, Limits):
+        return ()
+    scopes = Seat(job.task, job.queue, job.key).scopes
+    return tuple([await _of_key(store, view, job, now) for view in await limits(store).limits() if view.scope in scopes])
+
+
+async def _of_key(store: Store, view: LimitView, job: JobRecord, now: datetime) -> LimitFacts:
+    if not view.limit.counts_keys:
+        return LimitFacts(view=view)
+    task, queue = _names(view.scope)
+    found = {
+        state: await store.list(JobFilter(state=state, task=task, queue=queue, key=job.key, limit=LOOKED))
+        for state in (*OWNED, State.COMPLETED)
+    }
+    active = [row for state in OWNED for row in found[state]]
+    held = [
+        Holder(row.id, row.worker or "", max(0.0, (now - row.claimed_at).total_seconds())) for row in active if row.claimed_at
+    ]
+    starts = [(now - at).total_seconds() for rows in found.values() for row in rows if (at := row.claimed_at or row.started_at)]
+    return LimitFacts(
+        view=view,
+        key=job.key,
+        key_holders=tuple(sorted(held, key=lambda holder: -holder.held)),
+        key_wait=wait_of_key(view.limit, min(starts, default=None)),
+    )
+
+
+async def lane_facts(store: Store, job: JobRecord) -> LaneFacts:
+    """Return what is known of the job's lane and of the others, from one page of each."""
+    waiting = await store.list(JobFilter(state=State.AVAILABLE, limit=LOOKED))
+    before = await store.list(JobFilter(state=State.AVAILABLE, queue=job.queue, key=job.key, before=job.id, limit=LOOKED))
+    newest = await store.list(JobFilter(limit=LOOKED))
+    return LaneFacts(
+        queue=job.queue,
+        key=job.key,
+        ahead=sum(row.priority <= job.priority for row in before),
+        lanes=len({(row.queue, row.key) for row in (*waiting, job)}),
+        overtakers=sum(_has_overtaken(row, job) for row in newest),
+    )
+
+
+def _has_overtaken(row: JobRecord, job: JobRecord) -> bool:
+    taken = row.claimed_at or row.started_at
+    is_other = (row.queue, row.key) != (job.queue, job.key) and row.priority >= job.priority
+    return is_other and taken is not None and taken > job.available_at
+
+
+def _names(scope: Scope) -> tuple[str | None, str | None]:
+    """Return the task and the queue by which jobs of a scope are listed."""
+    return (
+        scope.name if scope.kind is ScopeKind.TASK else None,
+        scope.name if scope.kind is ScopeKind.QUEUE else None,
+    )
+
+
+def _facts(lease: LeaseView) -> WorkerFacts:
+    return WorkerFacts(
+        name=lease.worker,
+        tasks=lease.tasks,
+        queues=lease.queues,
+        free=lease.slots - lease.holds,
+        slots=lease.slots,
+        is_isolated=lease.is_isolated,
+        is_draining=lease.is_draining,
+        overdue=lease.overdue,
+    )

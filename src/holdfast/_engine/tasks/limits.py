@@ -1,0 +1,86 @@
+"""``app.queue(…)`` and ``app.limit(…)``: what a user writes about queues and limits, checked."""
+
+from abc import ABC
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast._core.declared import DeclaredQueue
+from holdfast._core.limits import Limit, Scope, ScopeKind
+from holdfast._core.requests import QueueSettings
+from holdfast._engine.tasks.options import TEXT_LIMIT
+from holdfast._engine.tasks.registry import NAME, Registry, problems_of_limit
+from holdfast.errors import ConfigurationError
+
+MOST_PRIORITY: Final = 1_000_000
+"""The most that a queue adds to the priority of its jobs, so that the sum fits into 32 bits."""
+MOST_WEIGHT: Final = 1_000
+
+
+class LimitDeclarations(ABC):
+    """What limits and queues can be declared with: an App."""
+
+    registry: Registry
+
+    def queue(
+        self,
+        name: str,
+        *,
+        priority: int = 0,
+        weight: int = 1,
+        limit: Limit | None = None,
+        key_weights: Mapping[str, int] | None = None,
+    ) -> None:
+        """Declare how a queue is served. Workers store it when they start; what an operator has set stays.
+
+        ``priority`` is added to that of each of its jobs; smaller runs sooner. Among the lanes of one priority, which are the keys of
+        queues, ``weight`` is how many jobs one turn has, and ``key_weights`` multiplies it for some keys. ``limit``: how many of its
+        jobs may be active at once or start in a time, in the whole cluster. ``ConfigurationError`` with every problem found.
+
+        >>> app.queue("mail", priority=-10, weight=3, limit=Limit(rate="100/m"), key_weights={"acme": 3})  # doctest: +SKIP
+        """
+        problems = [*problems_of_queue(name), *problems_of_settings(priority, weight, key_weights), *problems_of_limit(limit)]
+        if problems:
+            raise ConfigurationError([f"queue {name}: {problem}" for problem in problems])
+        settings = QueueSettings(priority=priority, weight=weight, key_weights=dict(key_weights or {}))
+        self.registry.add_queue(DeclaredQueue(name, settings))
+        if limit is not None:
+            self.registry.add_limit(Scope(ScopeKind.QUEUE, name), limit)
+
+    def limit(self, limit: Limit) -> None:
+        """Declare the limit of all jobs in the cluster. Workers store it when they start; what an operator has set stays.
+
+        >>> app.limit(Limit(concurrency=500))  # doctest: +SKIP
+        """
+        if problems := problems_of_limit(limit, is_optional=False):
+            raise ConfigurationError(problems)
+        self.registry.add_limit(Scope(ScopeKind.ALL), limit)
+
+
+def problems_of_queue(name: object) -> list[str]:
+    """Return what is wrong with the name of a queue."""
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return []
+    return [f"name={name!r}: use 1 to 200 letters, digits and _ . : -"]
+
+
+def problems_of_settings(priority: object, weight: object, key_weights: object) -> list[str]:
+    """Return what is wrong with the settings of a queue, one sentence each."""
+    found = []
+    if type(priority) is not int or abs(priority) > MOST_PRIORITY:
+        found.append(f"priority={priority!r}: use an integer from -{MOST_PRIORITY:_} to {MOST_PRIORITY:_}; smaller runs sooner")
+    if not _is_weight(weight):
+        found.append(f"weight={weight!r}: use an integer from 1 to {MOST_WEIGHT}; a lane with 3 gets three jobs a turn")
+    if key_weights is None:
+        return found
+    if not isinstance(key_weights, Mapping):
+        return [*found, f"key_weights={key_weights!r}: use a dict such as {{'acme': 3}}"]
+    for key, number in key_weights.items():
+        if not isinstance(key, str) or not 1 <= len(key) <= TEXT_LIMIT:
+            found.append(f"key_weights: {key!r} is not a key: use a string of 1 to {TEXT_LIMIT} characters")
+        if not _is_weight(number):
+            found.append(f"key_weights: {key!r} has {number!r}: use an integer from 1 to {MOST_WEIGHT}")
+    return found
+
+
+def _is_weight(number: object) -> bool:
+    return type(number) is int and 1 <= number <= MOST_WEIGHT
