@@ -8,7 +8,8 @@ from msgspec import Struct, structs
 from holdfast._core.cause import Cause, Code, clock
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.lane_cause import LaneFacts, lane_causes, position
-from holdfast._core.limit_causes import LimitFacts, limit_causes
+from holdfast._core.limit_causes import limit_causes
+from holdfast._core.limits import LimitView
 from holdfast._core.record import JobRecord
 
 
@@ -43,7 +44,7 @@ def explain(
     is_paused: bool,
     workers: Workers,
     now: datetime,
-    limits: Sequence[LimitFacts] = (),
+    limits: Sequence[LimitView] = (),
     lane: LaneFacts | None = None,
 ) -> Explanation:
     """Return the causes of a job's state. ``limits``: those that count the job; ``lane``: the lane in which it waits."""
@@ -122,7 +123,7 @@ def _of_turns(
     workers: Workers,
     now: datetime,
     *,
-    limits: Sequence[LimitFacts],
+    limits: Sequence[LimitView],
     lane: LaneFacts | None,
 ) -> tuple[Cause, ...]:
     """Return the causes with those of limits and lanes, which matter less than that no worker could take the job."""

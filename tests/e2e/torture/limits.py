@@ -2,7 +2,7 @@
 
 Crews of real workers run jobs of two tasks while workers and whole crews are killed and frozen. ``labour`` has a limit that changes and
 is removed at times; ``labour_in_thread`` has a limit and a limit for each key that never change. Another session counts the active
-rows of both all the time. In the end every job must have completed.
+rows of both all the time. ``keep_quiet`` has none, and keeps all workers busy. In the end every job must have completed.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from holdfast import Limit
@@ -22,13 +23,13 @@ from tests.e2e.records import PROCESS_LOG
 from tests.e2e.torture.databases import Grounds, Store, grounds
 from tests.e2e.torture.lanes import Lanes
 from tests.e2e.torture.rounds import TARGET
-from tests.e2e.torture.runner import SETTINGS, TIME_LIMIT, Torturer
+from tests.e2e.torture.runner import SETTINGS, TIME_LIMIT, Harm, Torturer
 from tests.e2e.waiting import until
 
-CHANGING, FIXED = "labour", "labour_in_thread"
+CHANGING, FIXED, FREE = "labour", "labour_in_thread", "keep_quiet"
 MOST, PER_KEY = 4, 2
 KEYS = (None, "acme", "zoo")
-ENOUGH = 40
+ENOUGH = 100
 ACTIVE: dict[Store, str] = {
     "sqlite": "SELECT task || '/' || key FROM holdfast_jobs WHERE state IN ('claimed', 'running')",
     "postgres": "SELECT task || '/' || key FROM holdfast.active",
@@ -95,7 +96,7 @@ def play(store: Store, seconds: float, seed: int, folder: Path) -> list[str]:
         fleet.app.migrate()
         fleet.app.limits.set("task", FIXED, Limit(concurrency=MOST, per_key=PER_KEY))
         watching = stack.enter_context(log_deaths(folder / PROCESS_LOG))
-        torturer = Torturer(fleet, chance, setting.machines(3), watching, processes=2)
+        torturer = Torturer(fleet, chance, setting.machines(4), watching, processes=3)
         torturer.make_machine = setting.machine
         watcher = Watcher(store, setting, fleet, chance)
         _torment(torturer, watcher, fleet, chance, seconds)
@@ -111,7 +112,7 @@ def play(store: Store, seconds: float, seed: int, folder: Path) -> list[str]:
 
 
 def _torment(torturer: Torturer, watcher: Watcher, fleet: Fleet, chance: random.Random, seconds: float) -> None:
-    tasks = [fleet.app.task(name=name)(_work) for name in (CHANGING, FIXED)]
+    tasks = [fleet.app.task(name=name)(_work) for name in (CHANGING, FIXED, FREE)]
 
     def feed() -> float:
         counts = fleet.app.jobs.counts()
@@ -119,7 +120,17 @@ def _torment(torturer: Torturer, watcher: Watcher, fleet: Fleet, chance: random.
             chance.choice(tasks).options(key=chance.choice(KEYS)).enqueue(seconds=round(chance.uniform(0.05, 1.0), 3))
         return 0.2
 
-    steps: Sequence[Callable[[], float]] = (torturer.kill_a_worker, torturer.hurt_a_crew, watcher.change, watcher.look)
+    def hurt() -> float:
+        crew = torturer.victim()
+        with crew.lock:
+            torturer.choose(
+                Harm("crews killed", 3, partial(torturer.kill_all_together, crew)),
+                Harm("freezes", 2, partial(torturer.freeze_for_a_moment, crew)),
+                Harm("workers frozen", 2, partial(torturer.freeze_a_worker, crew)),
+            ).do()
+        return chance.uniform(0.0, 2.0)
+
+    steps: Sequence[Callable[[], float]] = (torturer.kill_a_worker, hurt, watcher.change, watcher.look)
     lanes, feeding = Lanes(), Lanes()
     try:
         feeding.open(feed)
