@@ -18,6 +18,7 @@ from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
 from holdfast.stores.postgres.store import PostgresStore
+from holdfast.stores.postgres.walks import walking
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from holdfast.testing.servers import PostgresServer
@@ -88,7 +89,7 @@ REQUEST = ClaimRequest(
     lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
 ONE = (*ClaimCursor(alone=("due", 0, "default", "")).due_range, None)
-SEVERAL = packing.walking(REQUEST, ROOM, 64, 0, ())
+SEVERAL = walking(REQUEST, ROOM, 64, 0, ())
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:
