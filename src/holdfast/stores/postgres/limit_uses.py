@@ -41,12 +41,12 @@ def uses_of(kept: Kept, found: Iterable[Row]) -> dict[Scope, Use]:
 
 
 def room_of(use: Use) -> int:
-    """Return for how many jobs of one key that uses nothing of a limit it has room."""
+    """Return how many more jobs a limit allows of a key that uses nothing of it."""
     return min(use.room(None), use.room_of_new_key())
 
 
 def caps_of(uses: Uses) -> str:
-    """Return ``:caps`` of a walk: for how many jobs of a key each scope has room, and for how many of each key that uses some of it."""
+    """Return ``:caps`` of a walk: how many more jobs of a key each scope allows, and of each key that uses some of it."""
     caps = dict[str, dict[str, dict[str, Any]]]()
     for scope, use in uses.items():
         keys = {key for key in (*use.active, *use.ready_at) if key is not None} if use.limit.counts_keys else set()

@@ -37,7 +37,7 @@ Fetch = Callable[..., Awaitable[Rows]]
 
 
 class Seen(Struct, frozen=True):
-    """The lanes with room that a walk saw, and where it gave up."""
+    """The lanes that a walk saw and in which limits allow more jobs, and where it gave up."""
 
     lanes: Mapping[LaneName, Sequence[Candidate]] = {}
     weights: Mapping[LaneName, int] = {}
@@ -143,13 +143,13 @@ async def _settle_on(fetch: Fetch, transitions: Sequence[Transition]) -> tuple[i
 
 
 async def _look(fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int, Round, Mapping[Range, LastClaimed]]) -> Seen:
-    """Return the lanes in which the limits have room, as far as one walk sees them."""
+    """Return the lanes in which the limits allow more jobs, as far as one walk sees them."""
     tasks, queues = _where(request, uses)
     if not tasks or queues == ():
         return Seen()
-    (patience, round_, hints), room = how, request.room
+    (most_missed, round_, hints), room = how, request.room
     asked = structs.replace(request, queues=queues)
-    where = walking(asked, room, patience, room, round_.start, at=round_.at, seen=hints, caps=limits.caps_of(uses))
+    where = walking(asked, room, most_missed, room, round_.start, at=round_.at, seen=hints, caps=limits.caps_of(uses))
     *rows, last = await fetch("limited_lanes", tasks, *packing.takes(request.isolated), *where)
     lanes, weights = dict[LaneName, list[Candidate]](), dict[LaneName, int]()
     for task, priority, queue, key, weight, due_ats, ids, _ in rows:
@@ -161,7 +161,7 @@ async def _look(fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int,
 
 
 def _where(request: ClaimRequest, uses: Uses) -> tuple[list[str], tuple[str, ...] | None]:
-    """Return the tasks and queues of lanes in which limits may have room; None: all queues."""
+    """Return the tasks and queues of lanes in which limits may allow more jobs; None: all queues."""
     full = {scope for scope, use in uses.items() if limits.room_of(use) == 0}
     tasks = sorted(task for task in request.tasks if Scope(ScopeKind.TASK, task) not in full)
     if Scope(ScopeKind.ALL) in full:

@@ -1,5 +1,5 @@
--- Return the lanes in which limits have room, of each task with the first jobs that a claim may take, for _core/limited_claim.py to
--- choose from. The last row, without a task, has as JSON where the walk gave up.
+-- Return the lanes in which limits allow more jobs. Each task has a row, with the first jobs that a claim may take, and
+-- _core/limited_claim.py chooses among them. The last row, without a task, has as JSON where the walk gave up.
 -- :tasks (ascending by bytes); :normal and :isolated, which kinds of jobs; :queues, NULL: all.
 -- :look, :patience, :share, :turns; :ring_priorities, :ring_queues, :ring_keys, :ring_lefts.
 -- :from_priority, :from_before, :from_queue, :from_key; :seen_tasks, :seen_priorities, :seen_queues, :seen_keys, :seen_ats, :seen_jobs.

@@ -7,8 +7,8 @@
 -- It ends once the shares of the lanes fill the claim, and it is known whether one more lane of that ring has due jobs (is_over), or
 -- after as many lanes without due jobs as its patience allows (missed): their number must not make a claim slower.
 -- The head of a deep lane is full of index entries of deleted jobs, so the step to it continues where the last claim stopped (seen).
--- :caps: NULL, for lanes that no limit counts; else for those that limits count, how many jobs each scope has room for, and each of its
--- keys that use some of it. Queues of the other lanes, and those without room, are passed as a whole.
+-- :caps: NULL, for lanes that no limit counts. Else for the others: how many more jobs each scope allows, and each of its keys that
+-- use some of it. Queues that it leaves out, and full ones, are passed as a whole.
 -- first_at, first_id: the first job of the lane, due or not. most: how many jobs of the lane are read. found: the sum of the shares.
 walk (
     task, priority, start_queue, start_key, end_priority, is_before, queue, key, next_queue, next_key,
