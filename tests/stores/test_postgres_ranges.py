@@ -17,6 +17,7 @@ from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, looked_a
 from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres import walks
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH, LastClaimed, Range
 from holdfast.stores.postgres.lane_report import LaneReport, Position
 from holdfast.testing.contracts.scene import Scene, play, released
@@ -109,7 +110,7 @@ def walking(
     seen: Mapping[Range, LastClaimed] = {},
 ) -> tuple[Any, ...]:
     """Return the parameters of a walk."""
-    return packing.walking(request, look or request.room, patience, 0, start, at, seen)
+    return walks.walking(request, look or request.room, patience, 0, start, at=at, seen=seen)
 
 
 async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[Any]) -> list[UUID]:

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
+from holdfast.stores.postgres.walks import walking
 from tests.stores.postgres_faulty_databases import store_at
 from tests.stores.test_postgres_adversary import AS_OURS
 from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
@@ -51,7 +52,7 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
     claim = (*packing.settling(()), *packing.claiming(asked))
     return {
         "claim due_range": (*claim, *ONE.due_range, packing.queues(asked)),
-        "claim lanes": (*claim, *packing.walking(asked, ROOM, 64, 0, ())),
+        "claim lanes": (*claim, *walking(asked, ROOM, 64, 0, ())),
         "claim due_ids": (*claim, [JOB], queues),
         "next_due": (["due", "other"], queues, True, False),
         "due": (["due", "other"], queues, True, False, 0, ROOM),

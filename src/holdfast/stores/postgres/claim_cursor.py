@@ -91,27 +91,36 @@ class ClaimCursor(Struct, frozen=True):
     def after_walk(self, claimed: Sequence[Row], heads: Sequence[LaneHead], report: LaneReport, now: float) -> "ClaimCursor":
         """Return the cursor after a walk that filled its claim with jobs of these lanes."""
         taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
-        hints = {**(self.hints if is_fresh else {}), **_last_of(claimed)} if taken >= FAST else {}
         first, last = claimed[0], claimed[-1]
         is_alone = report.ranges == 1 and report.given_up is None and first["priority"] == last["priority"]
         return ClaimCursor(
             alone=_range_of(last) if is_alone else None,
             weight=report.weight_of(last["queue"], last["key"]),
-            hints=dict(list(hints.items())[-MOST_HINTS:]),
+            hints=self._hints_after(claimed, taken, is_fresh=is_fresh),
             found_at=self.found_at if is_fresh else now,
             taken=taken,
             turns=0 if report.cut is not None else 1 + max(-(-head.due // head.weight) for head in heads),
             slack=self.slack - self.slack // 8,
         )
 
+    def after_limited(self, claimed: Sequence[Row], now: float) -> "ClaimCursor":
+        """Return the cursor after a claim within limits that was filled with these jobs."""
+        taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
+        hints = self._hints_after(claimed, taken, is_fresh=is_fresh)
+        return ClaimCursor(hints=hints, found_at=self.found_at if is_fresh else now, taken=taken)
+
     def after_locks(self, room: int) -> "ClaimCursor":
         """Return the cursor after a walk that found jobs which other claims have locked."""
         return structs.replace(self, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
 
+    def _hints_after(self, claimed: Sequence[Row], taken: int, *, is_fresh: bool) -> dict[Range, LastClaimed]:
+        hints = {**(self.hints if is_fresh else {}), **_last_of(claimed)} if taken >= FAST else {}
+        return dict(list(hints.items())[-MOST_HINTS:])
+
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:
     """Return the kind of a request: requests of one kind search the same ranges."""
-    return tuple(request.tasks), request.queues, request.isolated
+    return tuple(request.tasks), request.queues, request.isolated, request.kind
 
 
 def _range_of(row: Row) -> Range:

@@ -17,6 +17,7 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.lane_report import LaneReport, Position
+from holdfast.stores.postgres.walks import walking
 
 MOST_WALKS = 6
 """The statements of one claim. After that the caller asks again: it must learn what its outcomes became."""
@@ -38,6 +39,7 @@ class Claimed(Struct):
     cursor: Cursor
     claims: tuple[Claim, ...] = ()
     is_whole: bool = True
+    has_limits: bool = False
 
 
 class Round(Struct, frozen=True):
@@ -54,6 +56,7 @@ class Claiming(StoreDatabase):
         super().__init__(*args, **options)
         self._cursors: dict[Kind, ClaimCursor] = {}
         self._rounds: dict[tuple[Kind, Cursor], Round] = {}
+        self._has_limits = False  # as the last answer had it
 
     async def _claim(self, request: ClaimRequest, plain: Sequence[Transition] = ()) -> Claimed:
         """Settle these first-try successes and claim."""
@@ -67,6 +70,7 @@ class Claiming(StoreDatabase):
             answer.claims += found.claims
             if len(found.claims) < part.room:
                 break
+        answer.has_limits = self._has_limits
         return answer
 
     async def _settle(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
@@ -81,7 +85,7 @@ class Claiming(StoreDatabase):
         """Claim jobs that a transport delivered. Jobs that run isolated may need a lease of their own."""
         name, where = "due_ids", (request.ids, request.queues)
         rows = await self._fetch(_verb(plain, name), *packing.settling(plain), *packing.claiming(request), *where)
-        settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
+        settled = self._settled_with(rows, plain)
         if not rows:
             rows = await self._retrying(partial(self._claim_for_isolated_lease, request, name, where), name)
         return Claimed(settled, request.cursor, answers.claims_of(rows, request))
@@ -103,7 +107,7 @@ class Claiming(StoreDatabase):
         values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, packing.queues(request))
         rows = await self._fetch(_verb(plain, "due_range"), *values)
         self._remember(kind_of(request), cursor.after_range(rows, request.room))
-        settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
+        settled = self._settled_with(rows, plain)
         if not rows:
             return Claimed(settled, request.cursor)
         first = rows[0]
@@ -120,7 +124,7 @@ class Claiming(StoreDatabase):
             cursor, now = self._cursors.get(kind, _NEW), self._clock.monotonic()
             rest = request.rest(len(answer.claims), answer.cursor)
             seen, look = cursor.seen(now), rest.room + cursor.slack
-            where = packing.walking(rest, look, PATIENCE[number > 0], cursor.turns, round_.start, round_.at, seen)
+            where = walking(rest, look, PATIENCE[number > 0], cursor.turns, round_.start, at=round_.at, seen=seen)
             rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), where)
             answer.settled += settled
             answer.claims += answers.claims_of(rows, rest)
@@ -152,7 +156,15 @@ class Claiming(StoreDatabase):
             if again:
                 *rows, last = again
                 report = msgspec.json.decode(last["report"], type=LaneReport)
+        self._has_limits = report.has_limits
         return rows, report, settled
+
+    def _settled_with(self, rows: Rows, plain: Sequence[Transition]) -> int:
+        """Return how many transitions were settled with a claim; negative if that is unknown."""
+        if not rows:
+            return UNKNOWN if plain else 0
+        self._has_limits = rows[0]["has_limits"]
+        return int(rows[0]["settled"])
 
     async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
         """Claim for an isolated lease: a second claim of it waits here, and then sees the job that the first one took."""
@@ -178,13 +190,12 @@ class Claiming(StoreDatabase):
         due_range`` is the same without settling."""
         whole, _, part = name.partition(" ")
         read = super()._text
-        if not part:
-            return read(name)
-        text = read("exchange_lanes" if part == "lanes" else "exchange")
+        text = read("exchange_lanes" if part == "lanes" else "exchange" if part else name)
         pieces = {
-            "settling": read("settling" if whole == "exchange" else "nothing_settled"),
+            "settling": read("nothing_settled" if whole == "claim" else "settling"),
             "walk": read("walk"),
-            "due": read(f"due_{part}" if part == "lanes" else part),
+            "counted": "true" if part == "due_chosen" else "false",
+            "due": read(f"due_{part}" if part == "lanes" else part) if part else "",
             "others": read("others") if part == "due_range" else "false",
         }
         for piece, its_text in pieces.items():

@@ -79,4 +79,5 @@ class Leases(StoreDatabase):
         return await first_readable(partial(self._fetch, "expired"), partial(readable, rows.lease_of), limit)
 
     async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
+        await self._fetch("mark_counted", False)
         return await first_readable(partial(self._fetch, "overdue"), partial(readable, rows.overdue_of), limit)

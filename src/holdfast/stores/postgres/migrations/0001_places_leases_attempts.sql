@@ -3,6 +3,7 @@
 -- run, and no history slows them down. "holdfast" stands for the schema that the App names.
 -- Indexed strings have the collation "C". An upgrade of the C library changes the order of other collations, and jobs would be hidden
 -- behind an index that is not sorted any more.
+-- size: one migration, so that its objects are made together
 -- Tables without a key have REPLICA IDENTITY FULL: a publication of all tables would else refuse each UPDATE and DELETE. Without
 -- logical replication it costs nothing.
 
@@ -87,6 +88,7 @@ CREATE TABLE holdfast.active (
     error text,
     rescue text,
     hook_due_at timestamptz,
+    is_counted boolean NOT NULL DEFAULT false, -- it takes a slot of the limits that count it
     checkpoint bytea,
     payload bytea
 ) WITH (
@@ -97,6 +99,7 @@ CREATE INDEX active_id ON holdfast.active (id);
 CREATE INDEX active_lease ON holdfast.active (lease, claim_number);
 CREATE INDEX active_cancelled ON holdfast.active (lease) WHERE cancel_requested;
 CREATE INDEX active_deadline ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
+CREATE INDEX counted ON holdfast.active (task, queue, key) WHERE is_counted;
 ALTER TABLE holdfast.active REPLICA IDENTITY FULL;
 
 -- The first and the last day that have partitions, which are made ahead.
@@ -273,8 +276,28 @@ CREATE TABLE holdfast.queues (
     paused_at timestamptz,
     priority bigint NOT NULL DEFAULT 0, -- added to that of each of its jobs
     weight integer NOT NULL DEFAULT 1,
-    key_weights text
+    key_weights text,
+    origin text -- JSON: who set them
 );
+
+-- plan, origin: JSON. A claim of jobs that a limit counts locks its row.
+CREATE TABLE holdfast.limits (
+    scope text COLLATE "C" NOT NULL, -- all, task, queue
+    name text COLLATE "C" NOT NULL,
+    plan text NOT NULL,
+    origin text NOT NULL,
+    PRIMARY KEY (scope, name)
+) WITH (fillfactor = 50);
+
+-- From when on a rate is unused, in microseconds of the epoch: that of all jobs of a limit, or of those of a key (is_key).
+CREATE TABLE holdfast.rates (
+    scope text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    is_key boolean NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    ready_at bigint NOT NULL,
+    PRIMARY KEY (scope, name, is_key, key)
+) WITH (fillfactor = 50);
 
 -- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.
 CREATE TABLE holdfast.schedules (

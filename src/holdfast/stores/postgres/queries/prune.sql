@@ -1,5 +1,5 @@
--- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes and beats. Return how many of each, the current
--- day, and the last day whose partition is not needed any more.
+-- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes, beats and unused rates. Return how many of
+-- each but the last, the current day, and the last day whose partition is not needed any more.
 -- :limit of each; :floor in microseconds, for which everything is remembered at least.
 -- A job whose retention is shorter than the floor is pruned twice: its row is reduced to a stub first. A job that another session has
 -- locked, or one of its rows, is left for the next pass: this statement waits for no lock.
@@ -81,6 +81,12 @@ outdated AS MATERIALIZED (
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
+unused AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.rates
+    WHERE ready_at <= (SELECT (extract(epoch FROM now) * 1000000)::bigint FROM clock)
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
 jobs AS (
     DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING id
 ),
@@ -111,6 +117,9 @@ leases AS (
 ),
 beats AS (
     DELETE FROM holdfast.beats WHERE ctid = ANY (ARRAY(SELECT place FROM outdated)) RETURNING true
+),
+rates AS (
+    DELETE FROM holdfast.rates WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
 )
 SELECT
     (SELECT count(*) FROM jobs) AS jobs,
