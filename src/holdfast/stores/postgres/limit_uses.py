@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import json, structs
 
-from holdfast._core.limits import Counted, Holder, Limit, LimitView, Scope, ScopeKind, Seat, Use, Uses, wait_for
+from holdfast._core.limits import Counted, CountedBy, Holder, KeyUse, Limit, LimitView, Scope, ScopeKind, Use, Uses, wait_for
 from holdfast._core.origin import Origin
 from holdfast._core.text import json_text
 from holdfast.stores.postgres.records import Row
@@ -29,7 +29,7 @@ def uses_of(kept: Kept, found: Iterable[Row]) -> dict[Scope, Use]:
         elif kind != "active":
             ready_at.setdefault(Scope(ScopeKind(kind), name), {})[key] = number
         else:
-            for scope in Seat(task, name, key).scopes:
+            for scope in CountedBy(task, name, key).scopes:
                 if scope in kept:
                     counts = active.setdefault(scope, Counter())
                     counts[key] += number
@@ -62,26 +62,34 @@ def rates_of(ready_at: Mapping[Counted, int]) -> tuple[list[Any], ...]:
 
 def wait_of(found: Iterable[Row], uses: Uses) -> int | None:
     """Return the microseconds until a claim would find a job, from the rows of ``next_due_ranges``; None if there is none."""
-    limited = ((due_in, wait_for(Seat(task, queue, key), uses)) for task, queue, key, due_in in found)
+    limited = ((due_in, wait_for(CountedBy(task, queue, key), uses)) for task, queue, key, due_in in found)
     waits = [max(due_in, wait) for due_in, wait in limited if wait is not None]
     return max(0, min(waits)) if waits else None
 
 
-def views_of(holding: Sequence[Row], found: Iterable[Row]) -> tuple[LimitView, ...]:
+def views_of(holding: Sequence[Row], found: Iterable[Row], key: str | None) -> tuple[LimitView, ...]:
     """Return all limits by scope, from the rows of ``limit_holders`` and those of ``limit_uses``."""
     uses = uses_of(kept_of(holding), found)
-    views = [_view(Scope(ScopeKind(row["scope"]), row["name"]), uses, row) for row in holding]
+    views = [_view(Scope(ScopeKind(row["scope"]), row["name"]), uses, row, key) for row in holding]
     return tuple(sorted(views, key=lambda view: view.scope))
 
 
-def _view(scope: Scope, uses: Uses, row: Row) -> LimitView:
-    use = uses[scope]
-    held = json.decode(row["holders"] or "[]", type=list[tuple[UUID, str, int]])
+def _view(scope: Scope, uses: Uses, row: Row, key: str | None) -> LimitView:
+    use, wait_of = uses[scope], structs.replace(uses[scope], active={}).wait
+    of_key = None
+    if key is not None:
+        of_key = KeyUse(key, use.active.get(key, 0), (wait_of(key) or 0) / 1e6, _holders(row["holders_of_key"]))
     return LimitView(
         scope=scope,
         limit=use.limit,
         active=use.active.get(None, 0),
-        wait=(structs.replace(use, active={}).wait(None) or 0) / 1e6,
-        holders=tuple(Holder(job, worker, since / 1e6) for job, worker, since in held),
+        wait=(wait_of(None) or 0) / 1e6,
+        holders=_holders(row["holders"]),
+        of_key=of_key,
         origin=json.decode(row["origin"], type=Origin),
     )
+
+
+def _holders(found: str | None) -> tuple[Holder, ...]:
+    held = json.decode(found or "[]", type=list[tuple[UUID, str, int]])
+    return tuple(Holder(job, worker, since / 1e6) for job, worker, since in held)

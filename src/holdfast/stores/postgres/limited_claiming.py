@@ -15,7 +15,7 @@ from msgspec import Struct, json, structs
 from holdfast._core.lanes import Cursor, Turn, moved_on, share
 from holdfast._core.lifecycle import Transition
 from holdfast._core.limited_claim import Candidate, LaneName, limited_deal
-from holdfast._core.limits import Limit, Scope, ScopeKind, Seat, Uses, ready_after
+from holdfast._core.limits import CountedBy, Limit, Scope, ScopeKind, Uses, ready_after
 from holdfast._core.requests import ClaimRequest
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import limit_uses as limits
@@ -120,7 +120,7 @@ class LimitedClaiming(Claiming):
         dealt = limited_deal(seen.lanes, seen.weights, room, request.cursor, uses, may_be_cut=cut)
         values = *packing.settling(()), *packing.claiming(request, is_isolated=is_lone)
         rows = await fetch("claim due_chosen", *values, [candidate.id for candidate in dealt.taken])
-        if paid := ready_after([Seat(row["task"], row["queue"], row["key"]) for row in rows], uses):
+        if paid := ready_after([CountedBy(row["task"], row["queue"], row["key"]) for row in rows], uses):
             await fetch("set_rates", *limits.rates_of(paid))
         cursor = self._cursors.get(kind_of(request), _NEW)
         is_full, now = len(rows) == room, self._clock.monotonic()
@@ -153,7 +153,7 @@ async def _look(fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int,
     *rows, last = await fetch("limited_lanes", tasks, *packing.takes(request.isolated), *where)
     lanes, weights = dict[LaneName, list[Candidate]](), dict[LaneName, int]()
     for task, priority, queue, key, weight, due_ats, ids, _ in rows:
-        name, seat = (priority, queue, key), Seat(task, queue, key)
+        name, seat = (priority, queue, key), CountedBy(task, queue, key)
         due = [Candidate(priority, at, job, seat) for at, job in zip(due_ats, ids, strict=True)]
         lanes[name] = nsmallest(room, [*lanes[name], *due]) if name in lanes else due
         weights[name] = weight

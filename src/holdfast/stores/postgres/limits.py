@@ -10,9 +10,9 @@ from holdfast.stores.postgres.claiming import Claiming
 class LimitVerbs(Claiming):
     """The part of the store that has the verbs of ``Limits`` in ``_ports.store``."""
 
-    async def limits(self) -> tuple[LimitView, ...]:
-        holding = await self._fetch("limit_holders", MOST_HOLDERS)
-        return uses.views_of(holding, await self._fetch("limit_uses") if holding else ())
+    async def limits(self, key: str | None = None) -> tuple[LimitView, ...]:
+        holding = await self._fetch("limit_holders", MOST_HOLDERS, storable_text(key))
+        return uses.views_of(holding, await self._fetch("limit_uses") if holding else (), key)
 
     async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:
         named = scope.kind.value, storable_text(scope.name)

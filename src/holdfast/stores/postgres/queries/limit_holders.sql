@@ -1,15 +1,13 @@
--- Return all limits, each with the number of active jobs that it counts, and with the first claimed of them: id, worker, microseconds.
--- :most, how many of those.
+-- Return all limits, each with the active jobs that it counts and that were claimed first, and with those of them that have a key.
+-- :most, how many of those; :key, NULL: none.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 counted AS MATERIALIZED (
-    SELECT task, queue, id, worker, claimed_at FROM holdfast.active WHERE is_counted
+    SELECT task, queue, key, id, worker, claimed_at FROM holdfast.active WHERE is_counted
 )
 SELECT
-    limits.scope, limits.name, limits.plan, limits.origin, (
-        SELECT json_agg(json_build_array(holder.id, holder.worker, holder.held) ORDER BY holder.held DESC, holder.id)::text FROM (
-            SELECT id, worker, (extract(epoch FROM (SELECT now FROM clock) - claimed_at) * 1000000)::bigint AS held FROM counted
-            WHERE limits.name = CASE limits.scope WHEN 'all' THEN '' WHEN 'task' THEN counted.task ELSE counted.queue END
-            ORDER BY claimed_at, id LIMIT :most
-        ) AS holder
-    ) AS holders
+    limits.scope, limits.name, limits.plan, limits.origin,
+    (-- include holders(true)
+    ) AS holders,
+    (-- include holders(counted.key = :key)
+    ) AS holders_of_key
 FROM holdfast.limits AS limits;
