@@ -23,7 +23,7 @@ BEGIN
     )
     SELECT
         jobs.id, jobs.claim_number, jobs.claim_id, settle.requested_state, settle.outcome,
-        jobs.attempt + (settle.outcome IS NOT NULL AND jobs.state = 'claimed'),
+        jobs.attempt + (jobs.state = 'claimed'),
         coalesce(jobs.worker, ''),
         coalesce(jobs.started_at, iif(settle.outcome IS NULL, NULL, jobs.claimed_at)), NEW.wall, settle.signal, settle.error,
         settle.stacks
@@ -67,8 +67,7 @@ BEGIN
         crashes = settle.crashes,
         claimable_until = CASE
             WHEN settle.is_end THEN NULL
-            WHEN attempt = (settle.never_ran AND holdfast_jobs.state = 'running')
-                AND (settle.never_ran OR holdfast_jobs.state = 'running') THEN expires_at
+            WHEN settle.never_ran AND attempt = (holdfast_jobs.state = 'running') THEN expires_at
             WHEN settle.crashes = 0 THEN NULL
             WHEN settle.crashes >= coalesce(iif(json_valid(policy), json_extract(policy, '$.max_crashes'), NULL), 3) - 1 THEN 0
         END,
