@@ -11,6 +11,7 @@ from holdfast._ports.store import (
     CallerTransactions,
     Operating,
     Ownership,
+    Prefetching,
     QueueVerbs,
     Reading,
     Republishing,
@@ -62,7 +63,7 @@ class TestRequiredVerbs(StoreContract):
 def test_the_bare_store_has_no_optional_verb_and_the_memory_store_has_all_but_transactions() -> None:
     memory = MemoryStore(FakeClock())
     bare = RequiredVerbs(memory)
-    optional = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, CallerTransactions)
-    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 7
-    assert [store_defaults.offers(memory, each) for each in optional] == [True, True, True, True, True, True, False]
+    optional = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Prefetching, CallerTransactions)
+    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 8
+    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 7, False]
     assert not store_defaults.has_hooks(memory)

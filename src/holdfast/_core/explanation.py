@@ -86,7 +86,8 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     asked = ", asked to end" if job.cancel_requested else ""
     since = job.started_at or job.claimed_at
     at = "" if since is None else f" since {clock(since)}"
-    message = f"{'it runs' if job.state is State.RUNNING else 'it is about to run'} on {job.worker}{at}{done}{asked}"
+    does = "it runs" if job.state is State.RUNNING else "it is claimed and waits for a free slot"
+    message = f"{does} on {job.worker}{at}{done}{asked}"
     running = Cause(Code.RUNNING, message, f"nothing to do; `holdfast jobs cancel {job.id}` asks it to end")
     owner = next((worker for worker in workers if worker.name == job.worker), None)
     if owner is not None and owner.overdue <= 0:

@@ -60,7 +60,7 @@ def _facts(lease: LeaseView) -> WorkerFacts:
         name=lease.worker,
         tasks=lease.tasks,
         queues=lease.queues,
-        free=lease.slots - lease.holds,
+        free=lease.slots - (lease.holds - lease.claimed),
         slots=lease.slots,
         is_isolated=lease.is_isolated,
         is_draining=lease.is_draining,

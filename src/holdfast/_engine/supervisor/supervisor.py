@@ -28,6 +28,7 @@ from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorO
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.scheduler import Scheduler
 from holdfast._engine.supervisor.until_empty import UntilEmpty, has_limited_jobs
+from holdfast._engine.supervisor.voiding import Voiding
 from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
 from holdfast._engine.supervisor.worker_session import WorkerSession
 from holdfast._ports.clock import Clock, Randomness
@@ -258,6 +259,9 @@ class Supervisor:
         )
         self._scheduler = Scheduler(self._environment, longest=5.0 * settings.poll_interval)
         self._scheduling = serve("schedules", self._scheduler.step)
+        voiding = Voiding(self._environment, settings, lambda: tuple(self.workers))
+        if voiding.is_needed:
+            steps.append(("void", voiding.step))
         return [self._isolation.service, self._scheduling, *(self._service(name, step, pause=pause) for name, step in steps)]
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:

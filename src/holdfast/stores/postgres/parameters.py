@@ -89,6 +89,7 @@ class SettleKind(Struct, omit_defaults=True):
     signal: str | None = None
     stacks: str | None = None
     rescued: str | None = None
+    voids: int = 0
 
 
 _PLAIN = json_text(
@@ -342,6 +343,7 @@ def _settling(settle: Transition) -> str:
             signal=storable_text(settle.signal),
             stacks=storable_text(settle.stacks),
             rescued=settle.rescued,
+            voids=settle.voids,
         )
     )
 
@@ -383,9 +385,7 @@ def _long_payload(job: NewJob) -> LongPayload:
 
 def _text(value: bytes) -> str | None:
     """Return a payload as text, or None if PostgreSQL cannot store it as text, as with a zero byte."""
-    if b"\0" in value:
-        return None
     try:
-        return value.decode()
+        return None if b"\0" in value else value.decode()
     except UnicodeDecodeError:
         return None

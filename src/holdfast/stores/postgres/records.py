@@ -138,4 +138,5 @@ def lease_of(row: Row) -> LeaseView:
         slots=row["slots"] or 0,
         is_isolated=bool(row["is_isolated"]),
         declares=names_of(row["declares"]),
+        claimed=row["claimed"],
     )

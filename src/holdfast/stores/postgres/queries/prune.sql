@@ -68,10 +68,14 @@ old AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 idle AS MATERIALIZED (
-    SELECT ctid AS place FROM holdfast.leases
+    SELECT id, ctid AS place FROM holdfast.leases
     WHERE ended_at <= (SELECT floor FROM clock)
         AND NOT EXISTS (SELECT FROM holdfast.active WHERE active.lease = leases.id)
     LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
+idle_starts AS MATERIALIZED (
+    SELECT lease, ctid AS place FROM holdfast.lease_starts WHERE lease = ANY (ARRAY(SELECT id FROM idle))
     FOR UPDATE SKIP LOCKED
 ),
 outdated AS MATERIALIZED (
@@ -113,7 +117,15 @@ receipts AS (
     DELETE FROM holdfast.receipts WHERE ctid = ANY (ARRAY(SELECT place FROM old)) RETURNING true
 ),
 leases AS (
-    DELETE FROM holdfast.leases WHERE ctid = ANY (ARRAY(SELECT place FROM idle)) RETURNING true
+    DELETE FROM holdfast.leases WHERE ctid = ANY (ARRAY(
+        SELECT idle.place FROM idle
+        WHERE NOT EXISTS (SELECT FROM holdfast.lease_starts AS known WHERE known.lease = idle.id)
+            OR idle.id = ANY (ARRAY(SELECT lease FROM idle_starts))
+    ))
+    RETURNING true
+),
+starts AS (
+    DELETE FROM holdfast.lease_starts WHERE ctid = ANY (ARRAY(SELECT place FROM idle_starts))
 ),
 beats AS (
     DELETE FROM holdfast.beats WHERE ctid = ANY (ARRAY(SELECT place FROM outdated)) RETURNING true
