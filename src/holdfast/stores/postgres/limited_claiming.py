@@ -37,11 +37,15 @@ Fetch = Callable[..., Awaitable[Rows]]
 
 
 class Seen(Struct, frozen=True):
-    """The lanes that a walk saw and in which limits allow more jobs, and where it gave up."""
+    """The lanes that a walk saw and in which limits allow more jobs, and where it gave up.
+
+    ``is_whole``: it saw all lanes, each from its beginning.
+    """
 
     lanes: Mapping[LaneName, Sequence[Candidate]] = {}
     weights: Mapping[LaneName, int] = {}
     given_up: Position | None = None
+    is_whole: bool = True
 
     def may_be_cut(self, room: int) -> bool:
         """Return whether more lanes may be left in the ring of the last one, because the walk gave up there."""
@@ -106,7 +110,7 @@ class LimitedClaiming(Claiming):
             seen = await _look(fetch, request, uses, (PATIENCE[number > 0], round_, hints))
             if seen.lanes:
                 return await self._choose(fetch, structs.replace(request, cursor=round_.start), uses, seen, is_lone=is_lone)
-            if seen.given_up is None and not hints:
+            if seen.is_whole:
                 return Claimed(0, round_.start)
             self._remember(kind, _NEW)
             round_ = Round(round_.start, seen.given_up)
@@ -125,7 +129,7 @@ class LimitedClaiming(Claiming):
         cursor = self._cursors.get(kind_of(request), _NEW)
         is_full, now = len(rows) == room, self._clock.monotonic()
         self._remember(kind_of(request), cursor.after_limited(rows, now) if is_full else _NEW)
-        is_all = dealt.is_whole and seen.given_up is None and not cursor.hints and len(rows) == len(dealt.taken)
+        is_all = dealt.is_whole and seen.is_whole and len(rows) == len(dealt.taken)
         after = dealt.cursor if is_full or not dealt.is_whole else _behind(dealt.cursor, seen.given_up)
         return Claimed(0, after, answers.claims_of(rows, request), is_whole=is_full or is_all)
 
@@ -157,7 +161,8 @@ async def _look(fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int,
         due = [Candidate(priority, at, job, seat) for at, job in zip(due_ats, ids, strict=True)]
         lanes[name] = nsmallest(room, [*lanes[name], *due]) if name in lanes else due
         weights[name] = weight
-    return Seen(lanes, weights, json.decode(last["given_up"] or "null", type=Position | None))
+    given_up = json.decode(last["given_up"] or "null", type=Position | None)
+    return Seen(lanes, weights, given_up, is_whole=given_up is None and not hints)
 
 
 def _where(request: ClaimRequest, uses: Uses) -> tuple[list[str], tuple[str, ...] | None]:
