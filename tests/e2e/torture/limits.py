@@ -25,6 +25,7 @@ from tests.e2e.torture.databases import Grounds, Store, grounds
 from tests.e2e.torture.lanes import Lanes
 from tests.e2e.torture.rounds import TARGET
 from tests.e2e.torture.runner import SETTINGS, TIME_LIMIT, Harm, Torturer
+from tests.e2e.torture.table import WatchedTable
 from tests.e2e.waiting import until
 
 CHANGING, FIXED, FREE = "labour", "labour_in_thread", "keep_quiet"
@@ -96,8 +97,9 @@ def play(store: Store, seconds: float, seed: int, folder: Path) -> list[str]:
         fleet.target = TARGET
         fleet.app.migrate()
         fleet.app.limits.set("task", FIXED, Limit(concurrency=MOST, per_key=PER_KEY))
+        WatchedTable(setting.say, setting.stamp)  # the workers' code watches it
         watching = stack.enter_context(log_deaths(folder / PROCESS_LOG))
-        torturer = Torturer(fleet, chance, setting.machines(4), watching, processes=3)
+        torturer = Torturer(fleet, chance, setting.machines(3), watching, processes=2)
         torturer.make_machine = setting.machine
         watcher = Watcher(store, setting, fleet, chance)
         _torment(torturer, watcher, fleet, chance, seconds)
@@ -109,6 +111,8 @@ def play(store: Store, seconds: float, seed: int, folder: Path) -> list[str]:
         print(f"{store}: {seconds:.0f} s, seed {seed}: {done} jobs completed, {left} left, {watcher.samples} samples")
         print(f"  {', '.join(f'{number} {what}' for what, number in sorted(torturer.counts.items()))}")
         print(f"  most active at once: {', '.join(f'{what} {number}' for what, number in sorted(watcher.highest.items()))}")
+        if left:
+            print(fleet.logs()[-3000:], file=sys.stderr)
         wrong = watcher.wrong[:10] + ([f"{left} jobs did not complete"] if left else [])
         return wrong if watcher.highest[FIXED] else [*wrong, "no job of the fixed limit ran"]
 
@@ -130,7 +134,7 @@ def _torment(torturer: Torturer, watcher: Watcher, fleet: Fleet, chance: random.
                 Harm("freezes", 2, partial(torturer.freeze_for_a_moment, crew)),
                 Harm("workers frozen", 2, partial(torturer.freeze_a_worker, crew)),
             ).do()
-        return chance.uniform(0.0, 2.0)
+        return chance.uniform(1.0, 6.0)
 
     steps: Sequence[Callable[[], float]] = (torturer.kill_a_worker, hurt, watcher.change, watcher.look)
     lanes, feeding = Lanes(), Lanes()
