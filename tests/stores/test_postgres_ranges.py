@@ -19,6 +19,7 @@ from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH, LastClaimed, Range
 from holdfast.stores.postgres.lane_report import LaneReport, Position
+from holdfast.stores.postgres.lane_walk import Walk, queues_of
 from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_concurrent_sessions import Stage, locked
 from tests.stores.postgres_databases import Home
@@ -104,12 +105,12 @@ def walking(
     start: Cursor = (),
     *,
     look: int | None = None,
-    patience: int = 64,
+    misses: int = 64,
     at: Position | None = None,
     seen: Mapping[Range, LastClaimed] = {},
 ) -> tuple[Any, ...]:
     """Return the parameters of a walk."""
-    return packing.walking(request, look or request.room, patience, 0, start, at, seen)
+    return Walk(look=look or request.room, misses=misses, start=start, at=at, seen=seen).parameters(request)
 
 
 async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[Any]) -> list[UUID]:
@@ -177,7 +178,7 @@ def test_a_walk_sees_lanes_before_between_and_after_those_it_has_hints_of(home: 
     play(Stage(home), act)
 
 
-def test_a_walk_that_gives_up_says_where_and_the_next_one_goes_on_there(home: Home) -> None:
+def test_a_walk_that_gives_up_reports_where_and_the_next_one_goes_on_there(home: Home) -> None:
     async def act(at: Scene) -> None:
         jobs = [at.new(task="a", queue=f"q{n}", delay=60.0 if n % 3 else 0.0) for n in range(9)]
         await at.enqueue(*jobs)
@@ -188,7 +189,7 @@ def test_a_walk_that_gives_up_says_where_and_the_next_one_goes_on_there(home: Ho
             values = (
                 *packing.settling(()),
                 *packing.claiming(request),
-                *walking(request, (Turn(0, "q4", ""),), patience=2, at=place),
+                *walking(request, (Turn(0, "q4", ""),), misses=2, at=place),
             )
             *rows, last = await at.store._fetch("claim lanes", *values)  # type: ignore[attr-defined]
             place = msgspec.json.decode(last["report"], type=LaneReport).given_up
@@ -241,7 +242,7 @@ def test_a_claim_from_one_range_reports_whether_another_must_be_served(
         job = at.new(task="a", queue="m", lane="k")
         await at.enqueue(job, at.new(**{"task": "a", "queue": "m", "lane": "k", **values}))
         request = await request_in(World(at), queues, LEAVE, 1)
-        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), packing.queues(request))
+        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), queues_of(request))
         columns = (*packing.settling(()), *packing.claiming(request), *where)
         (row,) = await at.store._fetch("claim due_range", *columns)  # type: ignore[attr-defined]
         is_wanted = queues is None or values.get("queue", "m") in (*queues, "z")
@@ -268,7 +269,7 @@ def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home:
     play(Stage(home), act)
 
 
-def test_the_claim_after_a_new_lane_serves_it_however_fast_jobs_of_another_are_taken(home: Home) -> None:
+def test_a_new_lane_is_served_at_once_while_jobs_of_another_are_taken_fast(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(*(at.new(lane="b") for _ in range(3 * FAST)))
         lease = await at.lease()

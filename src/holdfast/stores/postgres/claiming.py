@@ -1,4 +1,4 @@
-"""The claims of a store: along the one range that is alone, over all lanes in turn, or of jobs that a transport delivered."""
+"""The claims of a store: along the sole range, over all lanes in turn, or of jobs that a transport delivered."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,10 +17,11 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.lane_report import LaneReport, Position
+from holdfast.stores.postgres.lane_walk import Walk, queues_of
 
 MOST_WALKS = 6
 """The statements of one claim. After that the caller asks again: it must learn what its outcomes became."""
-PATIENCE = 64, 512
+MISSES = 64, 512
 """The lanes without due jobs after which the first walk of a claim, and each later one, gives up. The first one also settles."""
 UNKNOWN = -(10**9)
 
@@ -78,7 +79,7 @@ class Claiming(StoreDatabase):
         return settled, frozenset(refused)
 
     async def _claim_delivered(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
-        """Claim jobs that a transport delivered. Jobs that run isolated may need a lease of their own."""
+        """Claim jobs that a transport delivered. Jobs that run isolated may need a separate lease."""
         name, where = "due_ids", (request.ids, request.queues)
         rows = await self._fetch(_verb(plain, name), *packing.settling(plain), *packing.claiming(request), *where)
         settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
@@ -87,7 +88,7 @@ class Claiming(StoreDatabase):
         return Claimed(settled, request.cursor, answers.claims_of(rows, request))
 
     async def _claim_lanes(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
-        """Claim along the range that is alone, or else over all lanes."""
+        """Claim along the sole range, or else over all lanes."""
         cursor, settled, claims = self._cursors.get(kind_of(request), _NEW), 0, tuple[Claim, ...]()
         if cursor.leads_on(self._clock.monotonic()):
             found = await self._claim_range(request, plain, cursor)
@@ -99,8 +100,8 @@ class Claiming(StoreDatabase):
         return structs.replace(answer, settled=settled + answer.settled, claims=claims + answer.claims)
 
     async def _claim_range(self, request: ClaimRequest, plain: Sequence[Transition], cursor: ClaimCursor) -> Claimed:
-        """Claim along the range that is alone."""
-        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, packing.queues(request))
+        """Claim along the sole range."""
+        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, queues_of(request))
         rows = await self._fetch(_verb(plain, "due_range"), *values)
         self._remember(kind_of(request), cursor.after_range(rows, request.room))
         settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
@@ -120,8 +121,8 @@ class Claiming(StoreDatabase):
             cursor, now = self._cursors.get(kind, _NEW), self._clock.monotonic()
             rest = request.rest(len(answer.claims), answer.cursor)
             seen, look = cursor.seen(now), rest.room + cursor.slack
-            where = packing.walking(rest, look, PATIENCE[number > 0], cursor.turns, round_.start, round_.at, seen)
-            rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), where)
+            walk = Walk(look=look, misses=MISSES[number > 0], turns=cursor.turns, start=round_.start, at=round_.at, seen=seen)
+            rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), walk.parameters(rest))
             answer.settled += settled
             answer.claims += answers.claims_of(rows, rest)
             heads = report.heads(rows)

@@ -10,17 +10,10 @@ from msgspec import Struct, structs
 
 from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
-from holdfast._core.lanes import Cursor, share
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings
 from holdfast._core.text import json_text, storable_text
-from holdfast.stores.postgres.claim_cursor import LastClaimed, Range
-from holdfast.stores.postgres.lane_report import Position
-
-NEXT = "\x01"
-"""Makes the next string after a string, in the order of bytes."""
-_LEAST_PRIORITY = 1 - 2**63
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
@@ -238,34 +231,6 @@ def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, 
 def takes(isolated: IsolatedJobs) -> tuple[bool, bool]:
     """Return whether a claim takes jobs that may run beside others, and whether it takes isolated ones."""
     return isolated is not IsolatedJobs.ONLY, isolated is not IsolatedJobs.EXCLUDE
-
-
-def queues(request: ClaimRequest) -> list[str] | None:
-    """Return the wanted queues, each once; ``None`` for all."""
-    return None if request.queues is None else list(dict.fromkeys(request.queues))
-
-
-def walking(
-    request: ClaimRequest,
-    look: int,
-    patience: int,
-    turns: int,
-    start: Cursor,
-    at: Position | None = None,
-    seen: Mapping[Range, LastClaimed] = {},
-) -> tuple[Any, ...]:
-    """Return the parameters of the walk in ``exchange_lanes.sql``. A turn that is over begins right behind its lane."""
-    rings = (
-        [turn.priority for turn in start],
-        [turn.queue for turn in start],
-        [turn.key if turn.left else turn.key + NEXT for turn in start],
-        [turn.left for turn in start],
-    )
-    behind = (_LEAST_PRIORITY, False, None, None) if at is None else (*at[:3], at[3] + NEXT)
-    columns: tuple[Any, ...] = tuple(zip(*seen, strict=True)) or ((),) * 4
-    last = [position.at for position in seen.values()], [position.job for position in seen.values()]
-    least = share(look, 1)
-    return (queues(request), look, patience, least, max(least, turns), *rings, *behind, *columns, *last)
 
 
 def queue_settings(queue: str, settings: QueueSettings | None) -> tuple[str | None, int, int, str | None]:
