@@ -30,7 +30,7 @@ DAY = 86400.0
 # locks that are passed by
 
 WAYS: dict[str, Callable[[Sequence[UUID]], tuple[Any, ...]]] = {
-    "due_range": lambda _: ("task", 0, "default", "", datetime.min, UUID(int=0), None),
+    "due_range": lambda _: ("task", 0, "default", "", datetime.min, UUID(int=0)),
     "lanes": lambda _: Walk(look=4).parameters(ClaimRequest(lease=UUID(int=0), claim=UUID(int=0), tasks={}, limit=1)),
     "due_ids": lambda ids: (ids, None),
 }

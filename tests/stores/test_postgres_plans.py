@@ -88,7 +88,7 @@ def looked_at(node: dict[str, Any]) -> int:
 REQUEST = ClaimRequest(
     lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
-ONE = (*ClaimCursor(sole=("due", 0, "default", "")).due_range, None)
+ONE = ClaimCursor(sole=("due", 0, "default", "")).due_range
 SEVERAL = Walk(look=ROOM).parameters(REQUEST)
 
 

@@ -19,7 +19,7 @@ from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH, LastClaimed, Range
 from holdfast.stores.postgres.lane_report import LaneReport, Position
-from holdfast.stores.postgres.lane_walk import Walk, queues_of
+from holdfast.stores.postgres.lane_walk import Walk
 from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_concurrent_sessions import Stage, locked
 from tests.stores.postgres_databases import Home
@@ -138,7 +138,7 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
                 case "due_range":
                     last = range_of(jobs[-1])
                     jobs = [job for job in jobs if range_of(job) == last]
-                    where = (*last, datetime.min, UUID(int=0), None)
+                    where = (*last, datetime.min, UUID(int=0))
                 case _:
                     where = ([row.id for row in await at.store.list(at.everything)], queues)
             ids = [job.id for job in jobs[:limit]]
@@ -157,7 +157,7 @@ def test_claims_along_ranges_continue_after_the_last_claimed_job(home: Home, way
         at.advance(1.0)
         urgent = await at.enqueue(*(at.new(task="a") for _ in range(3)))
         request, which = await request_in(world, None, LEAVE, 2), ("a", 0, "default", "")
-        where = (*which, at.now, urgent[0], None)
+        where = (*which, at.now, urgent[0])
         if way == "lanes":
             where = walking(request, seen={which: LastClaimed(at.now, urgent[0])})
         assert await taken(world, way, request, where) == list(urgent[1:])
@@ -242,9 +242,10 @@ def test_a_claim_from_one_range_reports_whether_another_must_be_served(
         job = at.new(task="a", queue="m", lane="k")
         await at.enqueue(job, at.new(**{"task": "a", "queue": "m", "lane": "k", **values}))
         request = await request_in(World(at), queues, LEAVE, 1)
-        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), queues_of(request))
+        way, wanted = ("due_range", ()) if queues is None else ("due_range_wanted", (queues,))
+        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), *wanted)
         columns = (*packing.settling(()), *packing.claiming(request), *where)
-        (row,) = await at.store._fetch("claim due_range", *columns)  # type: ignore[attr-defined]
+        (row,) = await at.store._fetch(f"claim {way}", *columns)  # type: ignore[attr-defined]
         is_wanted = queues is None or values.get("queue", "m") in (*queues, "z")
         assert (row["id"], row["has_others"]) == (job.id, expected and is_wanted)
 
@@ -259,7 +260,7 @@ def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home:
         request = await request_in(world, None, LEAVE, 1)
         where: Sequence[Any] = {
             "lanes": walking(request),
-            "due_range": ("a", 0, "default", "", datetime.min, UUID(int=0), None),
+            "due_range": ("a", 0, "default", "", datetime.min, UUID(int=0)),
             "due_ids": ([job.id], None),
         }[way]
         for is_paused in (True, False):

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
-from holdfast.stores.postgres.lane_walk import Walk, queues_of
+from holdfast.stores.postgres.lane_walk import Walk
 from tests.stores.postgres_faulty_databases import store_at
 from tests.stores.test_postgres_adversary import AS_OURS
 from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
@@ -51,7 +51,8 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
     asked = structs.replace(ASKED, queues=queues)
     claim = (*packing.settling(()), *packing.claiming(asked))
     return {
-        "claim due_range": (*claim, *ONE.due_range, queues_of(asked)),
+        "claim due_range": (*claim, *ONE.due_range),
+        "claim due_range_wanted": (*claim, *ONE.due_range, queues or ("default", "other")),
         "claim lanes": (*claim, *Walk(look=ROOM).parameters(asked)),
         "claim due_ids": (*claim, [JOB], queues),
         "next_due": (["due", "other"], queues, True, False),

@@ -8,7 +8,18 @@ import pytest
 from holdfast.databases import queries
 
 IN_EXCHANGE = (
-    *("exchange", "exchange_lanes", "settling", "nothing_settled", "walk", "due_lanes", "due_range", "others", "due_ids"),
+    *(
+        "exchange",
+        "exchange_lanes",
+        "settling",
+        "nothing_settled",
+        "walk",
+        "due_lanes",
+        "due_range",
+        "others",
+        "others_wanted",
+        "due_ids",
+    ),
 )
 """Files that are parts of one statement, and use the parameters that ``exchange.sql`` declares."""
 

@@ -25,6 +25,13 @@ MISSES = 64, 512
 """The lanes without due jobs after which the first walk of a claim, and each later one, gives up. The first one also settles."""
 UNKNOWN = -(10**9)
 
+_DUE = {
+    "lanes": ("due_lanes", None),
+    "due_range": ("due_range", "others"),
+    "due_range_wanted": ("due_range", "others_wanted"),
+    "due_ids": ("due_ids", None),
+}
+"""The files that complete ``exchange.sql`` or ``exchange_lanes.sql``: where to look, and how to see that other ranges are left."""
 _KINDS = 64  # of claims whose cursors are kept
 _NEW = ClaimCursor()
 
@@ -101,8 +108,10 @@ class Claiming(StoreDatabase):
 
     async def _claim_range(self, request: ClaimRequest, plain: Sequence[Transition], cursor: ClaimCursor) -> Claimed:
         """Claim along the sole range."""
-        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, queues_of(request))
-        rows = await self._fetch(_verb(plain, "due_range"), *values)
+        part = "due_range" if request.queues is None else "due_range_wanted"
+        wanted = () if request.queues is None else (queues_of(request),)
+        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, *wanted)
+        rows = await self._fetch(_verb(plain, part), *values)
         self._remember(kind_of(request), cursor.after_range(rows, request.room))
         settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
         if not rows:
@@ -182,11 +191,12 @@ class Claiming(StoreDatabase):
         if not part:
             return read(name)
         text = read("exchange_lanes" if part == "lanes" else "exchange")
+        due, others = _DUE[part]
         pieces = {
             "settling": read("settling" if whole == "exchange" else "nothing_settled"),
             "walk": read("walk"),
-            "due": read(f"due_{part}" if part == "lanes" else part),
-            "others": read("others") if part == "due_range" else "false",
+            "due": read(due),
+            "others": read(others) if others else "false",
         }
         for piece, its_text in pieces.items():
             text = text.replace(f"-- {piece}\n", its_text.rstrip() + "\n")
