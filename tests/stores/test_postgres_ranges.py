@@ -14,7 +14,8 @@ from msgspec import structs
 from holdfast._core.answers import Answer
 from holdfast._core.job import NewJob
 from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, looked_at
-from holdfast._core.requests import ClaimRequest, IsolatedJobs
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, QueueSettings
+from holdfast._engine import store_defaults
 from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH, LastClaimed, Range
@@ -257,6 +258,7 @@ def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home:
     async def act(at: Scene) -> None:
         world, job = World(at), at.new(task="a")
         await at.enqueue(job)
+        await store_defaults.lanes(at.store).set_queue("default", QueueSettings(weight=2))
         request = await request_in(world, None, LEAVE, 1)
         where: Sequence[Any] = {
             "lanes": walking(request),
@@ -266,6 +268,30 @@ def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home:
         for is_paused in (True, False):
             await at.store.pause(["default"], is_paused=is_paused)
             assert await taken(world, way, request, where) == ([] if is_paused else [job.id])
+
+    play(Stage(home), act)
+
+
+def test_each_way_to_enqueue_adds_the_priority_of_the_jobs_own_queue(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        lanes = store_defaults.lanes(at.store)
+        await lanes.set_queue("a", QueueSettings(priority=-10))
+        await lanes.set_queue("z", QueueSettings(priority=5))
+        for more in ({"key": "k"}, {}, {"payload": b"{}" * 1000}):
+            jobs = [at.new(queue=queue, priority=1, **more) for queue in "abz"]  # type: ignore[arg-type]
+            for group in ([jobs[0]], jobs[1:]) if more else ([jobs[0]], [jobs[1]], [jobs[2]]):
+                await at.enqueue(*(structs.replace(job, unique_key=job.unique_key and str(job.id)) for job in group))
+            assert [(await at.row(job.id)).priority for job in jobs] == [-9, 1, 6]
+
+    play(Stage(home), act)
+
+
+def test_jobs_of_a_queue_with_settings_are_due(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(job := at.new())
+        await store_defaults.lanes(at.store).set_queue("default", QueueSettings(weight=2))
+        assert [each.job for each in await at.store.due(["task"], 5)] == [job.id]
+        assert await at.store.next_due(["task"]) == 0.0
 
     play(Stage(home), act)
 

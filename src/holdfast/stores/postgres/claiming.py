@@ -147,6 +147,8 @@ class Claiming(StoreDatabase):
                 round_ = Round(answer.cursor)
             else:
                 return answer
+        if len(self._rounds) >= _KINDS:
+            self._rounds.clear()
         self._rounds[kind, answer.cursor] = round_
         answer.is_whole = False
         return answer
@@ -176,7 +178,6 @@ class Claiming(StoreDatabase):
     def _remember(self, kind: Kind, cursor: ClaimCursor) -> None:
         if len(self._cursors) >= _KINDS:
             self._cursors.clear()
-            self._rounds.clear()
         self._cursors[kind] = cursor
 
     def _forget_positions(self) -> None:
