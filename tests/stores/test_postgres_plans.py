@@ -17,8 +17,8 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
+from holdfast.stores.postgres.lane_walk import Walk
 from holdfast.stores.postgres.store import PostgresStore
-from holdfast.stores.postgres.walks import walking
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from holdfast.testing.servers import PostgresServer
@@ -88,10 +88,10 @@ def looked_at(node: dict[str, Any]) -> int:
 REQUEST = ClaimRequest(
     lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
-ONE = (*ClaimCursor(alone=("due", 0, "default", "")).due_range, None)
-SEVERAL = walking(REQUEST, ROOM, 64, 0, ())
+ONE = ClaimCursor(sole=("due", 0, "default", "")).due_range
+SEVERAL = Walk(look=ROOM).parameters(REQUEST)
 CAPS = '{"queue": {"default": {"room": 5000, "keys": {}}}}'
-WITHIN_LIMITS = walking(REQUEST, ROOM, 64, ROOM, (), caps=CAPS)
+WITHIN_LIMITS = Walk(look=ROOM, turns=ROOM, caps=CAPS).parameters(REQUEST)
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:

@@ -1,4 +1,4 @@
-"""The claims of a store: along the one range that is alone, over all lanes in turn, or of jobs that a transport delivered."""
+"""The claims of a store: along the sole range, over all lanes in turn, or of jobs that a transport delivered."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,14 +17,21 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.lane_report import LaneReport, Position
-from holdfast.stores.postgres.walks import walking
+from holdfast.stores.postgres.lane_walk import Walk, queues_of
 
 MOST_WALKS = 6
 """The statements of one claim. After that the caller asks again: it must learn what its outcomes became."""
-PATIENCE = 64, 512
+MISSES = 64, 512
 """The lanes without due jobs after which the first walk of a claim, and each later one, gives up. The first one also settles."""
 UNKNOWN = -(10**9)
 
+_DUE = {
+    "lanes": ("due_lanes", None),
+    "due_range": ("due_range", "others"),
+    "due_range_wanted": ("due_range", "others_wanted"),
+    "due_ids": ("due_ids", None),
+}
+"""The files that complete ``exchange.sql`` or ``exchange_lanes.sql``: where to look, and how to see that other ranges are left."""
 _KINDS = 64  # of claims whose cursors are kept
 _NEW = ClaimCursor()
 
@@ -82,7 +89,7 @@ class Claiming(StoreDatabase):
         return settled, frozenset(refused)
 
     async def _claim_delivered(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
-        """Claim jobs that a transport delivered. Jobs that run isolated may need a lease of their own."""
+        """Claim jobs that a transport delivered. Jobs that run isolated may need a separate lease."""
         name, where = "due_ids", (request.ids, request.queues)
         rows = await self._fetch(_verb(plain, name), *packing.settling(plain), *packing.claiming(request), *where)
         settled = self._settled_with(rows, plain)
@@ -91,7 +98,7 @@ class Claiming(StoreDatabase):
         return Claimed(settled, request.cursor, answers.claims_of(rows, request))
 
     async def _claim_lanes(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
-        """Claim along the range that is alone, or else over all lanes."""
+        """Claim along the sole range, or else over all lanes."""
         cursor, settled, claims = self._cursors.get(kind_of(request), _NEW), 0, tuple[Claim, ...]()
         if cursor.leads_on(self._clock.monotonic()):
             found = await self._claim_range(request, plain, cursor)
@@ -103,9 +110,11 @@ class Claiming(StoreDatabase):
         return structs.replace(answer, settled=settled + answer.settled, claims=claims + answer.claims)
 
     async def _claim_range(self, request: ClaimRequest, plain: Sequence[Transition], cursor: ClaimCursor) -> Claimed:
-        """Claim along the range that is alone."""
-        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, packing.queues(request))
-        rows = await self._fetch(_verb(plain, "due_range"), *values)
+        """Claim along the sole range."""
+        part = "due_range" if request.queues is None else "due_range_wanted"
+        wanted = () if request.queues is None else (queues_of(request),)
+        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, *wanted)
+        rows = await self._fetch(_verb(plain, part), *values)
         self._remember(kind_of(request), cursor.after_range(rows, request.room))
         settled = self._settled_with(rows, plain)
         if not rows:
@@ -124,8 +133,8 @@ class Claiming(StoreDatabase):
             cursor, now = self._cursors.get(kind, _NEW), self._clock.monotonic()
             rest = request.rest(len(answer.claims), answer.cursor)
             seen, look = cursor.seen(now), rest.room + cursor.slack
-            where = walking(rest, look, PATIENCE[number > 0], cursor.turns, round_.start, at=round_.at, seen=seen)
-            rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), where)
+            walk = Walk(look=look, misses=MISSES[number > 0], turns=cursor.turns, start=round_.start, at=round_.at, seen=seen)
+            rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), walk.parameters(rest))
             answer.settled += settled
             answer.claims += answers.claims_of(rows, rest)
             heads = report.heads(rows)
@@ -141,6 +150,8 @@ class Claiming(StoreDatabase):
                 round_ = Round(answer.cursor)
             else:
                 return answer
+        if len(self._rounds) >= _KINDS:
+            self._rounds.clear()
         self._rounds[kind, answer.cursor] = round_
         answer.is_whole = False
         return answer
@@ -178,7 +189,6 @@ class Claiming(StoreDatabase):
     def _remember(self, kind: Kind, cursor: ClaimCursor) -> None:
         if len(self._cursors) >= _KINDS:
             self._cursors.clear()
-            self._rounds.clear()
         self._cursors[kind] = cursor
 
     def _forget_positions(self) -> None:
@@ -191,12 +201,13 @@ class Claiming(StoreDatabase):
         whole, _, part = name.partition(" ")
         read = super()._text
         text = read("exchange_lanes" if part == "lanes" else "exchange" if part else name)
+        due, others = _DUE.get(part, (part, None))
         pieces = {
             "settling": read("nothing_settled" if whole == "claim" else "settling"),
             "walk": read("walk"),
             "counted": "true" if part == "due_chosen" else "false",
-            "due": read(f"due_{part}" if part == "lanes" else part) if part else "",
-            "others": read("others") if part == "due_range" else "false",
+            "due": read(due) if due else "",
+            "others": read(others) if others else "false",
         }
         for piece, its_text in pieces.items():
             text = text.replace(f"-- {piece}\n", its_text.rstrip() + "\n")

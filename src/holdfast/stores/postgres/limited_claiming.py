@@ -22,9 +22,9 @@ from holdfast.stores.postgres import limit_uses as limits
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, LastClaimed, Range, kind_of
-from holdfast.stores.postgres.claiming import MOST_WALKS, PATIENCE, Claimed, Claiming, Round, Rows
+from holdfast.stores.postgres.claiming import MISSES, MOST_WALKS, Claimed, Claiming, Round, Rows
 from holdfast.stores.postgres.lane_report import Position
-from holdfast.stores.postgres.walks import walking
+from holdfast.stores.postgres.lane_walk import Walk, queues_of
 
 SHORT: Final = (
     "SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL enable_bitmapscan = off"
@@ -91,7 +91,7 @@ class LimitedClaiming(Claiming):
 
         A second claim of an isolated lease waits here, and then sees the job that the first one took.
         """
-        where = sorted(request.tasks), packing.queues(request)
+        where = sorted(request.tasks), queues_of(request)
         if found := await fetch("lock_limits", request.lease, False, *where):
             self._has_limits = True
             return limits.kept_of(found), False
@@ -107,7 +107,7 @@ class LimitedClaiming(Claiming):
         kind, round_ = kind_of(request), self._rounds.pop((kind_of(request), request.cursor), Round(request.cursor))
         for number in range(MOST_WALKS):
             hints = self._cursors.get(kind, _NEW).seen(self._clock.monotonic())
-            seen = await _look(fetch, request, uses, (PATIENCE[number > 0], round_, hints))
+            seen = await _look(fetch, request, uses, (MISSES[number > 0], round_, hints))
             if seen.lanes:
                 return await self._choose(fetch, structs.replace(request, cursor=round_.start), uses, seen, is_lone=is_lone)
             if seen.is_whole:
@@ -153,8 +153,9 @@ async def _look(fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int,
         return Seen()
     (most_missed, round_, hints), room = how, request.room
     asked = structs.replace(request, queues=queues)
-    where = walking(asked, room, most_missed, room, round_.start, at=round_.at, seen=hints, caps=limits.caps_of(uses))
-    *rows, last = await fetch("limited_lanes", tasks, *packing.takes(request.isolated), *where)
+    caps = limits.caps_of(uses)
+    walk = Walk(look=room, misses=most_missed, turns=room, start=round_.start, at=round_.at, seen=hints, caps=caps)
+    *rows, last = await fetch("limited_lanes", tasks, *packing.takes(request.isolated), *walk.parameters(asked))
     lanes, weights = dict[LaneName, list[Candidate]](), dict[LaneName, int]()
     for task, priority, queue, key, weight, due_ats, ids, _ in rows:
         name, seat = (priority, queue, key), CountedBy(task, queue, key)

@@ -234,11 +234,6 @@ def takes(isolated: IsolatedJobs) -> tuple[bool, bool]:
     return isolated is not IsolatedJobs.ONLY, isolated is not IsolatedJobs.EXCLUDE
 
 
-def queues(request: ClaimRequest) -> list[str] | None:
-    """Return the wanted queues, each once; ``None`` for all."""
-    return None if request.queues is None else list(dict.fromkeys(request.queues))
-
-
 def queue_settings(queue: str, settings: QueueSettings | None) -> tuple[str | None, int, int, str | None, str | None]:
     """Return the parameters of ``set_queue.sql``."""
     if settings is None:

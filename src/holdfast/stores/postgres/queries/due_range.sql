@@ -1,6 +1,5 @@
 -- The first jobs of one range, after the last one taken, that no other session has locked.
 -- :task, :priority, :queue, :key of the range; :seen_at and :seen_job, when the last one taken was due, and its id.
--- :queues, NULL: all; others.sql looks there for other ranges.
 SELECT job.ctid FROM holdfast.pending AS job
 WHERE EXISTS (SELECT FROM owner)
     AND NOT EXISTS (SELECT FROM holdfast.queues AS paused WHERE paused.queue = :queue::text AND paused.paused_at IS NOT NULL)

@@ -5,7 +5,7 @@
 -- :tasks (ascending by bytes), :policies, :progress_within, :timeouts. :normal and :isolated: which kinds of jobs.
 -- :is_lone: whether the lease may be an isolated one. :queues, NULL: all.
 -- :look, how many jobs are dealt out: `:room`, and more while other claims have as many locked.
--- :patience, at how many lanes without due jobs the walk of a task gives up.
+-- :misses, at how many lanes without due jobs the walk of a task gives up.
 -- :share, how many turns of a lane a claim gives while more lanes wait. :turns, how many turns of each lane are read at once: the share,
 -- or more, a guess that saves reading a lane twice.
 -- :ring_priorities, :ring_queues, :ring_keys, where the ring of each priority begins; :ring_lefts, how many jobs of a turn are left there.

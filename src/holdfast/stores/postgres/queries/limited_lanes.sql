@@ -1,7 +1,7 @@
 -- Return the lanes in which limits allow more jobs. Each task has a row, with the first jobs that a claim may take, and
 -- _core/limited_claim.py chooses among them. The last row, without a task, has as JSON where the walk gave up.
 -- :tasks (ascending by bytes); :normal and :isolated, which kinds of jobs; :queues, NULL: all.
--- :look, :patience, :share, :turns; :ring_priorities, :ring_queues, :ring_keys, :ring_lefts.
+-- :look, :misses, :share, :turns; :ring_priorities, :ring_queues, :ring_keys, :ring_lefts.
 -- :from_priority, :from_before, :from_queue, :from_key; :seen_tasks, :seen_priorities, :seen_queues, :seen_keys, :seen_ats, :seen_jobs.
 -- :caps as JSON. All these are explained in exchange_lanes.sql and walk.sql.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT clock_timestamp() AS now),

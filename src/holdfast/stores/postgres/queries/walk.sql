@@ -4,8 +4,8 @@
 -- to the end of the ring, then from the beginning up to that lane, then to the next priority. A row without a queue is the beginning of
 -- a ring, or of its second part. A part ends at (end_priority, start_queue, start_key). Queues that are paused or not wanted are passed
 -- as a whole. chr(1) makes the next string after a string, in the order of bytes.
--- It ends once the shares of the lanes fill the claim, and it is known whether one more lane of that ring has due jobs (is_over), or
--- after as many lanes without due jobs as its patience allows (missed): their number must not make a claim slower.
+-- It ends once the shares of the lanes fill the claim, and one more lane of that ring has due jobs or none has (is_over). It gives up
+-- after :misses lanes without due jobs (missed), because their number must not make a claim slower.
 -- The head of a deep lane is full of index entries of deleted jobs, so the step to it continues where the last claim stopped (seen).
 -- :caps: NULL, for lanes that no limit counts. Else for the others: how many more jobs each scope allows, and each of its keys that
 -- use some of it. Queues that it leaves out, and full ones, are passed as a whole.
@@ -164,5 +164,5 @@ walk (
             ORDER BY job.available_at, job.id LIMIT CASE WHEN walk.found < :look THEN lane.most ELSE least(lane.most, 1) END
         ) AS first
     ) AS due
-    WHERE NOT walk.is_over AND walk.missed < :patience
+    WHERE NOT walk.is_over AND walk.missed < :misses
 ),

@@ -2,5 +2,5 @@
 -- What lies behind it is not dealt, because it is not known for all tasks.
 given_up AS MATERIALIZED (
     SELECT priority, is_before, queue, key FROM walk
-    WHERE missed >= :patience ORDER BY priority, is_before, queue, key LIMIT 1
+    WHERE missed >= :misses ORDER BY priority, is_before, queue, key LIMIT 1
 )
