@@ -56,6 +56,7 @@ WEIGHTS = {
 }  # fmt: skip
 WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
 PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
+AHEAD = tuple(mode for mode in WEIGHTS if mode not in (Mode.LIVENESS, Mode.CROWD))  # they may claim jobs ahead
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job may be charged
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
 DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
@@ -82,7 +83,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``rows``: a watched table of the users.
     ``locks``: how often another program locks the row of a job, for a while.
     ``brand``: whose statements the store runs.
-    ``apps``: how many processes of the users run a worker in their event loop.
+    ``apps``: how many processes of the users run a worker in their event loop. ``ahead``: how many jobs each worker claims ahead.
     ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -121,6 +122,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     rows: RowsPlan | None = None
     locks: int = 0
     apps: int = 0
+    ahead: int = 0
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -226,7 +228,9 @@ def draw(numbers: random.Random) -> Plan:
     rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
     tasks = plan.tasks + _draw_threads(random.Random(f"threads {plan.chaos}"), plan.mode)
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
-    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
+    numbers = random.Random(f"ahead {plan.chaos}")
+    ahead = numbers.choice([1, 3, 10]) if numbers.random() < 0.25 and plan.mode in AHEAD else 0
+    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps, ahead=ahead)
 
 
 def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
