@@ -30,6 +30,7 @@ PROPERTIES = {
     "S14": "each tick of a schedule is one job, never early or twice, stored with the move of its schedule, by catch_up and overlap",
     "S15": "all of this also holds after calls whose callers never received an answer",
     "S16": "a worker leaves a job whose task it does not know to other workers",
+    "S26": "a job whose code never ran pays nothing, and no worker starts a job of which it does not know",
     "L1": "a job whose owner has died is back in its queue within the stated bound",
     "L2": "no job is stuck: each ends, or has a process that can go on with it",
     "L3": "age and short silence are not reasons: no job is lost by them, and no healthy worker is killed",

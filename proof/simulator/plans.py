@@ -57,6 +57,7 @@ WEIGHTS = {
 WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
 PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
 TICKING = (*WATCHED, Mode.OUTAGES, Mode.DRAINS)  # they may have schedules
+AHEAD = tuple(mode for mode in WEIGHTS if mode not in (Mode.LIVENESS, Mode.CROWD))  # they may claim jobs ahead
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job may be charged
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
 DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
@@ -83,6 +84,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``rows``: a watched table of the users. ``schedules``: jobs that supervisors enqueue at their ticks.
     ``locks``: how often another program locks the row of a job, for a while.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop.
+    ``ahead``: how many jobs each worker claims ahead.
     ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -122,6 +124,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     schedules: SchedulesPlan | None = None
     locks: int = 0
     apps: int = 0
+    ahead: int = 0
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -235,7 +238,12 @@ def draw(numbers: random.Random) -> Plan:
     tasks = plan.tasks + (draw_threads(random.Random(f"threads {plan.chaos}")) if plan.mode in WATCHED else ())
     schedules = draw_schedules(random.Random(f"schedules {plan.chaos}"), ttl) if plan.mode in TICKING else None
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
-    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps, schedules=schedules)
+    ahead = _draw_ahead(random.Random(f"ahead {plan.chaos}"), plan.mode)
+    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps, schedules=schedules, ahead=ahead)
+
+
+def _draw_ahead(numbers: random.Random, mode: Mode) -> int:
+    return numbers.choice([1, 3, 10]) if numbers.random() < 0.25 and mode in AHEAD else 0
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:

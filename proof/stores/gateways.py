@@ -19,6 +19,7 @@ from holdfast._ports.store import (
     CallerTransactions,
     Operating,
     Ownership,
+    Prefetching,
     QueueVerbs,
     Reading,
     Republishing,
@@ -29,7 +30,10 @@ from holdfast._ports.store import (
 )
 from holdfast.stores.memory import MemoryStore
 
-PROTOCOLS = (Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling)
+PROTOCOLS = (
+    *(Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling),
+    Prefetching,
+)
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
     (

@@ -9,11 +9,24 @@ from msgspec import structs
 from holdfast._core.answers import Answer, LeaseView
 from holdfast._core.job import ActiveJob, AttemptOutcome, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition, voided
-from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._core.outcome import Retry
+from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
 from holdfast._core.requests import JobFilter
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Prefetching, Store
-from holdfast.testing.contracts.scene import Part, Scene, done, in_threads, insist, needs, raised, released, rescued, story
+from holdfast.testing.contracts.scene import (
+    Part,
+    Scene,
+    answered,
+    done,
+    in_threads,
+    insist,
+    needs,
+    raised,
+    released,
+    rescued,
+    story,
+)
 
 CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 LIMITED = Policy(timeout=5.0)
@@ -230,6 +243,58 @@ class PrefetchContract(Part):
         assert await at.settle(voided(job, 1)) == (Answer.LOST,)
         assert await at.settle(voided(job, 2)) == (Answer.APPLIED,)
         assert await at.settle(voided(job, 2)) == (Answer.APPLIED,)
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_void_of_one_lease_takes_no_job_of_another(self, at: Scene) -> None:
+        (job,), (other,) = await ahead(at, 1), await ahead(at, 1)
+        await verbs(at.store).void(other.lease, 1)
+        assert await at.settle(voided(job, 1), voided(other, 1)) == (Answer.LOST, Answer.APPLIED)
+        assert await begin(at, job)
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_start_on_one_lease_starts_no_job_of_another(self, at: Scene) -> None:
+        (other,), (job,) = await ahead(at, 1), await ahead(at, 1)
+        assert await begin(at, job)
+        assert await states(at, [other, job]) == [State.CLAIMED, State.RUNNING]
+        assert (await lease_of(at, other)).claimed == 1
+        assert await verbs(at.store).void(other.lease, 1) == 0
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_job_that_ran_before_does_not_expire_after_a_free_release(self, at: Scene) -> None:
+        (job,) = await at.enqueue(at.new(expires_in=5.0))
+        (first,) = await at.claim(await at.lease(), 0, prefetch=1)
+        await begin(at, first.job)
+        await at.settle(answered(first.job, Retry(after="0s")))
+        (again,) = await at.claim(await at.lease(), 0, prefetch=1)
+        await begin(at, again.job)
+        await at.settle(released(again.job))
+        at.advance(6.0)
+        assert await at.store.expire(10) == ()
+        assert [claim.job.id for claim in await at.claim(await at.lease())] == [job]
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_job_that_never_ran_expires_after_a_free_release(self, at: Scene) -> None:
+        (job,) = await at.enqueue(at.new(expires_in=5.0))
+        (claim,) = await at.claim(await at.lease(), 0, prefetch=1)
+        await begin(at, claim.job)
+        await at.settle(released(claim.job))
+        at.advance(6.0)
+        assert [each.job for each in await at.store.expire(10)] == [job]
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_the_starts_of_an_ended_lease_are_pruned_with_it(self, at: Scene) -> None:
+        (job,) = await ahead(at, 1)
+        await begin(at, job)
+        await at.settle(done(job))
+        await at.store.end_lease(job.lease, CRASH)
+        at.advance(RETENTION_FLOOR + 1.0)
+        assert (await at.store.prune(10)).leases == 1
+        assert (await at.store.prune(10)).leases == 0
 
     @story
     @needs(Prefetching, not_claimed_ahead)

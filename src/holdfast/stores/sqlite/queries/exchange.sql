@@ -89,7 +89,7 @@ BEGIN
             settle.rescued IS NULL, rescue,
             json_object(
                 'reason', settle.rescued, 'worker', coalesce(worker, ''),
-                'attempt', attempt + (NOT settle.never_ran AND holdfast_jobs.state = 'claimed'), 'at', NEW.wall
+                'attempt', attempt + (holdfast_jobs.state = 'claimed'), 'at', NEW.wall
             )
         ),
         hook_due_at = CASE WHEN settle.requested_state = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
