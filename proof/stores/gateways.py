@@ -14,6 +14,7 @@ from uuid import UUID
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
+from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
@@ -29,7 +30,9 @@ from holdfast._ports.store import (
 )
 from holdfast.stores.memory import MemoryStore
 
-PROTOCOLS = (Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling)
+PROTOCOLS = (
+    Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, Lanes, Limits,
+)  # fmt: skip
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
     (
@@ -47,6 +50,7 @@ READING = frozenset(
         "check",
         "schedules",
         "ticks",
+        "limits",
     )
 )
 Ask = Callable[[], Awaitable[Any]]
