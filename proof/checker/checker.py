@@ -20,6 +20,7 @@ from proof.checker.claims import Claims
 from proof.checker.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.hooks import Hooks
 from proof.checker.inserts import Inserts
+from proof.checker.lanes import Lanes
 from proof.checker.locks import Locks
 from proof.checker.order import Order
 from proof.checker.restarts import Restarts
@@ -29,7 +30,7 @@ from proof.checker.starts import Starts
 from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
 from proof.checker.zombies import Zombies
 
-_JUDGES = (Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules)
+_JUDGES = (Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes)
 _TOO_LATE = "it was back in its queue only {:.1f} s after its owner's death"
 
 
@@ -179,8 +180,7 @@ class Checker:
                 self._expect(
                     "S8", late <= self._rules.step + 0.01, job, "its lease had run out {:.3f} s before it was claimed", late
                 )
-        spent = 1 if after.state is State.RUNNING else 0
-        is_counted = after.attempt == before.attempt + spent
+        is_counted = after.attempt == before.attempt + (after.state is State.RUNNING)
         is_kept = (after.failures, after.crashes) == (before.failures, before.crashes)
         self._expect("S9", is_counted and is_kept, job, "the claim changed the budgets of the job")
         track.tokens[after.token] = after.lease

@@ -20,6 +20,7 @@ from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.schedule import Overlap
 from holdfast._core.ticks import When
+from proof.checker.lane_rows import ClaimRow, LimitRow, QueueRow
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
 CRASHED = "its runner crashed"  # the note of code that has ended so
@@ -132,6 +133,9 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
     is_paused: bool = False
 
 
+AnyRow = JobRow | LeaseRow | TableRow | ScheduleRow | LimitRow | QueueRow | ClaimRow
+
+
 class By(Struct, frozen=True):
     """The verb that caused a write, and the right that it carried.
 
@@ -161,8 +165,8 @@ class Event(Struct, frozen=True, kw_only=True):
     job: UUID | None = None
     token: Token | None = None
     lease: UUID | None = None
-    before: JobRow | LeaseRow | TableRow | ScheduleRow | None = None
-    after: JobRow | LeaseRow | TableRow | ScheduleRow | None = None
+    before: AnyRow | None = None
+    after: AnyRow | None = None
     by: By | None = None
     note: str = ""
 
@@ -247,10 +251,12 @@ def _short(token: Token | None) -> str:
     return "-" if token is None else f"{token.number}:{token.claim.hex[:6] if token.claim else '-'}"
 
 
-def _row(row: JobRow | LeaseRow | TableRow | ScheduleRow | None) -> str:
+def _row(row: AnyRow | None) -> str:
     match row:
         case None:
             return "nothing"
+        case LimitRow() | QueueRow() | ClaimRow():
+            return str(row)
         case JobRow():
             spent = f"a{row.attempt} f{row.failures} c{row.crashes}"
             return f"{row.state}[{_short(row.token)} {spent}{' cancel!' if row.is_cancel_requested else ''}]"

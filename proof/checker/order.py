@@ -1,14 +1,21 @@
-"""The order of claims: a job that returned to its lane at once is claimed before all of that lane that are due after it."""
+"""The order of claims: a job that returned to its lane at once is claimed before all of that lane that are due after it.
+
+A job that returns to wait, even for no time, goes behind those that are due: else it would stay at the head.
+"""
 
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State
+from proof.checker.claims import ACCURACY
 from proof.checker.history import FAIL_OVER, Event, JobRow, LeaseRow
 from proof.checker.verdicts import CheckContext, Seers
 
+WAITS = (AttemptOutcome.SNOOZED, AttemptOutcome.FAILED, AttemptOutcome.STALLED, AttemptOutcome.TIMED_OUT)
+"""The outcomes after which a job waits."""
+
 
 class Order:
-    """The part of L10 that concerns which job is claimed next. A job that was never claimed is not judged: it only waits longer."""
+    """S25. A job that was never claimed is not judged: it only waits longer. Where the order of claims is not promised, waits are."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context, self._expect = context, context.expect
@@ -17,9 +24,9 @@ class Order:
         self._paused: set[str] = set()
 
     def seers(self) -> Seers:
-        """Return the events that these rules read; none where the order of claims is not promised."""
+        """Return the events that these rules read."""
         if not self._context.rules.keeps_order:
-            return {}
+            return {"job": self._see_wait}
         return {"job": self._see_row, "lease": self._see_lease, "queue": self._see_queue}
 
     def finish(self) -> None:
@@ -33,8 +40,16 @@ class Order:
         verb, _, queue = event.note.partition(" ")
         (self._paused.add if verb == "paused" else self._paused.discard)(queue)
 
+    def _see_wait(self, event: Event) -> None:
+        """Check that an attempt that asked for a wait did not keep its position."""
+        before, after, by = event.before, event.after, event.by
+        if isinstance(before, JobRow) and isinstance(after, JobRow) and by is not None and by.record in WAITS:
+            is_behind = after.state is not State.AVAILABLE or after.due_in >= -ACCURACY
+            self._expect("S25", is_behind, event.job, "it wanted to wait, and is {:.3f} s before the jobs of now", -after.due_in)
+
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
+        self._see_wait(event)
         before, after = event.before, event.after
         self._returned.pop(event.job, None)
         if not isinstance(before, JobRow) or not isinstance(after, JobRow) or event.by is None or event.by.verb == FAIL_OVER:
@@ -58,5 +73,5 @@ class Order:
             is_same_lane = (waiting.priority, waiting.queue, waiting.lane) == (row.priority, row.queue, row.lane)
             is_passed = could_take and is_before and is_same_lane
             self._expect(
-                "L10", not is_passed, job, "it was back in its queue, and {} took a job that was behind it", lease.process
+                "S25", not is_passed, job, "it was back in its queue, and {} took a job that was behind it", lease.process
             )

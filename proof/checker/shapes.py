@@ -3,7 +3,8 @@
 import hashlib
 from collections import defaultdict
 
-from proof.checker.history import Event, History, JobRow, LeaseRow, Phase, ScheduleRow, TableRow
+from proof.checker.history import AnyRow, Event, History, JobRow, LeaseRow, Phase, ScheduleRow, TableRow
+from proof.checker.lane_rows import ClaimRow, LimitRow, QueueRow
 
 
 def shape_of(history: History) -> str:
@@ -24,7 +25,7 @@ def _is_renewal(event: Event) -> bool:
     return event.by is not None and event.by.verb == "beat" and isinstance(event.after, LeaseRow) and not event.after.is_draining
 
 
-def _row(row: JobRow | LeaseRow | TableRow | ScheduleRow | None) -> str:
+def _row(row: AnyRow | None) -> str:
     match row:
         case None:
             return ""
@@ -32,6 +33,10 @@ def _row(row: JobRow | LeaseRow | TableRow | ScheduleRow | None) -> str:
             return f"{row.key} {row.status}"
         case ScheduleRow():
             return f"{row.next_at} {row.last_tick} {row.is_paused}"
+        case LimitRow() | QueueRow():
+            return str(row)
+        case ClaimRow():
+            return f"{row.kind} {len(row.taken)}"
         case JobRow():
             spent = f"{row.attempt} {row.failures} {row.crashes} {row.is_cancel_requested} {row.is_owed} {row.hooks_committed}"
             return f"{row.state} {row.token.number} {row.lease} {row.reason} {spent}"

@@ -26,10 +26,13 @@ PROPERTIES = {
     "S9": "attempt and crash budgets hold, and no job is charged for what it did not do",
     "S10": "what the store confirmed to a caller was done, and done once, even if the call was sent several times",
     "S11": "at most one unfinished job has a unique key",
+    "S12": "at every instant a limit has no more active jobs than it allows, but for those that ran before it was set or lowered",
     "S13": "the result and the state of a job are written together, by the claim that owns it",
     "S14": "each tick of a schedule is one job, never early or twice, stored with the move of its schedule, by catch_up and overlap",
     "S15": "all of this also holds after calls whose callers never received an answer",
     "S16": "a worker leaves a job whose task it does not know to other workers",
+    "S24": "in any time no more jobs of a scope or key start than its burst and its rate allow, while the limit stays as it is",
+    "S25": "a job handed back is before all that came after it in its lane, and one that wants to wait is not",
     "S26": "a job whose code never ran pays nothing, and no worker starts a job of which it does not know",
     "L1": "a job whose owner has died is back in its queue within the stated bound",
     "L2": "no job is stuck: each ends, or has a process that can go on with it",
@@ -40,12 +43,14 @@ PROPERTIES = {
     "L7": "a drain costs no attempt",
     "L8": "an outage of the store charges nothing and loses no result",
     "L9": "during an outage each process calls the store a bounded number of times",
-    "L10": "a job that returns to its queue without an intended wait keeps its position, and runs before all jobs behind it",
+    "L10": "a job that returns to its queue without an intended wait keeps its position, and soon runs beside a free slot",
+    "L13": "a due lane with free slots is served in its turn: no worker serves another lane of its priority twice before it",
+    "L14": "a claim takes jobs until it is full or no job is left that it may take",
     "L15": "a due tick fires within the stated bound of any living supervisor, also after an outage",
 }
 """The promises by name, each in one sentence (semantics §10).
 
-S12 (concurrency limits) is missing because this feature is not built. S17 is about text, not about events.
+S17 is about text, not about events.
 """
 
 RATE = 1.001
@@ -95,7 +100,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``returns_tokens``: each result is the token of its attempt. ``isolates``: last tries are isolated.
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
-    ``tick_bound``: L15, in seconds. ``table``: what is promised of a watched table.
+    ``tick_bound``: L15, in seconds. ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
     ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
     """
 
@@ -126,6 +131,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     keeps_order: bool = False
     restart: float | None = None
     tick_bound: float | None = None
+    has_lanes: bool = False
     table: TableRules | None = None
 
     def bound_of(self, lease: LeaseRow | None) -> float | None:

@@ -26,7 +26,7 @@ SMALLER: tuple[dict[str, Any], ...] = (
     {"supervisors": 2}, {"processes": 1},
     {"clients": 1}, {"concurrency": 1}, {"hint_loss": 0.0}, {"keys": 0}, {"expires": False}, {"has_strangers": False},
     {"floor": RETENTION_FLOOR}, {"step": 0.0}, {"rate_error": 0.0},
-    {"schedules": None}, {"connections": 0}, {"apps": 0}, {"apps": 1},
+    {"schedules": None}, {"lanes": None}, {"connections": 0}, {"apps": 0}, {"apps": 1},
 )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from msgspec import Struct, structs
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
-from proof.checker.verdicts import Rules, TableRules
+from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.call_outcomes import Fault, Mix
+from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
 from proof.simulator.schedule_plan import SchedulesPlan, draw_schedules
@@ -82,6 +83,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a queue delivers jobs, and has faults too.
     ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have ended.
     ``rows``: a watched table of the users. ``schedules``: jobs that supervisors enqueue at their ticks.
+    ``lanes``: queues and keys of the jobs, and limits.
     ``locks``: how often another program locks the row of a job, for a while.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop.
     ``ahead``: how many jobs each worker claims ahead.
@@ -122,6 +124,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     backlog: int = 0
     rows: RowsPlan | None = None
     schedules: SchedulesPlan | None = None
+    lanes: LanesPlan | None = None
     locks: int = 0
     apps: int = 0
     ahead: int = 0
@@ -150,6 +153,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.mode is Mode.LIVENESS
 
     @property
+    def is_timed(self) -> bool:
+        """Whether all clocks stay within their assumptions."""
+        return self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
+
+    @property
     def rules(self) -> Rules:
         """The promises that the history of this world must keep."""
         recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may judge
@@ -158,22 +166,21 @@ class Plan(Struct, frozen=True, kw_only=True):
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
         bound += 0.0 if self.is_live else recovery + 1.0  # after an outage: amnesty, and the pause of a failing service
-        is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
         # A write waits for the writes of other processes, or is composed again after them.
         latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
         return Rules(
             step=self.step,
             has_lease_clock=self.lease_clock != "none",
             rate_error=self.rate_error,
-            is_timed=is_timed,
+            is_timed=self.is_timed,
             is_always_calm=self.is_live,
-            bound=bound if is_timed else None,
+            bound=bound if self.is_timed else None,
             lease_ttls=ttls,
             # A supervisor with rarer beats watches as often as the lease is renewed, for that long, before it judges.
             lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
             local_bound=1.0 + CALLS * latency,
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
-            zombie_bound=OPERATION if is_timed and not self.is_live else None,
+            zombie_bound=OPERATION if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
             # A supervisor recovers the jobs of each worker that died, and each new worker asks for a lease.
             calls=(60.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
@@ -188,19 +195,9 @@ class Plan(Struct, frozen=True, kw_only=True):
             isolates=True,
             keeps_order=self._keeps_order,
             restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
-            tick_bound=self._tick_bound(recovery, latency) if is_timed else None,
-            table=None if self.rows is None else self._table_rules(self.rows, is_timed=is_timed, latency=latency),
-        )
-
-    def _table_rules(self, rows: RowsPlan, *, is_timed: bool, latency: float) -> TableRules:
-        """Return the promises for a table: the next watchdog run resets a row, and its pause after a failure is that of recovery."""
-        recovery = max(each.recovery_interval for each in self.all_settings)
-        late = 2 * self.step + rows.interval + recovery + OPERATION + CALLS * latency
-        return TableRules(
-            stale_after=rows.stale_after,
-            late=late + 0.001 * rows.stale_after if is_timed else None,
-            max_resets=rows.max_resets,
-            poison=(*rows.raising, *rows.killing),
+            tick_bound=self._tick_bound(recovery, latency) if self.is_timed else None,
+            has_lanes=self.lanes is not None,
+            table=self.rows.rules(recovery + OPERATION + CALLS * latency, self) if self.rows else None,
         )
 
     def _tick_bound(self, recovery: float, latency: float) -> float | None:
@@ -215,12 +212,13 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Return whether each claim sees all due jobs: no queue names jobs to it, and no store forgets or composes writes."""
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
         # A runner that could not be started is not asked for again at once: other jobs are claimed in the meantime.
+        is_whole = is_whole and not (self.lanes and self.lanes.counts_tasks)  # jobs of one lane may wait for different limits
         return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property
     def _restarts_soon(self) -> bool:
         """Return whether a healthy core claims returned jobs: nothing blocks its event loop."""
-        is_blocked = self.rows is not None or {"blocking", "stuck"} & set(self.tasks)
+        is_blocked = self.rows is not None or self.lanes is not None or {"blocking", "stuck"} & set(self.tasks)
         return self.is_live and self._keeps_order and not is_blocked
 
     def _has_kills(self) -> bool:
@@ -238,8 +236,12 @@ def draw(numbers: random.Random) -> Plan:
     tasks = plan.tasks + (draw_threads(random.Random(f"threads {plan.chaos}")) if plan.mode in WATCHED else ())
     schedules = draw_schedules(random.Random(f"schedules {plan.chaos}"), ttl) if plan.mode in TICKING else None
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
+    # Runs over watched tables must not wait for a limit.
+    has_lanes = plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
+    lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
     ahead = _draw_ahead(random.Random(f"ahead {plan.chaos}"), plan.mode)
-    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps, schedules=schedules, ahead=ahead)
+    varied = structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
+    return structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
 
 
 def _draw_ahead(numbers: random.Random, mode: Mode) -> int:
@@ -326,7 +328,9 @@ def draw_for(seed: int, brand: Brand) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"))
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
-    return structs.replace(plan, brand=brand, has_hooks=False, rows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes)
+    return structs.replace(
+        plan, brand=brand, has_hooks=False, rows=None, lanes=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+    )
 
 
 def _draw_profile(numbers: random.Random, mode: Mode) -> tuple[Profile, LeaseClock]:

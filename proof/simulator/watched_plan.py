@@ -1,13 +1,25 @@
 """The watched table of a world: how many rows it has, which optional columns, and which rows are poison."""
 
 import random
+from typing import Protocol
 
 from msgspec import Struct
 
 from holdfast._core.table_spec import RowsSettings, TableSpec
+from proof.checker.verdicts import TableRules
 
 SHARE = 0.2  # of the worlds that may have one
 NAME = "rows.parcels"  # the task whose jobs are runs of its handler
+
+
+class Clocks(Protocol):
+    """The clocks of a world: how far that of the store may step, and whether all stay within their assumptions."""
+
+    @property
+    def step(self) -> float: ...
+
+    @property
+    def is_timed(self) -> bool: ...
 
 
 class RowsPlan(Struct, frozen=True, kw_only=True):
@@ -28,6 +40,15 @@ class RowsPlan(Struct, frozen=True, kw_only=True):
     max_resets: int | None
     raising: tuple[int, ...] = ()
     killing: tuple[int, ...] = ()
+
+    def rules(self, recovery: float, plan: Clocks) -> TableRules:
+        """Return the promises for the table: the next watchdog run resets a row, and its pause after a failure is that of recovery."""
+        return TableRules(
+            stale_after=self.stale_after,
+            late=recovery + 2 * plan.step + self.interval + 0.001 * self.stale_after if plan.is_timed else None,
+            max_resets=self.max_resets,
+            poison=(*self.raising, *self.killing),
+        )
 
     @property
     def settings(self) -> RowsSettings:

@@ -30,6 +30,7 @@ from proof.simulator.event_listeners import Ears
 from proof.simulator.fault_schedule import operations_of
 from proof.simulator.faults import faulty
 from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
+from proof.simulator.laned import WorldLanes
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.plans import Plan
 from proof.simulator.profiles import Entrance
@@ -104,7 +105,7 @@ class World:
         self.core: set[str] = set()
         self.runs: Counter[str] = Counter()
         self.watched = WatchedRows(self, self._carry)
-        self.schedules = WorldSchedules(self)
+        self.schedules, self.lanes = WorldSchedules(self), WorldLanes(self)
         self.apps = [App(self, number) for number in range(plan.apps)]
 
     # used by all processes
@@ -243,19 +244,21 @@ class World:
         """Start the clients that enqueue, and the operator."""
         if self.plan.backlog:
             self.start_client("owner of the backlog", self._pile_up, is_healthy=True)
-        share = max(1, self.plan.jobs // self.plan.clients)
+        jobs = self.plan.jobs if self.plan.lanes is None else self.plan.lanes.jobs
+        share = max(1, jobs // self.plan.clients)
         for number in range(self.plan.clients):
             self.start_client(f"client {number}", partial(self._enqueue, number=number, jobs=share))
         if operations := operations_of(self.plan, self.loop.stream("operations")):
             self.decisions += operations
             self.start_client("operator", lambda client, clock: self._operate(client, operations))
         self.schedules.start()
+        self.lanes.start()
 
     async def _pile_up(self, client: Client, clock: SimClock) -> None:
         known = self.known(self.plan.settings.timing.ttl)
         jobs = backlog(self.plan.backlog, self.loop.stream("backlog"), known, int(clock.wall() * 1000))
         self._backlog = [job.id for job in jobs]
-        await client.enqueue(jobs)
+        await client.enqueue([self.lanes.placed(job, f"backlog {number}") for number, job in enumerate(jobs)])
 
     def start_client(
         self, title: str, main: Callable[[Client, SimClock], Coroutine[Any, Any, None]], *, is_healthy: bool = False
@@ -296,7 +299,7 @@ class World:
         is_old = plan.has_releases and client == 1 and name in old
         task = (old if is_old else self.known(ttl))[name]
         self.decisions.append(Birth(client, job, task.name, self.now()))
-        return NewJob(
+        new = NewJob(
             id=compose_uuid7(int(clock.wall() * 1000), job << 32 | numbers.getrandbits(32)),
             task=STRANGER if plan.has_strangers and numbers.random() < 0.4 else task.name,
             payload=b"{}" if numbers.random() < 0.95 else b'{"job": 1}' if is_old else b'{"job": 1, "new": true}',
@@ -307,6 +310,7 @@ class World:
             expires_in=numbers.random() * 1.5 * ttl if plan.expires and numbers.random() < 0.4 else None,
             unique_key=f"key {numbers.randrange(plan.keys)}" if plan.keys and numbers.random() < 0.6 else None,
         )
+        return self.lanes.placed(new, f"{client}.{job}")
 
     async def _operate(self, client: Client, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -364,7 +368,7 @@ class World:
             row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused_queues) for row in left
         )
         owed = [row for row in known.jobs.values() if row.hook_due_at is not None and row.state is not State.AVAILABLE]
-        is_settled = is_settled and self.schedules.is_done()
+        is_settled = is_settled and self.schedules.is_done() and self.lanes.is_done()
         return is_settled and not owed and self.watched.is_done() and all(client.is_dead for client in self.clients)
 
 

@@ -40,4 +40,5 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
                 floor=plan.floor,
                 known=KNOWN,
                 has_strangers=plan.locks > 0,
+                records_claims=plan.lanes is not None,
             )

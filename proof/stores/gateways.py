@@ -14,6 +14,7 @@ from uuid import UUID
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
+from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
@@ -32,7 +33,7 @@ from holdfast.stores.memory import MemoryStore
 
 PROTOCOLS = (
     *(Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling),
-    Prefetching,
+    *(Lanes, Limits, Prefetching),
 )
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
@@ -51,6 +52,7 @@ READING = frozenset(
         "check",
         "schedules",
         "ticks",
+        "limits",
     )
 )
 Ask = Callable[[], Awaitable[Any]]

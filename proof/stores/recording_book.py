@@ -15,7 +15,7 @@ from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, NewLease, ProgressUpdate
 from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from proof.checker.hooks import HookedBook
-from proof.stores.recording_schedules import RecordingSchedules
+from proof.stores.recording_lanes import RecordingLanes
 
 
 class RecordedStore(Protocol):
@@ -29,7 +29,7 @@ class RecordedStore(Protocol):
     def moment(self) -> Moment: ...
 
 
-class RecordingBook(RecordingSchedules):
+class RecordingBook(RecordingLanes):
     """A mixin before a correct or a broken book: it records what that book does and changes nothing."""
 
     around: RecordedStore
@@ -138,6 +138,10 @@ class RecordingBook(RecordingSchedules):
     def _record(self, what: str, by: By | None, **fields: Json) -> None:
         self.versions[fields.get("job") or fields.get("lease")] += 1
         self.versions[None] += 1
+        self._note(what, by, **fields)
+
+    def _note(self, what: str, by: By | None, **fields: Json) -> None:
+        """Record an event that changes no row."""
         self.around.history.add(
             Event(time=self.around.now(), process=self.around.caller, what=what, phase=Phase.TRUTH, by=by, **fields)
         )
@@ -145,6 +149,7 @@ class RecordingBook(RecordingSchedules):
     def fail_over(self, snapshot: Snapshot) -> None:
         """Forget all changes since the snapshot, and record that."""
         jobs, paused, schedules = self._all.jobs, set(self._all.paused_queues), self._all.schedules
+        limits, settings = self._all.limits, self._all.queue_settings
         leases = {lease: self._lease_row(lease) for lease in self._all.leases}
         self.restore(snapshot)
         by, self.around.caller = By(FAIL_OVER), "store"
@@ -158,6 +163,7 @@ class RecordingBook(RecordingSchedules):
         for queue in sorted(paused ^ set(self._all.paused_queues)):
             self._record("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
         self.record_schedules(self.around.moment(), schedules, by)
+        self.record_lanes(limits, settings, by)
         for lease in {**leases, **self._all.leases}:
             self._record("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
 

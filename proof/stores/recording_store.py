@@ -13,6 +13,7 @@ from holdfast._core.answers import Capabilities
 from holdfast._core.book import Book
 from holdfast._core.book_state import Snapshot
 from holdfast._core.job import Token
+from holdfast._core.limits import Scope
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
@@ -63,6 +64,10 @@ class Witness(MemoryStore):
     def ticking(self) -> list[str]:
         """Return the names of the schedules that are not paused."""
         return [name for name, kept in self.snapshot().schedules.items() if kept.schedule.paused_at is None]
+
+    def limited(self) -> list[Scope]:
+        """Return the scopes that have a limit."""
+        return sorted(self.snapshot().limits)
 
     def close_world(self) -> None:
         """Do nothing: this store leaves no file and no session."""
@@ -121,15 +126,17 @@ def witnessed(
     floor: float = RETENTION_FLOOR,
     known: Collection[str] = (),
     has_strangers: bool = False,
+    records_claims: bool = False,
 ) -> Witness:
     """Return a store of that kind that records its changes; set ``caller`` before each call.
 
     ``known``: the tasks with code; empty: all. ``has_strangers``: foreign sessions may lock its rows.
+    ``records_claims``: claims are recorded too, also those that took nothing.
     """
     if profile.caller_transaction and not issubclass(kind, HookedBook):
         kind = HookedBook if kind is Book else type(kind.__name__, (kind, HookedBook), {})
     bases = (*((LockedRows,) if has_strangers else ()), RecordingBook, kind)
-    book: RecordingBook = type(f"Witnessed{kind.__name__}", bases, {"floor": floor})()
+    book: RecordingBook = type(f"Witnessed{kind.__name__}", bases, {"floor": floor, "records_claims": records_claims})()
     made = (ClocklessWitness if profile.lease_clock == "none" else Witness)(clock, book)
     made.history, made.now, made.profile, made.known = history, now, profile, known
     book.around = made

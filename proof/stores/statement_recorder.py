@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.job import State, Token
+from holdfast._core.limits import Scope
 from holdfast._core.schedule import Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
@@ -99,6 +100,10 @@ class Mirror(ABC):
     def ticking(self) -> list[str]:
         """Return the names of the schedules that are not paused."""
         return [name for name, schedule in self._schedules.items() if schedule.paused_at is None]
+
+    def limited(self) -> list[Scope]:
+        """Return no scope: worlds of real statements have no limits."""
+        return []
 
     def look(self) -> None:
         """Record the changes of the statement that just ended."""

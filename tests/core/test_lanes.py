@@ -50,6 +50,18 @@ def test_a_turn_that_was_begun_is_ended_first() -> None:
     assert "".join(served) == "aaabaaab"
 
 
+def test_a_begun_turn_ends_in_a_claim_that_takes_more_than_the_rest_of_it() -> None:
+    ring = [LaneHead(0, name, "", 9, weight=2) for name in "ab"]
+    cursor: Cursor = (Turn(0, "a", "", left=1),)
+    served = []
+    for _ in range(4):
+        looked, is_cut = looked_at(in_ring(ring, cursor), 2)
+        dealt = deal(looked, 2, cursor, is_cut=is_cut)
+        served += [lane.queue for lane, number in zip(looked, dealt.takes, strict=True) for _ in range(number)]
+        cursor = dealt.cursor
+    assert "".join(served) == "aabbaabb"
+
+
 def test_deep_lanes_share_a_claim_and_the_next_one_goes_on_behind_them() -> None:
     ring = [LaneHead(0, f"{n:02}", "", 100) for n in range(40)]
     looked, is_cut = looked_at(ring, 100)

@@ -11,11 +11,15 @@ from holdfast._core.answers import Answer, BeatAnswer
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment
 from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, RescueReason, State
+from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord, active_job
 from holdfast._core.requests import BeatNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast._ports.clock import Clock
+
+Made = tuple[tuple[Claim, ...], Cursor, bool]
+"""The claims, the next cursor, and whether no lane was left out."""
 
 
 class SettleById(Book):
@@ -242,10 +246,10 @@ class StartNotCounted(Book):
 class IsolatedWithTwo(Book):
     """A worker for one isolated attempt gets a second job beside it."""
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> Made:
         known = self._all.leases.get(request.lease)
         if known is None:
-            return ()
+            return (), request.cursor, True
         self._all.leases[request.lease] = structs.replace(known, spec=structs.replace(known.spec, is_isolated=False))
         try:
             return super()._claim(request, now)
@@ -256,24 +260,24 @@ class IsolatedWithTwo(Book):
 class ClaimFromStaleRead(Book):
     """The claim reads, then writes: a job that another claim took in between is taken again."""
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> Made:
         lease = self._all.leases.get(request.lease)
         for row in self._all.jobs.values():
             is_fresh = (
                 row.state is State.RUNNING and row.claimed_at is not None and (now.wall - row.claimed_at).total_seconds() < 0.05
             )
             if lease is not None and is_fresh and row.lease != request.lease and row.task in request.tasks:
-                return (self._take(row, request, now, is_running=True, worker=lease.spec.worker),)
+                return (self._take(row, request, now, is_running=True, worker=lease.spec.worker),), request.cursor, True
         return super()._claim(request, now)
 
 
 class ClaimForDeadLease(Book):
     """A claim does not check whether its lease has ended."""
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> Made:
         lease = self._all.leases.get(request.lease)
         if lease is None:
-            return ()
+            return (), request.cursor, True
         self._all.leases[request.lease] = structs.replace(lease, end=None, expires_at=2**62)
         try:
             return super()._claim(request, now)
@@ -284,7 +288,7 @@ class ClaimForDeadLease(Book):
 class IsolatedBesideOthers(Book):
     """Any worker takes isolated attempts."""
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> Made:
         return super()._claim(structs.replace(request, isolated=IsolatedJobs.INCLUDE), now)
 
 
@@ -301,7 +305,7 @@ class _Any(dict[str, Policy]):
 class StrangersTaken(Book):
     """A claim does not check whether its worker knows the task."""
 
-    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> Made:
         return super()._claim(structs.replace(request, tasks=_Any(request.tasks)), now)
 
 

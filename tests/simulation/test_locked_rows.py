@@ -126,7 +126,7 @@ def test_an_operators_call_names_the_locked_jobs_and_changes_all_others() -> Non
     on_stage(play)
 
 
-def test_l10_only_a_locked_job_may_be_skipped() -> None:
+def test_s25_only_a_locked_job_may_be_skipped() -> None:
     rules = Rules(is_complete=False, keeps_order=True)
     for locked, is_kept in ((JOB, True), (CHILD, False)):
         back = released(new(available_at=2.0).claim().life("handler.end", NO_CLAIM)).other(CHILD, By("enqueue"), available_at=3.0)
@@ -134,7 +134,7 @@ def test_l10_only_a_locked_job_may_be_skipped() -> None:
         taken = structs.replace(waiting, state=State.RUNNING, token=SECOND, lease=LEASE, attempt=1)
         tale = back.say("row.lock", Phase.LIFE, "a stranger", job=locked)
         tale.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
-        assert tale.check(rules).verdict("L10") is is_kept
+        assert tale.check(rules).verdict("S25") is is_kept
 
 
 @pytest.mark.parametrize(("job", "is_kept"), [(JOB, True), (CHILD, False)])

@@ -244,6 +244,12 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         released(new(due_in=-9.0).claim().life("handler.end", FIRST), due_in=-10.0),
         released(new(due_in=-9.0).claim().life("handler.end", FIRST), due_in=0.0),
     ),
+    "a job that wants to wait goes behind the others": (
+        "S25",
+        OPEN,
+        stopped().settle(record=AttemptOutcome.SNOOZED, **BACK, due_in=0.0),
+        stopped().settle(record=AttemptOutcome.SNOOZED, **BACK, due_in=-1.0),
+    ),
     "a returned job starts beside a free slot": (
         "L10",
         RESTARTING,
@@ -397,13 +403,13 @@ def test_a_store_that_fails_over_may_forget_the_holder_of_a_key() -> None:
 
 
 @pytest.mark.parametrize(("stands_at", "is_kept"), [(1.0, True), (3.0, False)])
-def test_l10_a_returned_job_is_claimed_before_all_jobs_behind_it(stands_at: float, is_kept: bool) -> None:
+def test_s25_a_returned_job_is_claimed_before_all_jobs_behind_it(stands_at: float, is_kept: bool) -> None:
     tale = released(new(available_at=2.0).claim().life("handler.end", FIRST)).other(CHILD, By("enqueue"), available_at=stands_at)
     waiting = JobRow(State.AVAILABLE, NO_CLAIM, available_at=stands_at)
     taken = structs.replace(waiting, state=State.RUNNING, token=SECOND, lease=LEASE, attempt=1)
     tale.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
-    assert tale.check(Rules(is_complete=False, keeps_order=True)).verdict("L10") is is_kept
-    assert tale.check(OPEN).verdict("L10")
+    assert tale.check(Rules(is_complete=False, keeps_order=True)).verdict("S25") is is_kept
+    assert tale.check(OPEN).verdict("S25")
 
 
 @pytest.mark.parametrize(("seconds", "is_kept"), [(2.9, True), (3.1, False)])

@@ -98,6 +98,9 @@ def deal(looked: Sequence[LaneHead], room: int, cursor: Cursor, *, is_cut: bool)
                 last = max(place for place, number in enumerate(numbers) if number)
             lane = lanes[last]
             rest = -(begun[last] + numbers[last]) % lane.weight
+            if is_cut_here and begun[last]:
+                # A turn that ends in this claim is over: rounded up to the next one, claims of two jobs would stay in such a lane.
+                rest = max(0, lane.weight - begun[last] - numbers[last])
             served.append(Turn(priority, lane.queue, lane.key, rest))
     return Deal(tuple(takes), moved_on(cursor, served))
 
