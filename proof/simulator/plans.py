@@ -11,6 +11,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
+from proof.simulator.ahead_plan import draw_ahead
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
@@ -58,7 +59,6 @@ WEIGHTS = {
 WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
 PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
 TICKING = (*WATCHED, Mode.OUTAGES, Mode.DRAINS)  # they may have schedules
-AHEAD = tuple(mode for mode in WEIGHTS if mode not in (Mode.LIVENESS, Mode.CROWD))  # they may claim jobs ahead
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which a job may be charged
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
 DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
@@ -239,13 +239,9 @@ def draw(numbers: random.Random) -> Plan:
     # Runs over watched tables must not wait for a limit.
     has_lanes = plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
     lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
-    ahead = _draw_ahead(random.Random(f"ahead {plan.chaos}"), plan.mode)
+    ahead = 0 if plan.mode in (Mode.LIVENESS, Mode.CROWD) else draw_ahead(random.Random(f"ahead {plan.chaos}"))
     varied = structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
     return structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
-
-
-def _draw_ahead(numbers: random.Random, mode: Mode) -> int:
-    return numbers.choice([1, 3, 10]) if numbers.random() < 0.25 and mode in AHEAD else 0
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:

@@ -15,12 +15,12 @@ from uuid import UUID
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
 from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
     Operating,
     Ownership,
-    Prefetching,
     QueueVerbs,
     Reading,
     Republishing,

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 from holdfast._core.answers import Capabilities
 from holdfast._engine import store_defaults
+from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
     Operating,
     Ownership,
-    Prefetching,
     QueueVerbs,
     Reading,
     Republishing,

@@ -14,9 +14,9 @@ from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.store import (
     CallerTransactions,
-    Prefetching,
     QueueVerbs,
     Republishing,
     RescueHooks,

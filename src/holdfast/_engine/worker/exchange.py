@@ -286,19 +286,11 @@ class Exchange:
 
     def _request_ahead(self) -> ClaimRequest | None:
         """Return a claim of jobs that start later. If there are handlers of several kinds, other claims come between such claims."""
-        number, self._is_narrow = self.ahead.wanted(), self._slots.are_mixed
-        if self.is_closed or not number or not self._lease.may_act() or (self._is_narrow and len(self.ahead)):
+        self._is_narrow = self._slots.are_mixed
+        if self.is_closed or (self._is_narrow and len(self.ahead)):
             return None
         self._delivered = {}
-        return ClaimRequest(
-            lease=self._lease.id,
-            claim=self._chance.uuid4(),
-            tasks=self._slots.loop_tasks,
-            limit=0,
-            prefetch=number,
-            queues=self._options.queues,
-            cursor=self._turns.cursor_ahead,
-        )
+        return self.ahead.request(self._slots.loop_tasks, self._turns.cursor_ahead)
 
     def _may_start_ahead(self) -> bool:
         return not (self._needs_audit or self._is_in_doubt or self.is_closed)

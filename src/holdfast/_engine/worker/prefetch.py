@@ -5,7 +5,7 @@ begins once a slot is free.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from uuid import UUID
 
@@ -13,7 +13,10 @@ from msgspec import structs
 
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, State, Token
+from holdfast._core.lanes import Cursor
+from holdfast._core.policy import Policy
 from holdfast._core.prefetch import UNSTARTED_LIMIT, Throughput
+from holdfast._core.requests import ClaimRequest
 from holdfast._engine.environment import Environment
 from holdfast._engine.service import Signal
 from holdfast._engine.store_defaults import prefetches, prefetching
@@ -47,6 +50,7 @@ class Prefetch:
         executor.freed, self.wake, self.pace = self.refill, Signal(), Throughput()
         self.is_on = options.can_prefetch and prefetches(environment.store)
         self._store, self._executor, self._lease, self._options = environment.store, executor, lease, options
+        self._chance = environment.chance
         self._begin, self._audit, self._may_start = begin, audit, may_start
         self._waiting, self._starting, self._started = deque[Aged](), deque[Aged](), deque[Aged]()
         self._returning = set[Key]()
@@ -67,6 +71,21 @@ class Prefetch:
         options = self._options
         ahead = self.pace.jobs_ahead(options.concurrency, options.prefetch_time, options.prefetch) if self.is_on else 0
         return max(0, ahead - len(self))
+
+    def request(self, tasks: Mapping[str, Policy], cursor: Cursor) -> ClaimRequest | None:
+        """Return a claim of jobs that start later; ``None`` if no more are wanted, or the lease may not act."""
+        number = self.wanted()
+        if not number or not self._lease.may_act():
+            return None
+        return ClaimRequest(
+            lease=self._lease.id,
+            claim=self._chance.uuid4(),
+            tasks=tasks,
+            limit=0,
+            prefetch=number,
+            queues=self._options.queues,
+            cursor=cursor,
+        )
 
     def measure(self, finished: int, sent: float, *, asked: int, claimed: int) -> None:
         """Learn from an exchange that was sent at ``sent`` and settled ``finished`` jobs."""

@@ -13,7 +13,8 @@ from holdfast._core.outcome import Retry
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
 from holdfast._core.requests import JobFilter
 from holdfast._engine import store_defaults
-from holdfast._ports.store import Prefetching, Store
+from holdfast._ports.prefetching import Prefetching
+from holdfast._ports.store import Store
 from holdfast.testing.contracts.scene import (
     Part,
     Scene,
