@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -11,9 +13,10 @@ from msgspec import structs
 from holdfast._core.answers import Answer, ExchangeAnswer
 from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import Transition
-from holdfast._core.limits import Limit
-from holdfast._core.requests import ClaimKind
+from holdfast._core.limits import Limit, Scope
+from holdfast._core.requests import ClaimKind, QueueSettings
 from holdfast._engine import store_defaults
+from holdfast.stores.memory import MemoryStore
 from holdfast.stores.postgres import limited_claiming
 from holdfast.testing.contracts.capacity import ALL, OPERATOR, ids, limit, limited, queue, task
 from holdfast.testing.contracts.scene import Scene, done, in_threads, play, released
@@ -223,3 +226,43 @@ def test_s24_claims_at_the_same_time_never_start_more_jobs_than_a_rate_allows(ho
         assert taken + len(await (await limited(at)).claim(20)) == 14
 
     play(Stage(home), act)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_lanes_within_limits_are_served_as_the_memory_store_serves_them(home: Home, seed: int) -> None:
+    chance = Random(seed)
+    rules = {
+        ALL: Limit(concurrency=chance.choice([30, 500])),
+        queue("b"): Limit(per_key=chance.choice([3, 60]), rate="1/h", burst=chance.choice([9, 90])),
+        task("x"): Limit(concurrency=chance.choice([8, 300]), rate_per_key="1/h", burst=5),
+    }
+
+    async def act(at: Scene) -> None:
+        stores: list[Any] = [at.store, MemoryStore(at.clock)]
+        lanes = [(name, line, f"k{n:02}", chance.choice([0, 0, 0, 1])) for name in "xy" for line in "abc" for n in range(12)]
+        jobs = [
+            at.new(task=name, queue=line, lane=key, priority=priority)
+            for name, line, key, priority in lanes
+            for _ in range(chance.choice([1, 2, 40]))
+        ]
+        lease, cursor, active = at.new_lease(), (), list[ActiveJob]()
+        for store in stores:
+            await store.enqueue(UUID(int=seed), jobs)
+            await store.set_queue("a", QueueSettings(weight=2, key_weights={"k03": 3}))
+            assert await store.open_lease(lease)
+            for scope in chosen(rules, seed):
+                await store.set_limit(scope, rules[scope], OPERATOR)
+        for number in range(12):
+            request = at.request(lease.id, chance.choice([1, 7, 40, 100]), tasks=("x", "y"), cursor=cursor, **WITHIN)
+            moves = [done(job) for job in active[: 20 * (number % 3)]]
+            found, expected = [await store.exchange(moves, request) for store in stores]
+            assert (ids(found.claims), found.cursor, found.is_whole) == (ids(expected.claims), expected.cursor, expected.is_whole)
+            active, cursor = [*active[len(moves) :], *(claim.job for claim in found.claims)], found.cursor
+        assert count(home) + home.sql("SELECT count(*) FROM holdfast.finished")[0][0] >= 8
+
+    play(Stage(home), act)
+
+
+def chosen(rules: dict[Scope, Limit], seed: int) -> list[Scope]:
+    """Return the limits of one scene: all of them, or one."""
+    return list(rules) if seed % 4 == 0 else [list(rules)[seed % 3]]

@@ -61,9 +61,8 @@ class Exchange:
         self._delivered: Mapping[UUID, ClaimSource] = {}
         self._looked = float("-inf")
         self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
-        self._resting = RestingClaims(slots.size, lease.now)
+        self._resting, self._turns = RestingClaims(slots.size, lease.now), ClaimTurns()
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
-        self._turns = ClaimTurns()
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False

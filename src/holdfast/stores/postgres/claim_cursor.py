@@ -103,11 +103,11 @@ class ClaimCursor(Struct, frozen=True):
             slack=self.slack - self.slack // 8,
         )
 
-    def after_limited(self, claimed: Sequence[Row], now: float) -> "ClaimCursor":
+    def after_limited(self, claimed: Sequence[Row], now: float, turns: int) -> "ClaimCursor":
         """Return the cursor after a claim within limits that was filled with these jobs."""
         taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
         hints = self._hints_after(claimed, taken, is_fresh=is_fresh)
-        return ClaimCursor(hints=hints, found_at=self.found_at if is_fresh else now, taken=taken)
+        return ClaimCursor(hints=hints, found_at=self.found_at if is_fresh else now, taken=taken, turns=turns)
 
     def after_locks(self, room: int) -> "ClaimCursor":
         """Return the cursor after a walk that found jobs which other claims have locked."""

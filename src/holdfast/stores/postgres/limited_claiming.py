@@ -12,7 +12,7 @@ from typing import Any, Final
 from asyncpg import Connection
 from msgspec import Struct, json, structs
 
-from holdfast._core.lanes import Cursor, Turn, moved_on, share
+from holdfast._core.lanes import Cursor, LaneHead, Turn, in_ring, looked_at, moved_on, share
 from holdfast._core.lifecycle import Transition
 from holdfast._core.limited_claim import Candidate, LaneName, limited_deal
 from holdfast._core.limits import CountedBy, Limit, Scope, ScopeKind, Uses, ready_after
@@ -52,6 +52,16 @@ class Seen(Struct, frozen=True):
         if self.given_up is None or max(priority for priority, _, _ in self.lanes) != self.given_up[0]:
             return False
         return sum(min(len(found), share(room, self.weights[name])) for name, found in self.lanes.items()) >= room
+
+    def is_cut(self, room: int, cursor: Cursor) -> bool:
+        """Return whether a claim takes the shares of some lanes, and needs no more of any."""
+        heads = [LaneHead(*name, len(found), self.weights[name]) for name, found in self.lanes.items()]
+        looked, is_cut = looked_at(in_ring(heads, cursor), room)
+        return is_cut and looked[0].priority == looked[-1].priority
+
+    def is_short(self, turns: int, room: int) -> bool:
+        """Return whether a lane may have more jobs than those that were read, which are those of ``turns``."""
+        return any(turns * self.weights[name] <= len(found) < room for name, found in self.lanes.items())
 
 
 class LimitedClaiming(Claiming):
@@ -106,8 +116,11 @@ class LimitedClaiming(Claiming):
         """Claim jobs within these limits, over all lanes that they count, in as few walks as find some."""
         kind, round_ = kind_of(request), self._rounds.pop((kind_of(request), request.cursor), Round(request.cursor))
         for number in range(MOST_WALKS):
-            hints = self._cursors.get(kind, _NEW).seen(self._clock.monotonic())
-            seen = await _look(fetch, request, uses, (MISSES[number > 0], round_, hints))
+            known, most_missed, room = self._cursors.get(kind, _NEW), MISSES[number > 0], request.room
+            hints, turns = known.seen(self._clock.monotonic()), max(share(room, 1), known.turns)
+            seen = await _look(fetch, request, uses, (most_missed, turns, round_, hints))
+            if seen.is_short(turns, room) and not seen.is_cut(room, round_.start):
+                seen = await _look(fetch, request, uses, (most_missed, room, round_, hints))
             if seen.lanes:
                 return await self._choose(fetch, structs.replace(request, cursor=round_.start), uses, seen, is_lone=is_lone)
             if seen.is_whole:
@@ -128,7 +141,8 @@ class LimitedClaiming(Claiming):
             await fetch("set_rates", *limits.rates_of(paid))
         cursor = self._cursors.get(kind_of(request), _NEW)
         is_full, now = len(rows) == room, self._clock.monotonic()
-        self._remember(kind_of(request), cursor.after_limited(rows, now) if is_full else _NEW)
+        turns = 0 if seen.is_cut(room, request.cursor) else room
+        self._remember(kind_of(request), cursor.after_limited(rows, now, turns) if is_full else _NEW)
         is_all = dealt.is_whole and seen.is_whole and len(rows) == len(dealt.taken)
         after = dealt.cursor if is_full or not dealt.is_whole else _behind(dealt.cursor, seen.given_up)
         return Claimed(0, after, answers.claims_of(rows, request), is_whole=is_full or is_all)
@@ -146,15 +160,17 @@ async def _settle_on(fetch: Fetch, transitions: Sequence[Transition]) -> tuple[i
     return settled, refused
 
 
-async def _look(fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int, Round, Mapping[Range, LastClaimed]]) -> Seen:
+async def _look(
+    fetch: Fetch, request: ClaimRequest, uses: Uses, how: tuple[int, int, Round, Mapping[Range, LastClaimed]]
+) -> Seen:
     """Return the lanes in which the limits allow more jobs, as far as one walk sees them."""
     tasks, queues = _where(request, uses)
     if not tasks or queues == ():
         return Seen()
-    (most_missed, round_, hints), room = how, request.room
+    (most_missed, turns, round_, hints), room = how, request.room
     asked = structs.replace(request, queues=queues)
     caps = limits.caps_of(uses)
-    walk = Walk(look=room, misses=most_missed, turns=room, start=round_.start, at=round_.at, seen=hints, caps=caps)
+    walk = Walk(look=room, misses=most_missed, turns=turns, start=round_.start, at=round_.at, seen=hints, caps=caps)
     *rows, last = await fetch("limited_lanes", tasks, *packing.takes(request.isolated), *walk.parameters(asked))
     lanes, weights = dict[LaneName, list[Candidate]](), dict[LaneName, int]()
     for task, priority, queue, key, weight, due_ats, ids, _ in rows:
