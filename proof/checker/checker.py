@@ -132,8 +132,7 @@ class Checker:
 
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
-        before, after = event.before, event.after
-        job, track = event.job, self._jobs[event.job]
+        before, after, job, track = event.before, event.after, event.job, self._jobs[event.job]
         self._context.learn(job)
         if event.by is not None and event.by.verb == FAIL_OVER:
             track.row = after if isinstance(after, JobRow) else None

@@ -82,11 +82,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``outfits``: the setup of each supervisor. Without any, all have ``settings`` and every second one has the release before.
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a queue delivers jobs, and has faults too.
     ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have ended.
-    ``rows``: a watched table of the users. ``schedules``: jobs that supervisors enqueue at their ticks.
-    ``lanes``: queues and keys of the jobs, and limits.
-    ``locks``: how often another program locks the row of a job, for a while.
+    ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
+    ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how many jobs each worker claims ahead.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop.
-    ``ahead``: how many jobs each worker claims ahead.
     ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -236,19 +234,18 @@ def draw(numbers: random.Random) -> Plan:
     tasks = plan.tasks + (draw_threads(random.Random(f"threads {plan.chaos}")) if plan.mode in WATCHED else ())
     schedules = draw_schedules(random.Random(f"schedules {plan.chaos}"), ttl) if plan.mode in TICKING else None
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
-    # Runs over watched tables must not wait for a limit.
-    has_lanes = plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
+    has_lanes = (
+        plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
+    )  # runs over rows must not wait for a limit
     lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
     ahead = 0 if plan.mode in (Mode.LIVENESS, Mode.CROWD) else draw_ahead(random.Random(f"ahead {plan.chaos}"))
-    varied = structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
-    return structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
+    varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
+    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:
-    """Draw how often rows are locked; only a server has locks for rows."""
-    _, modes = LOCKS[Brand.POSTGRES]
-    has_locks = plan.profile is Profile.PLAIN and plan.mode in modes and numbers.random() < 0.25
-    return numbers.choice([1, 3, 10, 30]) if has_locks else 0
+    has_locks = plan.profile is Profile.PLAIN and plan.mode in LOCKS[Brand.POSTGRES][1] and numbers.random() < 0.25
+    return numbers.choice([1, 3, 10, 30]) if has_locks else 0  # only a server has locks for rows
 
 
 def _vary(plan: Plan, numbers: random.Random) -> Plan:
