@@ -35,8 +35,7 @@ TESTS = {
     "sqlite": ("tests/contract/test_sqlite.py::TestSqlite", "tests/stores/test_sqlite_*.py", "tests/contract/test_model.py"),
     "postgres": (
         "tests/contract/test_postgres.py::TestPostgres",
-        "tests/contract/test_postgres.py::TestRangesFirst",
-        "tests/contract/test_postgres.py::TestSeveralRanges",
+        "tests/contract/test_postgres.py::TestOneRange",
         "tests/stores/test_postgres_*.py",
         "tests/contract/test_model_postgres.py",
     ),

@@ -26,10 +26,11 @@ from proof.checker.order import Order
 from proof.checker.restarts import Restarts
 from proof.checker.row_turns import RowTurns
 from proof.checker.schedules import Schedules
+from proof.checker.starts import Starts
 from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
 from proof.checker.zombies import Zombies
 
-_JUDGES = (Apps, Inserts, Cancels, Charges, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes)
+_JUDGES = (Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes)
 _TOO_LATE = "it was back in its queue only {:.1f} s after its owner's death"
 
 

@@ -33,6 +33,7 @@ PROPERTIES = {
     "S16": "a worker leaves a job whose task it does not know to other workers",
     "S24": "in any time no more jobs of a scope or key start than its burst and its rate allow, while the limit stays as it is",
     "S25": "a job handed back keeps its position, before all that came after it in its lane; one that wants to wait does not",
+    "S26": "a job whose code never ran pays nothing, and no worker starts a job of which it does not know",
     "L1": "a job whose owner has died is back in its queue within the stated bound",
     "L2": "no job is stuck: each ends, or has a process that can go on with it",
     "L3": "age and short silence are not reasons: no job is lost by them, and no healthy worker is killed",

@@ -11,6 +11,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
+from proof.simulator.ahead_plan import draw_ahead
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
@@ -85,6 +86,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``lanes``: queues and keys of the jobs, and limits.
     ``locks``: how often another program locks the row of a job, for a while.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop.
+    ``ahead``: how many jobs each worker claims ahead.
     ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -125,6 +127,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     lanes: LanesPlan | None = None
     locks: int = 0
     apps: int = 0
+    ahead: int = 0
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -236,7 +239,9 @@ def draw(numbers: random.Random) -> Plan:
     # Runs over watched tables must not wait for a limit.
     has_lanes = plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
     lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
-    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps, schedules=schedules, lanes=lanes)
+    ahead = 0 if plan.mode in (Mode.LIVENESS, Mode.CROWD) else draw_ahead(random.Random(f"ahead {plan.chaos}"))
+    varied = structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
+    return structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast._core.policy import Policy
+from holdfast._core.prefetch import Throughput
 from holdfast._core.requests import IsolatedJobs
 from holdfast._engine.environment import Environment
 from holdfast._engine.worker.options import WorkerOptions
@@ -43,7 +46,7 @@ def worker_of(
     found.add_schedule(*declared_in(world.plan.schedules, known))
     tables = world.watched.register(found, process, clock, chance, ears, is_healthy=is_healthy)
     store = world.connect(process, is_healthy=is_healthy)
-    worker = Worker(
+    worker = EagerWorker(
         cell,
         Environment(store, world.transport(process), clock, chance, ears),
         registry=found,
@@ -52,8 +55,34 @@ def worker_of(
         tables=tables,
         runner_host=SimRunnerHost(world.loop, process, clock, scene, known),
     )
-    worker.threads = SimThreads(world.loop, process)
+    worker.threads, worker.ahead = SimThreads(world.loop, process), world.plan.ahead
     return worker
+
+
+class EagerWorker(Worker):
+    """A worker that claims ``ahead`` jobs after one full claim, because simulated handlers are too slow for its own decision."""
+
+    ahead = 0
+
+    def _assemble(self, *, is_isolated: bool) -> None:
+        super()._assemble(is_isolated=is_isolated)
+        self.exchange.ahead.pace = Eager(ahead=self.ahead)
+
+
+class Eager(Throughput, frozen=True):
+    """A decision to claim ``ahead`` jobs, and to start two of them at once beside those for free slots."""
+
+    ahead: int = 0
+
+    def jobs_ahead(self, slots: int, time: float, most: int | None) -> int:
+        del slots, time, most
+        return self.ahead if self.full_claims else 0
+
+    def jobs_to_start(self, waiting: Iterable[Policy], *, free: int, started: int) -> int:
+        return Throughput(rate=200.0).jobs_to_start(waiting, free=free, started=started)
+
+    def is_low(self, started: int) -> bool:
+        return started < 2
 
 
 def _scene(world: World, process: Process, clock: SimClock, settings: Settings, known: dict[str, TaskDefinition]) -> Scene:

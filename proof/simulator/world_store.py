@@ -36,7 +36,7 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
                 world.true_clock if plan.lease_clock == "none" else clock,
                 history=world.history,
                 now=world.now,
-                profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
+                profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks, prefetch=plan.ahead > 0),
                 floor=plan.floor,
                 known=KNOWN,
                 has_strangers=plan.locks > 0,

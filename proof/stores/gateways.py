@@ -15,6 +15,7 @@ from uuid import UUID
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
 from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
@@ -31,8 +32,9 @@ from holdfast._ports.store import (
 from holdfast.stores.memory import MemoryStore
 
 PROTOCOLS = (
-    Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, Lanes, Limits,
-)  # fmt: skip
+    *(Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling),
+    *(Lanes, Limits, Prefetching),
+)
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
     (

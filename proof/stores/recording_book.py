@@ -53,6 +53,12 @@ class RecordingBook(RecordingLanes):
         self._by, self._tokens = By("start"), tokens
         return super().start(now, tokens)
 
+    def start_through(self, now: Moment, lease: UUID, number: int, voids: int) -> bool:
+        """Record the starts under the tokens of the jobs that the number covers."""
+        covered = [row for row in self._held(lease) if row.token.number <= number]
+        self._by, self._tokens = By("start_through"), [(row.id, row.token) for row in covered]
+        return super().start_through(now, lease, number, voids)
+
     def enqueue(
         self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
     ) -> EnqueueAnswer:

@@ -24,6 +24,8 @@ class Call(Struct, frozen=True):
             case "enqueue":
                 parent, token = self.keywords.get("under") or (None, None)
                 return By("enqueue", token, call=self.arguments[0], parent=parent)
+            case "start_through":
+                return By(self.verb, None if before is None else before.token)
             case "start" | "report":
                 return self._under(job, before)
             case _:

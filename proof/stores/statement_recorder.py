@@ -165,7 +165,8 @@ class AnnouncedStore:
 
     def __init__(self, store: Store, process: str) -> None:
         self._store, self._process = store, process
-        self.capabilities = store.capabilities
+        # A mirror reads rows as they are stored, and a job that its lease has started is stored as claimed.
+        self.capabilities = structs.replace(store.capabilities, prefetch=False)
 
 
 def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:

@@ -84,6 +84,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
         runners: Runners | None = None,
         recovery: RecoverySwitches | None = None,
         beat_history: Duration = "24h",
+        claimed_within: Duration | None = None,
     ) -> None:
         # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
@@ -107,6 +108,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
                 pooler=pooler,
                 recovery=recovery,
                 beat_history=beat_history,
+                claimed_within=claimed_within,
             )
         except ConfigurationError as error:
             problems += error.problems
@@ -197,13 +199,21 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
 
         return subscribe
 
-    def worker(self, *, concurrency: int | None = None, queues: Sequence[str] | None = None) -> "EmbeddedWorker":
+    def worker(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Sequence[str] | None = None,
+        prefetch: int | None = None,
+        prefetch_time: Duration = "100ms",
+    ) -> "EmbeddedWorker":
         """Run a worker inside the running event loop, from entry to exit, for web applications and the like.
 
         At exit the worker drains: running jobs get the App's ``grace``. A separate thread renews the lease, so a blocked loop
         keeps its jobs. Holdfast never kills this process and handles no signal here: code that cannot be cancelled runs on,
         fenced. ``holdfast worker`` ends such code, and is the better choice for jobs that compute. A job whose next crash would
-        be its last runs here too, beside the others, and not isolated in a separate process.
+        be its last runs here too, beside the others, and not isolated in a separate process. ``prefetch`` and ``prefetch_time``:
+        how many jobs to claim ahead of free slots, as in ``holdfast worker``.
 
         >>> async with app.worker(concurrency=10, queues=["mail"]):  # doctest: +SKIP
         ...     await serve()
@@ -212,7 +222,7 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
         from holdfast._engine.embedded.parts import options_of, require_work
 
         self.load()
-        options = options_of(concurrency, queues)
+        options = options_of(concurrency, queues, prefetch, prefetch_time)
         require_work(self.registry, self.settings.timing)
         parts = self._parts(options, self._another_store)
         return EmbeddedWorker(structs.replace(parts, runner_host=self._runner_host(), runners=self.runners))

@@ -64,6 +64,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     pooler: str | None = None
     recovery: RecoverySwitches = EVERY_KIND
     beat_history: float = 86_400.0
+    claimed_within: float | None = None
+
+    @property
+    def void_after(self) -> float:
+        """The seconds for which a worker may answer no ping before jobs that it claimed and did not start are returned."""
+        return 2 * self.timing.beat if self.claimed_within is None else self.claimed_within
 
     @classmethod
     def of(
@@ -83,6 +89,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         pooler: str | None = None,
         recovery: RecoverySwitches | None = None,
         beat_history: Duration = "24h",
+        claimed_within: Duration | None = None,
     ) -> Self:
         """Make settings from what the user wrote; raises ``ConfigurationError`` with every problem found."""
         # size: two lines for each setting, one to take it and one to hand it on
@@ -99,11 +106,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
         recover, poll = reader.seconds("recovery_interval", recovery_interval), reader.seconds("poll_interval", poll_interval)
+        claimed = None if claimed_within is None else reader.seconds("claimed_within", claimed_within)
         history = reader.seconds("beat_history", beat_history)
         block, grace_seconds = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
         # A rule that was read with a stand-in for a bad value would only confuse.
         rules = [] if reader.refused("ttl", "beat", "margin") else timing.problems()
+        rules += [] if reader.refused("beat", "ttl", "claimed_within") else timing.problems_of_claims(claimed)
         rules += [] if reader.refused("recovery_interval", "poll_interval") else problems_of_intervals(recover, poll)
         rules += problems_of_address(transport, timing, recover, store=address, pooler=pooler)
         if reader.problems or rules:
@@ -121,6 +130,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             pooler=pooler,
             recovery=recovery or EVERY_KIND,
             beat_history=history,
+            claimed_within=claimed,
         )
 
 

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from holdfast._engine.store_defaults import offers
-from holdfast._ports.limits import Limits
-from holdfast.stores.memory import MemoryStore
+from holdfast._engine import store_defaults
 from tests.cli.support import answer, run, url
 from tests.cli.test_completion import offered
 
@@ -26,8 +24,6 @@ def send() -> None: ...
 def store(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that commands find by themselves, with one job; the one in memory outlives its commands."""
     app = App("memory://" if request.param == "memory" else url(folder))
-    if not offers(app._connections.store, Limits):
-        pytest.skip("this store keeps no limits")
     (folder / "limited.py").write_text(MODULE.format(url=app.settings.url))
     app.close()
     if request.param == "memory":
@@ -109,9 +105,7 @@ def test_what_cannot_be_a_setting_is_an_error_with_its_remedy(words: tuple[str, 
 
 
 def test_a_store_without_limits_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(MemoryStore, "set_limit")
-    if answer("queues", "list") and run("limits", "list").exit_code == 0:
-        pytest.skip("another store")
+    monkeypatch.setattr(store_defaults, "offers", lambda *_: False)
     done = run("limits", "list", "--json")
     assert done.exit_code == 1
     assert '"type":"Unsupported"' in done.stderr

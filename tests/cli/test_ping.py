@@ -62,7 +62,7 @@ def test_workers_are_listed_with_what_they_hold_and_can_do(folder: Path) -> None
     enqueue()
     claim(folder, "analyze", limit=3)
     (line,) = run("workers", "list", "--app", "shop").stdout.splitlines()[1:]
-    assert line.split("\t")[:6] == ["elsewhere-7-0000", "alive", "1", "3", "default", "analyze"]
+    assert line.split("\t")[:7] == ["elsewhere-7-0000", "alive", "1", "", "3", "default", "analyze"]
 
 
 def test_the_history_of_a_worker_is_printed_newest_first(folder: Path) -> None:

@@ -27,6 +27,7 @@ from holdfast._core.lifecycle import (
     finish,
     release,
     rescue,
+    voided,
 )
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
@@ -45,7 +46,7 @@ from holdfast._core.requests import (
 )
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import store_defaults
-from holdfast._engine.store_defaults import lanes, worker_history
+from holdfast._engine.store_defaults import lanes, prefetching, worker_history
 from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -253,7 +254,7 @@ class Model(ScheduleRules, RuleBasedStateMachine):
         self.exchange([], structs.replace(request, isolated=isolated, ids=tuple(self.ids(chosen))))
 
     @precondition(lambda self: self.active_jobs)
-    @rule(chosen=st.lists(st.tuples(indexes, st.integers(0, 18), indexes), min_size=1, max_size=4), asks=st.booleans())
+    @rule(chosen=st.lists(st.tuples(indexes, st.integers(0, 20), indexes), min_size=1, max_size=4), asks=st.booleans())
     def settle(self, chosen: list[tuple[int, int, int]], asks: bool) -> None:
         moves = []
         for index, kind, wrong in chosen:
@@ -273,6 +274,19 @@ class Model(ScheduleRules, RuleBasedStateMachine):
     def start(self, chosen: list[int], wrong: int) -> None:
         jobs = self.pick(self.active_jobs, chosen)
         self.ask(lambda store: store.start([(active.id, self.token(active, wrong)) for active in jobs]))
+
+    @precondition(lambda self: self.active_jobs)
+    @rule(index=indexes, is_of_last_lease=st.booleans(), voids=st.sampled_from([0, 0, 1, 2]))
+    def start_through(self, index: int, is_of_last_lease: bool, voids: int) -> None:
+        (active,) = self.pick(self.active_jobs, [index])
+        lease = self.leases[-1].id if is_of_last_lease else active.lease
+        self.ask(lambda store: prefetching(store).start_through(lease, active.token.number, voids))
+
+    @precondition(lambda self: self.leases)
+    @rule(index=indexes, voids=st.integers(1, 2))
+    def void(self, index: int, voids: int) -> None:
+        (lease,) = self.pick(self.leases, [index])
+        self.ask(lambda store: prefetching(store).void(lease.id, voids))
 
     @precondition(lambda self: self.active_jobs)
     @rule(
@@ -440,6 +454,8 @@ class Model(ScheduleRules, RuleBasedStateMachine):
             lambda: release(active, code_ran=False),
             lambda: release(active, code_ran=True),
             lambda: cancelled(active),
+            lambda: voided(active, 1),
+            lambda: voided(active, 2),
             *(lambda end=end: rescue(active, end, jitter=-0.5) for end in ENDS),
             *(lambda charge=charge: deadline_exceeded(active, charge, jitter=0.0) for charge in OVERRUNS),
             *(lambda charge=charge: deadline_exceeded_elsewhere(active, charge, jitter=0.0) for charge in OVERRUNS),

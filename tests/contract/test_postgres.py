@@ -9,11 +9,13 @@ from holdfast._ports.store import Store
 from holdfast.stores.postgres import claim_cursor
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.capacity import CapacityContract
 from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.delivering import DeliverContract
 from holdfast.testing.contracts.expiring import ExpiryContract
 from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.queues import QueueContract
+from holdfast.testing.contracts.rates import RateContract
 from holdfast.testing.contracts.scene import Part
 from holdfast.testing.contracts.settling import SettleContract
 from holdfast.testing.contracts.turns import TurnContract
@@ -55,7 +57,16 @@ class TestSerializable(OnPostgres):
 
 
 class TestOneRange(
-    AtHome, ClaimContract, LastTryContract, ExpiryContract, QueueContract, DeliverContract, SettleContract, TurnContract
+    AtHome,
+    ClaimContract,
+    LastTryContract,
+    ExpiryContract,
+    QueueContract,
+    DeliverContract,
+    SettleContract,
+    TurnContract,
+    CapacityContract,
+    RateContract,
 ):
     """A worker with a large backlog in one range claims from it without looking at others."""
 

@@ -2,15 +2,14 @@
 
 from uuid import UUID
 
-import pytest
 from msgspec import structs
 
 from holdfast._core.cause import Cause, Code
 from holdfast._core.explanation import WorkerFacts, explain
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
-from holdfast._core.limit_causes import LimitFacts, command, limit_causes, wait_of_key
-from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
+from holdfast._core.limit_causes import command, limit_causes
+from holdfast._core.limits import Holder, KeyUse, Limit, LimitView, Scope, ScopeKind
 from tests.core.test_explanation import IDLE, JOB, LATER, NOW
 
 ALL, QUEUE, TASK = Scope(ScopeKind.ALL), Scope(ScopeKind.QUEUE, "slow"), Scope(ScopeKind.TASK, "analyze")
@@ -20,11 +19,11 @@ LANE = LaneFacts(queue="slow", key="acme", ahead=3, lanes=4)
 
 def facts(
     limit: Limit, scope: Scope = QUEUE, *, active: int = 0, wait: float = 0.0, holders: tuple[Holder, ...] = ()
-) -> LimitFacts:
-    return LimitFacts(view=LimitView(scope=scope, limit=limit, active=active, wait=wait, holders=holders), key="acme")
+) -> LimitView:
+    return LimitView(scope=scope, limit=limit, active=active, wait=wait, holders=holders, of_key=KeyUse("acme"))
 
 
-def causes(*known: LimitFacts, alive: tuple[str, ...] = ("w-1",)) -> tuple[Cause, ...]:
+def causes(*known: LimitView, alive: tuple[str, ...] = ("w-1",)) -> tuple[Cause, ...]:
     found = limit_causes(known, alive, NOW)
     assert all("`holdfast " in each.remedy for each in found)
     return found
@@ -43,7 +42,7 @@ def test_a_full_limit_is_named_with_its_numbers_and_holders() -> None:
 
 
 def test_a_full_limit_of_a_key_is_named_with_the_key() -> None:
-    known = structs.replace(facts(Limit(per_key=1), TASK), key_holders=(HELD,))
+    known = structs.replace(facts(Limit(per_key=1), TASK), of_key=KeyUse("acme", 1, holders=(HELD,)))
     (cause,) = causes(known)
     assert cause.message.startswith("the limit of task analyze for the key 'acme' is full: 1 of 1 jobs are active")
 
@@ -65,18 +64,8 @@ def test_a_rate_is_named_with_its_next_start() -> None:
     assert cause.code is Code.RATE_LIMITED
     assert "the rate of queue slow, 6/m, allows the next start at 2024-05-01 12:00:08Z, in 8.5 s" in cause.message
     assert cause.remedy.endswith("`holdfast limits set queue slow --rate N/m --burst 2`")
-    (of_key,) = causes(structs.replace(facts(Limit(rate_per_key="1/m")), key_wait=10.0))
+    (of_key,) = causes(structs.replace(facts(Limit(rate_per_key="1/m")), of_key=KeyUse("acme", wait=10.0)))
     assert "for the key 'acme', 1/m, allows the next start at 2024-05-01 12:00:10Z" in of_key.message
-
-
-@pytest.mark.parametrize(
-    ("limit", "started", "wait"),
-    [(Limit(rate_per_key="1/m"), 20.0, 40.0), (Limit(rate_per_key="1/m"), 61.0, 0.0), (Limit(rate_per_key="1/m"), None, 0.0)],
-)
-def test_the_wait_of_a_key_follows_from_its_last_start(limit: Limit, started: float | None, wait: float) -> None:
-    assert wait_of_key(limit, started) == wait
-    assert wait_of_key(structs.replace(limit, burst=2), started) == 0.0
-    assert wait_of_key(Limit(rate="1/m"), started) == 0.0
 
 
 def test_full_limits_come_before_rates() -> None:
@@ -95,7 +84,7 @@ def test_the_command_of_a_limit_keeps_its_other_values() -> None:
 
 
 def codes(
-    *workers: WorkerFacts, known: tuple[LimitFacts, ...] = (), lane: LaneFacts | None = LANE, **changes: object
+    *workers: WorkerFacts, known: tuple[LimitView, ...] = (), lane: LaneFacts | None = LANE, **changes: object
 ) -> list[str]:
     job = structs.replace(JOB, key="acme", **changes)  # type: ignore[arg-type]
     found = explain(job, is_paused=False, workers=workers, now=NOW, limits=known, lane=lane)

@@ -94,9 +94,9 @@ class Gate:
 class Flaky:
     """A store whose calls a test makes fail, lose their answer, arrive late or wait; it records every call."""
 
-    def __init__(self, store: MemoryStore, lease_clock: str = "kernel") -> None:
+    def __init__(self, store: MemoryStore, lease_clock: str = "kernel", *, prefetch: bool = False) -> None:
         self.store = store
-        self._lease_clock = lease_clock
+        self._differs = {"lease_clock": lease_clock, "prefetch": prefetch}
         self.calls: list[str] = []
         self.late: list[Callable[[], Awaitable[Any]]] = []
         self.is_out = False
@@ -104,7 +104,7 @@ class Flaky:
 
     @property
     def capabilities(self) -> Any:
-        return structs.replace(self.store.capabilities, lease_clock=self._lease_clock)
+        return structs.replace(self.store.capabilities, **self._differs)
 
     def fail(self, verb: str, times: int = 1) -> None:
         """Make the next calls fail before they arrive."""
@@ -220,11 +220,16 @@ class Bench:
     """A worker's engine without its services: a test makes every step itself."""
 
     def __init__(
-        self, *tasks: Callable[..., Any] | TaskDefinition, slots: int = 10, threads: int = 4, is_halved: bool = False
+        self,
+        *tasks: Callable[..., Any] | TaskDefinition,
+        slots: int = 10,
+        threads: int = 4,
+        is_halved: bool = False,
+        prefetch: bool = False,
     ) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
         self.memory = MemoryStore(self.clock)
-        self.store = Flaky(self.memory, lease_clock="server" if is_halved else "kernel")
+        self.store = Flaky(self.memory, lease_clock="server" if is_halved else "kernel", prefetch=prefetch)
         self.registry = registry(*tasks)
         self.transport = MemoryTransport()
         self.environment = Environment(self.store, self.transport, self.clock, self.chance, self.log.events)  # type: ignore[arg-type]

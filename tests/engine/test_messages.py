@@ -36,6 +36,7 @@ ALL = (
     messages.LeaseRenewed(13.5),
     messages.LeaseLost(),
     messages.CancelJobs((JOB,)),
+    messages.ClaimsVoided(3),
     messages.Ping(),
     messages.Pong(float("-inf"), True),
     messages.UndeliveredOutcomes(TRANSITIONS),

@@ -379,7 +379,8 @@ def _files_of(query: str) -> set[str]:
     settling = "settling" if verb == "exchange" else "nothing_settled"
     if part == "lanes":
         return {"exchange_lanes", "walk", "due_lanes", settling}
-    return {"exchange", settling, part} | ({"others"} if part == "due_range" else set())
+    others = {"due_range": {"due_range", "others"}, "due_range_wanted": {"due_range", "others_wanted"}}
+    return {"exchange", settling} | others.get(part, {part})
 
 
 def _record(owner: Any, name: str, note: Callable[..., None]) -> None:

@@ -199,6 +199,14 @@ class ExpiryByWallClock(Book):
         self._all.leases[lease] = structs.replace(known, expires_at=known.expires_at + round(error * 1e6))
 
 
+class StartWithoutVoids(Book):
+    """A start of claimed jobs that is under way lands after the supervisor has returned them to their queues."""
+
+    def start_through(self, now: Moment, lease: UUID, number: int, voids: int) -> bool:
+        known = self._all.leases.get(lease)
+        return super().start_through(now, lease, number, voids if known is None else known.voids)
+
+
 class EndWithoutJudging(Book):
     """A lease that was expired when it was read is ended, although it was renewed since."""
 

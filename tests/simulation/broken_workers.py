@@ -1,6 +1,7 @@
 """The engine with one missing guard in workers and clients, as context managers."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,7 @@ from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.exchange import Exchange
 from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.prefetch import Prefetch
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast._engine.worker.undelivered import OutcomeBackup
 from holdfast.errors import StoreUnavailable
@@ -37,9 +39,9 @@ def late_starts() -> Any:
     """A worker starts claimed jobs, whether or not its deadline has passed."""
     take, execute = Exchange._take, Executor._execute
 
-    def start(self: Exchange, claims: Sequence[Claim], limit: int) -> None:
+    def start(self: Exchange, claims: Sequence[Claim], request: ClaimRequest) -> None:
         with patched(self._lease, may_act=lambda: True):
-            take(self, claims, limit)
+            take(self, claims, request)
 
     async def run(self: Executor, running: Running) -> None:
         with patched(self._lease, may_act=lambda: True):
@@ -56,11 +58,21 @@ def late_starts() -> Any:
 def second_attempt_beside_first() -> Any:
     """An attempt starts in a worker in which code of an earlier one still runs."""
 
-    def take(self: Exchange, claims: Sequence[Claim], limit: int) -> None:
+    def take(self: Exchange, claims: Sequence[Claim], request: ClaimRequest) -> None:
         for claim in claims:
             self._executor.start(claim)
 
     return patched(Exchange, _take=take)
+
+
+def starts_during_a_lost_claim() -> Any:
+    """A worker starts jobs by their numbers while it does not know which jobs a lost claim has given it."""
+
+    def choose(self: Prefetch) -> None:
+        if not self._starting:
+            self._starting, self._waiting = self._waiting, deque()
+
+    return patched(Prefetch, _choose=choose)
 
 
 def one_claim_id() -> Any:

@@ -163,7 +163,8 @@ class Mutant(Struct, frozen=True):
     """One missing guard. ``caught_by``: the property that breaks. ``within``: in how many worlds at most, counted from seed 0 on.
 
     ``where``: the worlds that are tried, because elsewhere the guard makes no difference. ``aim``: the changes to these worlds,
-    which make rare events frequent; without any, ``simulate --seed`` plays the same world.
+    which make rare events frequent; without any, ``simulate --seed`` plays the same world. ``prefetches``: workers may
+    claim jobs ahead; else none does.
     """
 
     name: str
@@ -173,6 +174,7 @@ class Mutant(Struct, frozen=True):
     patch: Callable[[], Any] = nullcontext
     where: Where = anywhere
     aim: Aim = straight
+    prefetches: bool = False
 
     @property
     def breaks(self) -> str:
@@ -192,6 +194,28 @@ OPENINGS = under("open_lease", Fault.LATE, Fault.TWICE, strikes=("kill_worker",)
 def machines(plan: Plan) -> bool:
     """Worlds of several machines and a store with its own clock."""
     return plan.mode is Mode.SAFETY and plan.lease_clock == "server" and plan.supervisors > 1
+
+
+def ahead(plan: Plan) -> bool:
+    """Worlds whose workers claim jobs ahead, and may meet any fault."""
+    return plan.ahead > 0 and plan.mode is Mode.SAFETY
+
+
+def blocked_beside_others(plan: Plan) -> Plan:
+    """A world whose event loops are blocked with jobs claimed ahead, and whose answers of moves are slow."""
+    return structs.replace(
+        plan,
+        mix=structs.replace(plan.mix, rates={Fault.SLOW: 0.15}, focus="exchange"),
+        tasks=("blocking", "quick"),
+        strikes=("cut_supervisor",),
+        outfits=(),
+        has_releases=False,
+        jobs=60,
+        concurrency=1,
+        supervisors=2,
+        processes=1,
+        ahead=10,
+    )
 
 
 def operated(plan: Plan) -> bool:
@@ -545,6 +569,25 @@ MUTANTS = (
     Mutant("delete of a running job", "S6", 50, keeping.DeleteOwned, where=operated),
     Mutant("failed as expired too early", "S6", 50, keeping.ExpireEarly, where=lambda plan: plan.expires),
     Mutant("pruned before the floor", "S6", 20, keeping.PruneEarly),
+    # jobs claimed ahead
+    Mutant(
+        "started without voids",
+        "S1",
+        300,
+        stores.StartWithoutVoids,
+        where=ahead,
+        aim=blocked_beside_others,
+        prefetches=True,
+    ),
+    Mutant(
+        "started during a lost claim",
+        "S26",
+        100,
+        patch=workers.starts_during_a_lost_claim,
+        where=ahead,
+        aim=under("exchange", Fault.ANSWER_LOST, tasks=("quick", "long"), jobs=60),
+        prefetches=True,
+    ),
     # hooks
     Mutant("rescue without its hook", "S7", 20, keeping.RescueWithoutHook, where=hooked),
     Mutant("hook ended before its rows", "S7", 20, keeping.HookEndsFirst, where=hooked),

@@ -14,7 +14,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.book import Book
 from proof.simulator.plans import draw
@@ -67,7 +67,8 @@ def _smallest(mutant: Mutant, shown: list[tuple[int, int]]) -> int | None:
 
 def play(mutant: Mutant, seed: int, kind: type[Book] = Book) -> Outcome:
     """Run the world of this seed, with the changes that the mutant asks for."""
-    return perform(mutant.aim(draw(random.Random(seed))), seed, kind)
+    plan = draw(random.Random(seed))
+    return perform(mutant.aim(plan if mutant.prefetches else structs.replace(plan, ahead=0)), seed, kind)
 
 
 def fitting(mutant: Mutant, first: int = 0) -> Iterator[int]:

@@ -56,6 +56,12 @@ ZOMBIES = Rules(is_complete=False, zombie_bound=5.0)
 
 BACK: dict[str, Any] = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}
 
+
+def ahead() -> Tale:
+    """A job that is claimed and has not started."""
+    return new().job(By("claim"), state=State.CLAIMED, token=FIRST, lease=LEASE)
+
+
 PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
     # what must hold, the rules of both histories, one in which it holds and one in which it does not
     "a claimable job is not in a paused queue": (
@@ -126,6 +132,18 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         OPEN,
         new(task="mail").lease(tasks=("mail", "bill")).claim(),
         new(task="mail").lease(tasks=("bill",)).claim(),
+    ),
+    "a worker starts only jobs whose claim it knows": (
+        "S26",
+        OPEN,
+        ahead().say("claim", Phase.OK, job=JOB, token=FIRST).job(By("start_through", FIRST), state=State.RUNNING, attempt=1),
+        ahead().job(By("start_through", FIRST), state=State.RUNNING, attempt=1),
+    ),
+    "a job that never started pays nothing": (
+        "S26",
+        OPEN,
+        ahead().end_lease().rescue(crashes=0),
+        ahead().end_lease().rescue(crashes=1),
     ),
     "a write whose answer was lost is judged as any other": (
         "S15",

@@ -179,7 +179,7 @@ class Open(PostgresStore):
         return await self.link.fetch(sql, *arguments)  # type: ignore[no-any-return]
 
     @asynccontextmanager
-    async def _in_transaction(self, pool: Any, limit: float) -> AsyncIterator[Any]:
+    async def _in_transaction(self, pool: Any, limit: float, settings: str = "") -> AsyncIterator[Any]:
         yield self.link
 
 

@@ -16,6 +16,7 @@ from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, ProgressUpdate
 from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.lane_walk import Walk
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.noting import noted
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
@@ -29,8 +30,8 @@ DAY = 86400.0
 # locks that are passed by
 
 WAYS: dict[str, Callable[[Sequence[UUID]], tuple[Any, ...]]] = {
-    "due_range": lambda _: ("task", 0, "default", "", datetime.min, UUID(int=0), None),
-    "lanes": lambda _: packing.walking(ClaimRequest(lease=UUID(int=0), claim=UUID(int=0), tasks={}, limit=1), 4, 64, 0, ()),
+    "due_range": lambda _: ("task", 0, "default", "", datetime.min, UUID(int=0)),
+    "lanes": lambda _: Walk(look=4).parameters(ClaimRequest(lease=UUID(int=0), claim=UUID(int=0), tasks={}, limit=1)),
     "due_ids": lambda ids: (ids, None),
 }
 

@@ -17,6 +17,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
+from holdfast.stores.postgres.lane_walk import Walk
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
@@ -87,8 +88,10 @@ def looked_at(node: dict[str, Any]) -> int:
 REQUEST = ClaimRequest(
     lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
-ONE = (*ClaimCursor(alone=("due", 0, "default", "")).due_range, None)
-SEVERAL = packing.walking(REQUEST, ROOM, 64, 0, ())
+ONE = ClaimCursor(sole=("due", 0, "default", "")).due_range
+SEVERAL = Walk(look=ROOM).parameters(REQUEST)
+CAPS = '{"queue": {"default": {"room": 5000, "keys": {}}}}'
+WITHIN_LIMITS = Walk(look=ROOM, turns=ROOM, caps=CAPS).parameters(REQUEST)
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:
@@ -124,6 +127,16 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "claim due_range": (*packing.settling(()), *packing.claiming(REQUEST), *ONE),
         "claim lanes": (*packing.settling(()), *packing.claiming(REQUEST), *SEVERAL),
         "claim due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
+        "claim due_chosen": (*packing.settling(()), *packing.claiming(REQUEST), jobs),
+        "settle_plain": packing.settling(moves(ROOM)),
+        "lock_limits": (LEASE, False, ["due", "other"], None),
+        "has_limits": (LEASE,),
+        "limit_uses": (),
+        "limited_lanes": (["due", "other"], True, True, *WITHIN_LIMITS),
+        "set_rates": (["queue"], ["default"], [True], [""], [1]),
+        "limits": (),
+        "limit_holders": (ROOM,),
+        "mark_counted": (True,),
         "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.rare_kinds(moves(ROOM, snooze=True))),
         "exchange_answers": packing.tokens(held(ROOM)),
         "start": packing.starts(held(ROOM))[0],
@@ -146,6 +159,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "expired": (ROOM,),
         "overdue": (ROOM,),
         "next_due": (["due", "other"], None, True, False),
+        "next_due_ranges": (["due", "other"], None, True, False),
         "due": (["due", "other"], None, True, False, 0, ROOM),
         "waiting_tasks": (),
         "get": (JOB, ROOM),

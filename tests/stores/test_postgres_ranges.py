@@ -14,11 +14,13 @@ from msgspec import structs
 from holdfast._core.answers import Answer
 from holdfast._core.job import NewJob
 from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, looked_at
-from holdfast._core.requests import ClaimRequest, IsolatedJobs
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, QueueSettings
+from holdfast._engine import store_defaults
 from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH, LastClaimed, Range
 from holdfast.stores.postgres.lane_report import LaneReport, Position
+from holdfast.stores.postgres.lane_walk import Walk
 from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_concurrent_sessions import Stage, locked
 from tests.stores.postgres_databases import Home
@@ -104,12 +106,12 @@ def walking(
     start: Cursor = (),
     *,
     look: int | None = None,
-    patience: int = 64,
+    misses: int = 64,
     at: Position | None = None,
     seen: Mapping[Range, LastClaimed] = {},
 ) -> tuple[Any, ...]:
     """Return the parameters of a walk."""
-    return packing.walking(request, look or request.room, patience, 0, start, at, seen)
+    return Walk(look=look or request.room, misses=misses, start=start, at=at, seen=seen).parameters(request)
 
 
 async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[Any]) -> list[UUID]:
@@ -137,7 +139,7 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
                 case "due_range":
                     last = range_of(jobs[-1])
                     jobs = [job for job in jobs if range_of(job) == last]
-                    where = (*last, datetime.min, UUID(int=0), None)
+                    where = (*last, datetime.min, UUID(int=0))
                 case _:
                     where = ([row.id for row in await at.store.list(at.everything)], queues)
             ids = [job.id for job in jobs[:limit]]
@@ -156,7 +158,7 @@ def test_claims_along_ranges_continue_after_the_last_claimed_job(home: Home, way
         at.advance(1.0)
         urgent = await at.enqueue(*(at.new(task="a") for _ in range(3)))
         request, which = await request_in(world, None, LEAVE, 2), ("a", 0, "default", "")
-        where = (*which, at.now, urgent[0], None)
+        where = (*which, at.now, urgent[0])
         if way == "lanes":
             where = walking(request, seen={which: LastClaimed(at.now, urgent[0])})
         assert await taken(world, way, request, where) == list(urgent[1:])
@@ -177,7 +179,7 @@ def test_a_walk_sees_lanes_before_between_and_after_those_it_has_hints_of(home: 
     play(Stage(home), act)
 
 
-def test_a_walk_that_gives_up_says_where_and_the_next_one_goes_on_there(home: Home) -> None:
+def test_a_walk_that_gives_up_reports_where_and_the_next_one_goes_on_there(home: Home) -> None:
     async def act(at: Scene) -> None:
         jobs = [at.new(task="a", queue=f"q{n}", delay=60.0 if n % 3 else 0.0) for n in range(9)]
         await at.enqueue(*jobs)
@@ -188,7 +190,7 @@ def test_a_walk_that_gives_up_says_where_and_the_next_one_goes_on_there(home: Ho
             values = (
                 *packing.settling(()),
                 *packing.claiming(request),
-                *walking(request, (Turn(0, "q4", ""),), patience=2, at=place),
+                *walking(request, (Turn(0, "q4", ""),), misses=2, at=place),
             )
             *rows, last = await at.store._fetch("claim lanes", *values)  # type: ignore[attr-defined]
             place = msgspec.json.decode(last["report"], type=LaneReport).given_up
@@ -241,9 +243,10 @@ def test_a_claim_from_one_range_reports_whether_another_must_be_served(
         job = at.new(task="a", queue="m", lane="k")
         await at.enqueue(job, at.new(**{"task": "a", "queue": "m", "lane": "k", **values}))
         request = await request_in(World(at), queues, LEAVE, 1)
-        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), packing.queues(request))
+        way, wanted = ("due_range", ()) if queues is None else ("due_range_wanted", (queues,))
+        where = ("a", 0, "m", "k", datetime.min, UUID(int=0), *wanted)
         columns = (*packing.settling(()), *packing.claiming(request), *where)
-        (row,) = await at.store._fetch("claim due_range", *columns)  # type: ignore[attr-defined]
+        (row,) = await at.store._fetch(f"claim {way}", *columns)  # type: ignore[attr-defined]
         is_wanted = queues is None or values.get("queue", "m") in (*queues, "z")
         assert (row["id"], row["has_others"]) == (job.id, expected and is_wanted)
 
@@ -255,10 +258,11 @@ def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home:
     async def act(at: Scene) -> None:
         world, job = World(at), at.new(task="a")
         await at.enqueue(job)
+        await store_defaults.lanes(at.store).set_queue("default", QueueSettings(weight=2))
         request = await request_in(world, None, LEAVE, 1)
         where: Sequence[Any] = {
             "lanes": walking(request),
-            "due_range": ("a", 0, "default", "", datetime.min, UUID(int=0), None),
+            "due_range": ("a", 0, "default", "", datetime.min, UUID(int=0)),
             "due_ids": ([job.id], None),
         }[way]
         for is_paused in (True, False):
@@ -268,7 +272,31 @@ def test_no_way_to_claim_takes_from_a_queue_that_is_paused_in_the_meantime(home:
     play(Stage(home), act)
 
 
-def test_the_claim_after_a_new_lane_serves_it_however_fast_jobs_of_another_are_taken(home: Home) -> None:
+def test_each_way_to_enqueue_adds_the_priority_of_the_jobs_own_queue(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        lanes = store_defaults.lanes(at.store)
+        await lanes.set_queue("a", QueueSettings(priority=-10))
+        await lanes.set_queue("z", QueueSettings(priority=5))
+        for more in ({"key": "k"}, {}, {"payload": b"{}" * 1000}):
+            jobs = [at.new(queue=queue, priority=1, **more) for queue in "abz"]  # type: ignore[arg-type]
+            for group in ([jobs[0]], jobs[1:]) if more else ([jobs[0]], [jobs[1]], [jobs[2]]):
+                await at.enqueue(*(structs.replace(job, unique_key=job.unique_key and str(job.id)) for job in group))
+            assert [(await at.row(job.id)).priority for job in jobs] == [-9, 1, 6]
+
+    play(Stage(home), act)
+
+
+def test_jobs_of_a_queue_with_settings_are_due(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(job := at.new())
+        await store_defaults.lanes(at.store).set_queue("default", QueueSettings(weight=2))
+        assert [each.job for each in await at.store.due(["task"], 5)] == [job.id]
+        assert await at.store.next_due(["task"]) == 0.0
+
+    play(Stage(home), act)
+
+
+def test_a_new_lane_is_served_at_once_while_jobs_of_another_are_taken_fast(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(*(at.new(lane="b") for _ in range(3 * FAST)))
         lease = await at.lease()

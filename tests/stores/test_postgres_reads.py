@@ -8,6 +8,7 @@ from msgspec import structs
 
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
+from holdfast.stores.postgres.lane_walk import Walk
 from tests.stores.postgres_faulty_databases import store_at
 from tests.stores.test_postgres_adversary import AS_OURS
 from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
@@ -15,7 +16,7 @@ from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
 MANY, ROOM = 500, 3
 FEW = 100
 ASKED = structs.replace(REQUEST, limit=ROOM)
-ONE = ClaimCursor(alone=("due", 0, "default", ""))
+ONE = ClaimCursor(sole=("due", 0, "default", ""))
 
 _WAITING = """
 INSERT INTO holdfast.pending (id, task, queue, priority, state, available_at, created_at, policy, payload, claimable_until)
@@ -50,8 +51,9 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
     asked = structs.replace(ASKED, queues=queues)
     claim = (*packing.settling(()), *packing.claiming(asked))
     return {
-        "claim due_range": (*claim, *ONE.due_range, packing.queues(asked)),
-        "claim lanes": (*claim, *packing.walking(asked, ROOM, 64, 0, ())),
+        "claim due_range": (*claim, *ONE.due_range),
+        "claim due_range_wanted": (*claim, *ONE.due_range, queues or ("default", "other")),
+        "claim lanes": (*claim, *Walk(look=ROOM).parameters(asked)),
         "claim due_ids": (*claim, [JOB], queues),
         "next_due": (["due", "other"], queues, True, False),
         "due": (["due", "other"], queues, True, False, 0, ROOM),

@@ -8,9 +8,23 @@ import pytest
 from holdfast.databases import queries
 
 IN_EXCHANGE = (
-    *("exchange", "exchange_lanes", "settling", "nothing_settled", "walk", "due_lanes", "due_range", "others", "due_ids"),
+    *(
+        "exchange",
+        "exchange_lanes",
+        "settling",
+        "nothing_settled",
+        "walk",
+        "due_lanes",
+        "due_range",
+        "others",
+        "others_wanted",
+        "due_ids",
+        "due_chosen",
+        "limited_lanes",
+        "settle_plain",
+    ),
 )
-"""Files that are parts of one statement, and use the parameters that ``exchange.sql`` declares."""
+"""Files that are parts of one statement, or have such parts, and use the parameters that ``exchange.sql`` declares."""
 
 DUE = """-- due(job, now): whether its time has come.
 -- Said of waiting jobs.

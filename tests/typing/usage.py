@@ -17,7 +17,10 @@ from holdfast import (
     Handle,
     Job,
     JobView,
+    Limit,
+    LimitStatus,
     Pruned,
+    QueueSettings,
     QueueView,
     RescuedJob,
     RescueReason,
@@ -121,6 +124,23 @@ async def in_a_loop(handle: Handle, job: Job) -> None:
     await analyze.aenqueue(repo_url=5)  # type: ignore[arg-type]
     assert_type(await handle.aget(), JobView)
     assert_type(await handle.acancel(), State)
+
+
+@app.task(limit=Limit(concurrency=10, per_key=2, rate="100/m", rate_per_key="5/s", burst=20), key="customer")
+def limited(customer: str) -> None: ...
+
+
+def limits() -> None:
+    app.queue("mail", priority=-10, weight=3, limit=Limit(concurrency=1), key_weights={"acme": 3})
+    app.limit(Limit(concurrency=500))
+    app.task(limit=10)(limited)  # type: ignore[call-overload]
+    assert_type(app.limits.list(), list[LimitStatus])
+    assert_type(app.limits.set("queue", "mail", Limit(concurrency=1)), LimitStatus)
+    assert_type(app.limits.set("cluster", Limit(concurrency=1)), LimitStatus)
+    app.limits.set("queues", "mail", Limit(concurrency=1))  # type: ignore[arg-type]
+    app.limits.clear("queue", "mail")
+    assert_type(app.queues.set("mail", priority=1, weight=2, key_weights={"acme": 3}), QueueSettings)
+    app.queues.unset("mail")
 
 
 def operators(handle: Handle, id: UUID) -> None:

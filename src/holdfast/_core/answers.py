@@ -38,13 +38,14 @@ class Capabilities(Struct, frozen=True):
     ``lease_clock``: the clock by which leases are judged. ``kernel``: the monotonic clock that all processes of the machine share;
     ``server``: the store's own; ``none``: readers time the lease's changes themselves. ``warnings``: what to log when a worker
     starts, each with its remedy. ``caller_transaction``: jobs can be enqueued inside the caller's own transaction, and a handler's rows
-    committed together with the check of its token.
+    committed together with the check of its token. ``prefetch``: workers gain by claiming jobs ahead, to start many in one write.
     """
 
     name: str
     lease_clock: Literal["kernel", "server", "none"]
     warnings: tuple[str, ...] = ()
     caller_transaction: bool = False
+    prefetch: bool = False
 
 
 class Duplicate(Struct, frozen=True):
@@ -79,6 +80,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     """A lease as read. ``overdue``: seconds since its expiry on the store's clock, negative before.
 
     ``seen`` is an opaque string for this state of the lease: it changes with every beat. ``end`` is set once the lease has ended.
+    ``holds``: the jobs it has; ``claimed``: those of them whose code has not started.
     """
 
     id: UUID
@@ -97,6 +99,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     slots: int = 0
     is_isolated: bool = False
     declares: tuple[str, ...] = ()
+    claimed: int = 0
 
 
 class BeatView(Struct, frozen=True, kw_only=True):

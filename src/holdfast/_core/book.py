@@ -15,13 +15,14 @@ from msgspec import structs
 from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.book_claims import BookClaims
 from holdfast._core.book_operations import BookOperations
+from holdfast._core.book_prefetching import BookPrefetching
 from holdfast._core.book_scheduling import BookScheduling
 from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
-from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
+from holdfast._core.record import JobRecord, active_job, attempt_to_keep, begun, new_record, settled
 from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate, QueueSettings
 from holdfast._core.schedule import Advance, Overlap, TickAnswer
 from holdfast.errors import HoldfastError
@@ -29,7 +30,7 @@ from holdfast.errors import HoldfastError
 _REPORTED = ("stage", "fraction", "message", "checkpoint")
 
 
-class Book(BookClaims, BookOperations, BookScheduling):
+class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
     """Jobs, leases, receipts and schedules in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
 
     def enqueue(
@@ -197,10 +198,14 @@ class Book(BookClaims, BookOperations, BookScheduling):
                 may_move = not self._is_alive(row.lease)
             case Precondition.OVERDUE:
                 may_move = transition.rescued is not None and self._late(row, transition.rescued, now) > 0
+            case Precondition.VOIDED:
+                may_move = self._is_voided(row, transition.voids)
             case _:
                 assert_never(transition.precondition)
         if not may_move:
             return False
+        if row.state is State.CLAIMED and not transition.never_ran:
+            row = begun(row)
         moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
         ended = attempt_to_keep(row, transition, now.wall)
         if ended is not None:
@@ -242,8 +247,7 @@ class Book(BookClaims, BookOperations, BookScheduling):
         )
         self._put(taken)
         self._all.report_orders.pop(row.id, None)
-        if is_running:
-            self._all.started[row.id] = self._all.last_moved[row.id] = now.stamp
+        self._all.started[row.id] = self._all.last_moved[row.id] = now.stamp
         return Claim(
             job=active_job(taken),
             payload=taken.payload,

@@ -14,7 +14,6 @@ from holdfast._core.job import PLACE_OF, Place
 from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, weight_of
 from holdfast._core.limited_claim import Candidate, LaneName, limited_deal
 from holdfast._core.limits import (
-    MOST_HOLDERS,
     CountedBy,
     Holder,
     Limit,
@@ -24,6 +23,7 @@ from holdfast._core.limits import (
     is_limited,
     ready_after,
     room_for,
+    view_of,
     wait_for,
 )
 from holdfast._core.origin import Origin
@@ -51,9 +51,9 @@ class BookClaims(BookReading):
                 due += [max(at, now.wall + wait * _MICROSECOND) for at, _ in islice(waiting, 1)]
         return max(0.0, (min(due) - now.wall) / _SECOND) if due else None
 
-    def limits(self, now: Moment) -> tuple[LimitView, ...]:
-        uses = self._uses(now.wall)
-        return tuple(self._limit_view(scope, uses[scope], now) for scope in sorted(self._all.limits))
+    def limits(self, now: Moment, key: str | None = None) -> tuple[LimitView, ...]:
+        uses, known = self._uses(now.wall), self._all.limits
+        return tuple(view_of(scope, uses[scope], known[scope].origin, self._holding(scope, now), key) for scope in sorted(known))
 
     def set_limit(self, now: Moment, scope: Scope, limit: Limit | None, origin: Origin) -> None:
         del now
@@ -129,25 +129,19 @@ class BookClaims(BookReading):
         now, active = (wall - _EPOCH) // _MICROSECOND, self._active_rows() if self._all.limits else []
         found = dict[Scope, Use]()
         for scope, kept in self._all.limits.items():
-            numbers: Counter[str | None] = Counter(row.key for row in active if scope in _seat(row).scopes)
+            numbers: Counter[str | None] = Counter(row.key for row in active if scope in _counts_of(row).scopes)
             ready_at = {key: at for (which, key), at in self._all.rates.items() if which == scope}
             found[scope] = Use(limit=kept.limit, now=now, active={**numbers, None: numbers.total()}, ready_at=ready_at)
         return found
 
-    def _limit_view(self, scope: Scope, use: Use, now: Moment) -> LimitView:
-        held = [row for row in self._active_rows() if scope in _seat(row).scopes and row.claimed_at is not None]
-        holders = [
-            Holder(row.id, row.worker or "", (now.wall - row.claimed_at) / _SECOND) for row in held if row.claimed_at is not None
+    def _holding(self, scope: Scope, now: Moment) -> list[tuple[str, Holder]]:
+        """Return the active jobs that a limit counts, with their keys, the first claimed first."""
+        held = [
+            (row.key, Holder(row.id, row.worker or "", (now.wall - row.claimed_at) / _SECOND))
+            for row in self._active_rows()
+            if scope in _counts_of(row).scopes and row.claimed_at is not None
         ]
-        free = structs.replace(use, active={})
-        return LimitView(
-            scope=scope,
-            limit=use.limit,
-            active=len(held),
-            wait=(free.wait(None) or 0) / 1e6,
-            holders=tuple(sorted(holders, key=lambda holder: (-holder.held, holder.job))[:MOST_HOLDERS]),
-            origin=self._all.limits[scope].origin,
-        )
+        return sorted(held, key=lambda each: (-each[1].held, each[1].job))
 
     def _active_rows(self) -> Rows:
         return [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
@@ -158,5 +152,5 @@ def _seat_of(which: Range) -> CountedBy:
     return CountedBy(task, queue, key)
 
 
-def _seat(row: JobRecord) -> CountedBy:
+def _counts_of(row: JobRecord) -> CountedBy:
     return CountedBy(row.task, row.queue, row.key)

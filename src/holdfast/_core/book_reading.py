@@ -139,7 +139,7 @@ class BookReading(BookState):
         return [self._all.jobs[job] for _, _, job in nsmallest(most, due)]
 
     def _lease_view(self, lease: UUID, now: Moment) -> LeaseView:
-        known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))
+        known, states = self._all.leases.get(lease), [self._all.jobs[job].state for job in self._all.holds.get(lease, ())]
         if known is None:
             spec = structs.replace(NO_WORKER, id=lease)
             known = Lease(spec, now.wall, now.stamp, now.stamp, end=LeaseEnd(RescueReason.EXPIRED))
@@ -151,7 +151,8 @@ class BookReading(BookState):
             overdue=self._overdue(known, now) / 1e6,
             seen=known.seen,
             age=(now.wall - known.opened_at) / _SECOND,
-            holds=holds,
+            holds=len(states),
+            claimed=states.count(State.CLAIMED),
             is_draining=known.is_draining,
             end=known.end,
             queues=known.spec.queues,

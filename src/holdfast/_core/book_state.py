@@ -51,7 +51,8 @@ class Moment(Struct, frozen=True, gc=False):
 
 
 class Lease(Struct, frozen=True):
-    """A lease. ``renewed_at`` and ``expires_at`` are stamps, ``opened_at`` and ``ended_at`` are on the wall clock."""
+    """A lease. ``renewed_at`` and ``expires_at`` are stamps, ``opened_at`` and ``ended_at`` are on the wall clock. ``started``: the claim
+    number through which its jobs have started together. ``voids``: how often it lost the right to start jobs that it had claimed."""
 
     spec: NewLease
     opened_at: datetime
@@ -61,6 +62,8 @@ class Lease(Struct, frozen=True):
     is_draining: bool = False
     end: LeaseEnd | None = None
     ended_at: datetime | None = None
+    started: int = 0
+    voids: int = 0
 
     @property
     def seen(self) -> str:

@@ -8,7 +8,8 @@ from msgspec import Struct, structs
 from holdfast._core.cause import Cause, Code, clock
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.lane_cause import LaneFacts, lane_causes, position
-from holdfast._core.limit_causes import LimitFacts, limit_causes
+from holdfast._core.limit_causes import limit_causes
+from holdfast._core.limits import LimitView
 from holdfast._core.record import JobRecord
 
 
@@ -43,7 +44,7 @@ def explain(
     is_paused: bool,
     workers: Workers,
     now: datetime,
-    limits: Sequence[LimitFacts] = (),
+    limits: Sequence[LimitView] = (),
     lane: LaneFacts | None = None,
 ) -> Explanation:
     """Return the causes of a job's state. ``limits``: those that count the job; ``lane``: the lane in which it waits."""
@@ -85,7 +86,8 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     asked = ", asked to end" if job.cancel_requested else ""
     since = job.started_at or job.claimed_at
     at = "" if since is None else f" since {clock(since)}"
-    message = f"{'it runs' if job.state is State.RUNNING else 'it is about to run'} on {job.worker}{at}{done}{asked}"
+    does = "it runs" if job.state is State.RUNNING else "it is claimed and waits for a free slot"
+    message = f"{does} on {job.worker}{at}{done}{asked}"
     running = Cause(Code.RUNNING, message, f"nothing to do; `holdfast jobs cancel {job.id}` asks it to end")
     owner = next((worker for worker in workers if worker.name == job.worker), None)
     if owner is not None and owner.overdue <= 0:
@@ -122,7 +124,7 @@ def _of_turns(
     workers: Workers,
     now: datetime,
     *,
-    limits: Sequence[LimitFacts],
+    limits: Sequence[LimitView],
     lane: LaneFacts | None,
 ) -> tuple[Cause, ...]:
     """Return the causes with those of limits and lanes, which matter less than that no worker could take the job."""

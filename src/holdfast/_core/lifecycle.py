@@ -21,6 +21,7 @@ class Precondition(StrEnum):
     TOKEN = "token"
     LEASE_ENDED = "lease_ended"
     OVERDUE = "overdue"
+    VOIDED = "voided"
 
 
 class Transition(Struct, frozen=True, kw_only=True):
@@ -29,7 +30,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     ``to`` is AVAILABLE, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the job keeps
     its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice counts
     once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code was
-    interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it.
+    interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the lease
+    must still have.
     """
 
     job: UUID
@@ -48,6 +50,7 @@ class Transition(Struct, frozen=True, kw_only=True):
     stacks: str | None = None
     rescued: RescueReason | None = None
     owes_hook: bool = False
+    voids: int = 0
 
     @property
     def never_ran(self) -> bool:
@@ -118,6 +121,11 @@ def release(job: ActiveJob, *, code_ran: bool) -> Transition:
     else:
         moved = _crashed(job, crashes=job.crashes, record=AttemptOutcome.RELEASED, delay=None)
     return _interrupted(job, moved, RescueReason.RELEASED)
+
+
+def voided(job: ActiveJob, voids: int) -> Transition:
+    """Take a job that has not started from a worker that lives but starts nothing, after its lease got this number of voids."""
+    return structs.replace(_settle(job, State.AVAILABLE), precondition=Precondition.VOIDED, voids=voids)
 
 
 def deadline_exceeded(job: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
-
 from holdfast._core.cause import Cause, Code, clock
 from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
 
@@ -12,21 +10,9 @@ SHOWN = 3
 """The most holders that a cause names."""
 
 
-class LimitFacts(Struct, frozen=True, kw_only=True):
-    """A limit that counts a job. ``key``: the job's key; ``key_holders``: active jobs with it, the first claimed first.
-
-    ``key_wait``: the seconds until its rate may allow the next job with this key to start.
-    """
-
-    view: LimitView
-    key: str = ""
-    key_holders: tuple[Holder, ...] = ()
-    key_wait: float = 0.0
-
-
-def limit_causes(facts: Iterable[LimitFacts], alive: Collection[str], now: datetime) -> tuple[Cause, ...]:
+def limit_causes(views: Iterable[LimitView], alive: Collection[str], now: datetime) -> tuple[Cause, ...]:
     """Return the limits that are full, then the rates that allow no start now. ``alive``: the workers whose lease lives."""
-    known = list(facts)
+    known = list(views)
     full = [cause for each in known for cause in _full(each, alive, now)]
     return (*full, *(cause for each in known for cause in _limited(each, now)))
 
@@ -57,8 +43,8 @@ def held_by(holders: Sequence[Holder], alive: Collection[str], now: datetime) ->
     return ", ".join(shown)
 
 
-def _full(facts: LimitFacts, alive: Collection[str], now: datetime) -> Iterator[Cause]:
-    view, limit = facts.view, facts.view.limit
+def _full(view: LimitView, alive: Collection[str], now: datetime) -> Iterator[Cause]:
+    limit, of_key = view.limit, view.of_key
     if limit.concurrency == 0:
         more = command(view.scope, limit, concurrency="N")
         yield Cause(Code.AT_CAPACITY, f"the limit of {view.scope} is 0: no job of it may start", f"raise it: {more}")
@@ -66,10 +52,10 @@ def _full(facts: LimitFacts, alive: Collection[str], now: datetime) -> Iterator[
         number = f"{view.active} of {limit.concurrency}"
         raised = command(view.scope, limit, concurrency="N")
         yield _taken(f"the limit of {view.scope}", number, view.holders, raised, alive=alive, now=now)
-    if limit.per_key is not None and len(facts.key_holders) >= limit.per_key:
-        number, raised = f"{len(facts.key_holders)} of {limit.per_key}", command(view.scope, limit, per_key="N")
-        what = f"the limit of {view.scope} for the key {facts.key!r}"
-        yield _taken(what, number, facts.key_holders, raised, alive=alive, now=now)
+    if limit.per_key is not None and of_key is not None and of_key.active >= limit.per_key:
+        number, raised = f"{of_key.active} of {limit.per_key}", command(view.scope, limit, per_key="N")
+        what = f"the limit of {view.scope} for the key {of_key.key!r}"
+        yield _taken(what, number, of_key.holders, raised, alive=alive, now=now)
 
 
 def _taken(what: str, number: str, holders: Sequence[Holder], raised: str, *, alive: Collection[str], now: datetime) -> Cause:
@@ -80,24 +66,17 @@ def _taken(what: str, number: str, holders: Sequence[Holder], raised: str, *, al
     return Cause(Code.AT_CAPACITY, message, f"wait until one ends, or raise it: {raised}")
 
 
-def _limited(facts: LimitFacts, now: datetime) -> Iterator[Cause]:
-    view, limit = facts.view, facts.view.limit
+def _limited(view: LimitView, now: datetime) -> Iterator[Cause]:
+    limit, of_key = view.limit, view.of_key
     if view.wait > 0:
         raised = command(view.scope, limit, rate="N/m")
         yield _waits(f"the rate of {view.scope}, {limit.rate}, allows", view.wait, raised, now)
-    if facts.key_wait > 0:
+    if of_key is not None and of_key.wait > 0:
         raised = command(view.scope, limit, rate_per_key="N/m")
-        what = f"the rate of {view.scope} for the key {facts.key!r}, {limit.rate_per_key}, allows"
-        yield _waits(what, facts.key_wait, raised, now)
+        what = f"the rate of {view.scope} for the key {of_key.key!r}, {limit.rate_per_key}, allows"
+        yield _waits(what, of_key.wait, raised, now)
 
 
 def _waits(what: str, wait: float, raised: str, now: datetime) -> Cause:
     until = f"the next start at {clock(now + timedelta(seconds=wait))}, in {wait:.3g} s"
     return Cause(Code.RATE_LIMITED, f"{what} {until}; jobs before it start first", f"wait, or raise it: {raised}")
-
-
-def wait_of_key(limit: Limit, started: float | None) -> float:
-    """Return the seconds until a rate may allow a key its next start. ``started``: the seconds since the key's last start."""
-    if limit.interval_per_key is None or started is None or limit.burst > 1:
-        return 0.0
-    return max(0.0, limit.interval_per_key / 1e6 - started)

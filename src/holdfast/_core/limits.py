@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.durations import seconds
 from holdfast._core.origin import Origin
@@ -86,10 +86,19 @@ class Holder(Struct, frozen=True):
     held: float
 
 
+class KeyUse(Struct, frozen=True):
+    """How much of a limit the jobs of one key use."""
+
+    key: str
+    active: int = 0
+    wait: float = 0.0
+    holders: tuple[Holder, ...] = ()
+
+
 class LimitView(Struct, frozen=True, kw_only=True):
     """A limit and how much of it is used. ``wait``: the seconds until its rate allows the next start, 0 if it does now.
 
-    ``holders``: the active jobs that were claimed first, ``MOST_HOLDERS`` at most.
+    ``holders``: the active jobs that were claimed first, ``MOST_HOLDERS`` at most. ``of_key``: the same of the key that was asked for.
     """
 
     scope: Scope
@@ -97,6 +106,7 @@ class LimitView(Struct, frozen=True, kw_only=True):
     active: int = 0
     wait: float = 0.0
     holders: tuple[Holder, ...] = ()
+    of_key: "KeyUse | None" = None
     origin: Origin = Origin()
 
 
@@ -162,6 +172,21 @@ class Use(Struct, frozen=True, kw_only=True):
 
 Uses = Mapping[Scope, Use]
 Counted = tuple[Scope, str | None]
+
+
+def view_of(scope: Scope, use: Use, origin: Origin, held: Sequence[tuple[str, Holder]], key: str | None) -> LimitView:
+    """Return a limit as read. ``held``: the active jobs that it counts, with their keys, the first claimed first."""
+    wait_of = structs.replace(use, active={}).wait
+    of_key = [holder for each, holder in held if each == key]
+    return LimitView(
+        scope=scope,
+        limit=use.limit,
+        active=len(held),
+        wait=(wait_of(None) or 0) / 1e6,
+        holders=tuple(holder for _, holder in held[:MOST_HOLDERS]),
+        of_key=None if key is None else KeyUse(key, len(of_key), (wait_of(key) or 0) / 1e6, tuple(of_key[:MOST_HOLDERS])),
+        origin=origin,
+    )
 
 
 def is_limited(seat: CountedBy, uses: Iterable[Scope]) -> bool:

@@ -177,6 +177,11 @@ def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
     )
 
 
+def begun(row: JobRecord) -> JobRecord:
+    """Return a claimed job as one whose code runs since it was claimed: its start was written on the lease."""
+    return structs.replace(row, state=State.RUNNING, attempt=row.attempt + 1, started_at=row.claimed_at)
+
+
 def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     """Return the active record after its transition, to which ``with_cancellation`` has been applied.
 

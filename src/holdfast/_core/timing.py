@@ -49,6 +49,13 @@ class LeaseTiming(Struct, frozen=True):
             )
         return found
 
+    def problems_of_claims(self, claimed_within: float | None) -> list[str]:
+        """Return the broken rule of the time for which a worker may leave claimed jobs unstarted; ``None``: two beats."""
+        if claimed_within is None or claimed_within >= 2 * self.beat:
+            return []
+        values = f"claimed_within={claimed_within:g}s, beat={self.beat:g}s"
+        return [f"claimed_within >= 2 x beat is broken: {values}; raise claimed_within or lower beat"]
+
     def warnings(self) -> list[str]:
         """Return warnings about settings that work but tolerate few late beats."""
         if self.problems() or self.ttl - self.margin >= RECOMMENDED_BEATS * self.beat:

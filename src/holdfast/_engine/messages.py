@@ -78,6 +78,12 @@ class CancelJobs(Struct, frozen=True, tag="cancelled"):
     jobs: tuple[UUID, ...]
 
 
+class ClaimsVoided(Struct, frozen=True, tag="voided"):
+    """Supervisor: the jobs that the worker had claimed and not started are back in their queues; ``voids``: of its lease now."""
+
+    voids: int
+
+
 class Ping(Struct, frozen=True, tag="ping"):
     """Supervisor: asks for a ``Pong``, which shows that the worker's event loop runs."""
 
@@ -179,7 +185,16 @@ class Drain(Struct, frozen=True, tag="drain"):
 
 
 FromSupervisor = (
-    LeaseGranted | LeaseRenewed | LeaseLost | CancelJobs | DeadlineExceeded | Ping | EventForwarded | DumpStacks | Drain
+    LeaseGranted
+    | LeaseRenewed
+    | LeaseLost
+    | CancelJobs
+    | ClaimsVoided
+    | DeadlineExceeded
+    | Ping
+    | EventForwarded
+    | DumpStacks
+    | Drain
 )
 FromWorker = (
     WorkerHello

@@ -14,6 +14,7 @@ from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.store import (
     CallerTransactions,
     QueueVerbs,
@@ -148,6 +149,16 @@ async def worker_history(store: Store, worker: str, limit: int) -> tuple[BeatVie
     raise Unsupported(
         f"the {store.capabilities.name} store keeps no history of workers: use one that does, such as sqlite:///jobs.db"
     )
+
+
+def prefetching(store: Store) -> Prefetching:
+    """Return the verbs for jobs claimed ahead, for a store that ``prefetches``, or that has them without gaining by them."""
+    return cast(Prefetching, store)
+
+
+def prefetches(store: Store) -> bool:
+    """Return whether workers claim jobs ahead on this store."""
+    return store.capabilities.prefetch and offers(store, Prefetching)
 
 
 def enqueue_within(

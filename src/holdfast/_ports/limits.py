@@ -21,8 +21,8 @@ class Lanes(Protocol):
 class Limits(Protocol):
     """The verbs of limits. The store keeps them and judges them in each claim: no worker counts."""
 
-    async def limits(self) -> tuple[LimitView, ...]:
-        """Return all limits by scope, each with what is used of it."""
+    async def limits(self, key: str | None = None) -> tuple[LimitView, ...]:
+        """Return all limits by scope, each with what is used of it, also by the jobs of this key."""
         ...
 
     async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:

@@ -66,8 +66,9 @@ class Ownership(Protocol):
 
         A transition lands only if its job is active under that token, judged in the same write. For ``LEASE_ENDED``, the lease
         that has the job must also have ended (or have no row). For ``STALLED`` and ``TIMED_OUT``, the job must be past that
-        limit by ``ttl + grace`` of its lease. The attempt record commits with the transition, and a transition that ends the
-        job frees its unique key.
+        limit by ``ttl + grace`` of its lease. ``VOIDED`` belongs to ``Prefetching``. The attempt record commits with the
+        transition, and a transition that ends the job frees its unique key. A claimed job whose code ran counts an attempt, which
+        started with the claim.
 
         A transition with ``rescued``, which interrupted code, records the rescue on the row, with what the row itself knows of
         the attempt. With ``owes_hook`` it also sets the time at which the hook is due. Both stay in every state of the job: the

@@ -19,6 +19,8 @@ from holdfast.errors import HoldfastError
 
 TASK = "holdfast.check"
 """The task and the queue of the job."""
+LIMITED = "claim within a limit of the cluster"
+"""A step that is left out: the limit may be full."""
 
 _PAYLOAD = b'"' + b"x" * 1024 + b'"'  # too long for the row of its job
 _POLICY = Policy(retention=2 * 86400.0)  # long enough for a partition of a day
@@ -26,13 +28,15 @@ _POLICY = Policy(retention=2 * 86400.0)  # long enough for a partition of a day
 
 async def try_out(store: Store, chance: Randomness, process: ProcessIdentity) -> Check:
     """Return the finding whether a job can be moved; the store must run all of it in one transaction, rolled back afterwards."""
-    step = "begin"
+    step, moves = "begin", "enqueued, claimed, settled and deleted"
     try:
         async for next_step in _steps(store, chance, process):
             step = next_step
+            if step == LIMITED:
+                moves = "enqueued and deleted, but not claimed, because a limit counts all jobs,"
     except HoldfastError as error:
         return stuck(step, error)
-    return Check("ok", "job", "a job was enqueued, claimed, settled and deleted in a transaction that was rolled back")
+    return Check("ok", "job", f"a job was {moves} in a transaction that was rolled back")
 
 
 def stuck(step: str, error: HoldfastError) -> Check:
@@ -53,9 +57,12 @@ async def _steps(store: Store, chance: Randomness, process: ProcessIdentity) -> 
     await store.beat([worker.id])
     for is_last in (False, True):
         yield "claim"
-        claims = (await store.exchange([], _request(worker, chance, job))).claims
-        _require(len(claims) == 1, "the claim answers no job")
-        hold = claims[0].job
+        answer = await store.exchange([], _request(worker, chance, job))
+        if not answer.claims and answer.has_limited:
+            yield LIMITED
+            break
+        _require(len(answer.claims) == 1, "the claim answers no job")
+        hold = answer.claims[0].job
         yield "report"
         await store.report([ProgressUpdate(job=job.id, token=hold.token, stage="check", checkpoint=b"1", order=1)])
         yield "settle"
@@ -63,9 +70,10 @@ async def _steps(store: Store, chance: Randomness, process: ProcessIdentity) -> 
         _require((await store.exchange([settle])).answers == (Answer.APPLIED,), "the settle changes nothing")
         yield "annotate"
         await store.annotate([AttemptNote(job=job.id, token=hold.token, stacks="check")])
-    yield "read"
-    found = await store.get(job.id)
-    _require(found is not None and found.state is State.COMPLETED, "it is not there after its settle")
+    else:
+        yield "read"
+        found = await store.get(job.id)
+        _require(found is not None and found.state is State.COMPLETED, "it is not there after its settle")
     yield "delete"
     await store.delete([job.id])
     yield "end lease"

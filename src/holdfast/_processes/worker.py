@@ -18,6 +18,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.prefetch import problems_of_prefetch
 from holdfast._engine import messages
 from holdfast._engine.environment import Environment
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
@@ -47,20 +48,36 @@ class ProcessOptions(Struct, frozen=True):
     log_format: str
 
     @classmethod
-    def of(cls, concurrency: int | None, queues: str | None, log_level: str, log_format: str) -> "ProcessOptions":
-        """Parse the options as typed; raises ``ConfigurationError`` when a queue name is not valid."""
+    def of(
+        cls,
+        concurrency: int | None,
+        queues: str | None,
+        log_level: str,
+        log_format: str,
+        *,
+        prefetch: int | None = None,
+        prefetch_time: float = 0.1,
+    ) -> "ProcessOptions":
+        """Parse the options as typed; raises ``ConfigurationError`` when one is not valid."""
         names = None if queues is None else tuple(name.strip() for name in queues.split(","))
         wrong = [name for name in names or () if not NAME.fullmatch(name)]
-        if wrong:
-            raise ConfigurationError(
-                [
-                    f"--queues: {name!r} is not a queue name: use letters, digits and _ . : -, with commas between names"
-                    for name in wrong
-                ]
-            )
+        problems = [
+            f"--queues: {name!r} is not a queue name: use letters, digits and _ . : -, with commas between names"
+            for name in wrong
+        ]
+        problems += problems_of_prefetch(prefetch, prefetch_time)
+        if problems:
+            raise ConfigurationError(problems)
         threads = min(MOST_THREADS, THREADS_PER_CORE * (os.cpu_count() or 1))
         runners = min(concurrency or 100, os.cpu_count() or 1)
-        worker = WorkerOptions(concurrency=concurrency or 100, threads=concurrency or threads, runners=runners, queues=names)
+        worker = WorkerOptions(
+            concurrency=concurrency or 100,
+            threads=concurrency or threads,
+            runners=runners,
+            queues=names,
+            prefetch=prefetch,
+            prefetch_time=prefetch_time,
+        )
         return cls(worker, log_level, log_format)
 
     @property

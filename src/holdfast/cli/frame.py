@@ -120,7 +120,8 @@ def _table(*columns: str) -> "Table":
 def _workers(frame: Frame) -> "Table":
     table = _table("worker", "state", "jobs", "queues", "age")
     for worker in frame.workers:
-        jobs = f"{worker.holds}/{worker.slots}" if worker.slots else str(worker.holds)
+        running, ahead = worker.holds - worker.claimed, f" + {worker.claimed}" if worker.claimed else ""
+        jobs = f"{running}/{worker.slots}{ahead}" if worker.slots else f"{running}{ahead}"
         style = "red" if worker.overdue > 0 else ""
         queues = printable(", ".join(worker.queues)) or "all"
         _add(table, printable(worker.worker), condition(worker), jobs, queues, span(worker.age), style=style)

@@ -31,6 +31,18 @@ if TYPE_CHECKING:
     help="Jobs at once in each worker.  [default: 100 async handlers, 4 threads per core but at most 32]",
 )
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: all]")
+@click.option(
+    "--prefetch",
+    type=click.IntRange(0),
+    help="Claim at most that many short jobs ahead of free slots; 0: none.  [default: the worker decides]",
+)
+@click.option(
+    "--prefetch-time",
+    type=DURATION,
+    default="100ms",
+    show_default=True,
+    help="How much work to claim ahead, at most 0.5 s.",
+)
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end.  [default: the App's, 20s]")
 @click.option("--until-empty", is_flag=True, help="End when no job it may run is left, jobs due later included.")
 @click.option("--reload", is_flag=True, help="Restart the workers when a .py file below this folder has changed.")
@@ -47,6 +59,8 @@ def worker(
     queues: str | None,
     grace: float | None,
     *,
+    prefetch: int | None,
+    prefetch_time: float,
     until_empty: bool,
     reload: bool,
     log_level: str,
@@ -67,7 +81,7 @@ def worker(
     from holdfast.cli.banner import Banner
 
     open_missing()
-    options = ProcessOptions.of(concurrency, queues, log_level, log_format)
+    options = ProcessOptions.of(concurrency, queues, log_level, log_format, prefetch=prefetch, prefetch_time=prefetch_time)
     configure_logs(log_level, log_format)
     kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
     clock, events = SystemClock(), Events()

@@ -28,12 +28,13 @@ def list_workers(target: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    columns = ("worker", "state", "jobs", "slots", "queues", "tasks", "age")
+    columns = ("worker", "state", "running", "claimed", "slots", "queues", "tasks", "age")
     rows = [
         (
             worker.worker,
             condition(worker),
-            worker.holds,
+            worker.holds - worker.claimed,
+            worker.claimed or "",
             worker.slots or "",
             ", ".join(worker.queues) or "all",
             ", ".join(worker.tasks),

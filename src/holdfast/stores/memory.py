@@ -82,6 +82,8 @@ class MemoryStore:
     counts = _verb(Book.counts)
     workers = _verb(Book.workers)
     worker_history = _verb(Book.worker_history)
+    start_through = _verb(Book.start_through)
+    void = _verb(Book.void)
     queues = _verb(Book.queues)
     waiting_tasks = _verb(Book.waiting_tasks)
     next_due = _verb(Book.next_due)

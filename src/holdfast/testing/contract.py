@@ -25,6 +25,7 @@ from holdfast.testing.contracts.noting import NoteContract
 from holdfast.testing.contracts.operating import OperateContract
 from holdfast.testing.contracts.owning import LeaseContract
 from holdfast.testing.contracts.placing import PlaceContract
+from holdfast.testing.contracts.prefetching import PrefetchContract
 from holdfast.testing.contracts.pruning import PruneContract
 from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.racing import RaceContract
@@ -56,6 +57,7 @@ class StoreContract(
     FenceContract,
     BystandContract,
     RescueContract,
+    PrefetchContract,
     LimitContract,
     ReportContract,
     OperateContract,

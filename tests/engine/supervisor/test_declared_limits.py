@@ -149,6 +149,17 @@ async def test_a_supervisor_stores_limits_before_its_worker_gets_its_lease() -> 
     assert [view.limit for view in await fleet.memory.limits()] == [OLD]
 
 
+@pytest.mark.virtual_time
+async def test_a_worker_starts_once_its_limits_could_be_stored() -> None:
+    fleet = Fleet()
+    fleet.store.fail("set_limit", 2)
+    child = await fleet.spawned()
+    child.far.say(messages.WorkerHello(SETTINGS, ("t",), (), declared=limit(OLD)))
+    await child.far.hear(messages.LeaseGranted)
+    assert [view.limit for view in await fleet.memory.limits()] == [OLD]
+    assert len(await fleet.memory.workers()) == 1
+
+
 @pytest.fixture
 def app() -> App:
     app = App("memory://")
@@ -170,6 +181,18 @@ def test_run_due_stores_what_the_app_declares(app: App) -> None:
     assert stored(app) == ["queue mail"]
     (found,) = app.queues.list()
     assert found.settings.weight == 3
+
+
+def test_run_due_obeys_limits_and_leaves_jobs_whose_rate_allows_them_later() -> None:
+    app = App("memory://")
+    app.queue("mail", limit=OLD)
+    app.queue("slow", limit=Limit(rate="1/h"))
+    task = app.task(queue="mail")(nothing)
+    task.enqueue_many([{}] * 5)
+    task.options(queue="slow").enqueue_many([{}] * 3)
+    assert app.run_due(concurrency=4) == 6
+    assert app.run_due() == 0
+    assert app.jobs.counts()["available"] == 2
 
 
 async def test_an_embedded_worker_stores_what_its_app_declares(app: App) -> None:

@@ -43,11 +43,13 @@ class StoreClock(LoopClock):
 class Fleet:
     """A supervisor whose workers the test plays."""
 
-    def __init__(self, *, processes: int = 1, until_empty: bool = False, grace: float | None = None) -> None:
+    def __init__(
+        self, *, processes: int = 1, until_empty: bool = False, grace: float | None = None, prefetch: bool = False
+    ) -> None:
         self.clock, self.chance, self.log, self.host = LoopClock(), FakeChance(), Log(), MemoryHost()
         self.store_clock = StoreClock()
         self.memory = MemoryStore(self.store_clock)
-        self.store, self.transport = Flaky(self.memory), MemoryTransport()
+        self.store, self.transport = Flaky(self.memory, prefetch=prefetch), MemoryTransport()
         self.refusals: list[Exception] = []
         self.supervisor = Supervisor(
             host=self.host,
@@ -78,11 +80,13 @@ class Fleet:
         await turns()
         return child, leased
 
-    async def claim(self, leased: messages.LeaseGranted, jobs: int = 1) -> list[UUID]:
+    async def claim(self, leased: messages.LeaseGranted, jobs: int = 1, *, prefetch: int = 0) -> list[UUID]:
         """Enqueue jobs and claim them for this worker; return their ids."""
-        made = await enqueue(self.memory, self.chance, *[("t", b"{}")] * jobs)
-        request = ClaimRequest(lease=leased.lease, claim=self.chance.uuid4(), tasks={"t": Policy()}, limit=jobs)
-        assert len((await self.memory.exchange([], request)).claims) == jobs
+        made = await enqueue(self.memory, self.chance, *[("t", b"{}")] * (jobs + prefetch))
+        request = ClaimRequest(
+            lease=leased.lease, claim=self.chance.uuid4(), tasks={"t": Policy()}, limit=jobs, prefetch=prefetch
+        )
+        assert len((await self.memory.exchange([], request)).claims) == jobs + prefetch
         return made
 
     async def row(self, job: UUID) -> JobRecord:

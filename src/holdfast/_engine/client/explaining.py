@@ -6,8 +6,7 @@ from holdfast._core.answers import LeaseView
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
-from holdfast._core.limit_causes import LimitFacts, wait_of_key
-from holdfast._core.limits import CountedBy, Holder, LimitView, Scope, ScopeKind
+from holdfast._core.limits import CountedBy, LimitView
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._engine.store_defaults import limits, offers
@@ -16,7 +15,6 @@ from holdfast._ports.store import Store
 
 LOOKED = 500
 """The most jobs of a lane, and the most of the newest jobs, that an explanation looks at."""
-OWNED = (State.CLAIMED, State.RUNNING)
 
 
 async def explained(store: Store, job: JobRecord, now: datetime) -> Explanation:
@@ -24,38 +22,17 @@ async def explained(store: Store, job: JobRecord, now: datetime) -> Explanation:
     paused = {queue.name for queue in await store.queues() if queue.paused_at is not None}
     workers = tuple(map(_facts, await store.workers()))
     is_due = job.state is State.AVAILABLE
-    counted = await limit_facts(store, job, now) if is_due else ()
+    counted = await limits_of(store, job) if is_due else ()
     lane = await lane_facts(store, job) if is_due and workers else None
     return explain(job, is_paused=job.queue in paused, workers=workers, now=now, limits=counted, lane=lane)
 
 
-async def limit_facts(store: Store, job: JobRecord, now: datetime) -> tuple[LimitFacts, ...]:
+async def limits_of(store: Store, job: JobRecord) -> tuple[LimitView, ...]:
     """Return the limits that count the job, with what is used of them; none on a store without limits."""
     if not offers(store, Limits):
         return ()
     scopes = CountedBy(job.task, job.queue, job.key).scopes
-    return tuple([await _of_key(store, view, job, now) for view in await limits(store).limits() if view.scope in scopes])
-
-
-async def _of_key(store: Store, view: LimitView, job: JobRecord, now: datetime) -> LimitFacts:
-    if not view.limit.counts_keys:
-        return LimitFacts(view=view)
-    task, queue = _names(view.scope)
-    found = {
-        state: await store.list(JobFilter(state=state, task=task, queue=queue, key=job.key, limit=LOOKED))
-        for state in (*OWNED, State.COMPLETED)
-    }
-    active = [row for state in OWNED for row in found[state]]
-    held = [
-        Holder(row.id, row.worker or "", max(0.0, (now - row.claimed_at).total_seconds())) for row in active if row.claimed_at
-    ]
-    starts = [(now - at).total_seconds() for rows in found.values() for row in rows if (at := row.claimed_at or row.started_at)]
-    return LimitFacts(
-        view=view,
-        key=job.key,
-        key_holders=tuple(sorted(held, key=lambda holder: -holder.held)),
-        key_wait=wait_of_key(view.limit, min(starts, default=None)),
-    )
+    return tuple(view for view in await limits(store).limits(job.key) if view.scope in scopes)
 
 
 async def lane_facts(store: Store, job: JobRecord) -> LaneFacts:
@@ -78,20 +55,12 @@ def _has_overtaken(row: JobRecord, job: JobRecord) -> bool:
     return is_other and taken is not None and taken > job.available_at
 
 
-def _names(scope: Scope) -> tuple[str | None, str | None]:
-    """Return the task and the queue by which jobs of a scope are listed."""
-    return (
-        scope.name if scope.kind is ScopeKind.TASK else None,
-        scope.name if scope.kind is ScopeKind.QUEUE else None,
-    )
-
-
 def _facts(lease: LeaseView) -> WorkerFacts:
     return WorkerFacts(
         name=lease.worker,
         tasks=lease.tasks,
         queues=lease.queues,
-        free=lease.slots - lease.holds,
+        free=lease.slots - (lease.holds - lease.claimed),
         slots=lease.slots,
         is_isolated=lease.is_isolated,
         is_draining=lease.is_draining,

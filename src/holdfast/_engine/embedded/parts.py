@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.prefetch import problems_of_prefetch
 from holdfast._core.requests import IsolatedJobs
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.environment import Environment
@@ -47,7 +49,9 @@ class Parts(Struct, frozen=True, kw_only=True):
         return Environment(store, self.open_transport(self.settings), self.clock, self.chance, events)
 
 
-def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerOptions:
+def options_of(
+    concurrency: int | None, queues: Sequence[str] | None, prefetch: int | None = None, prefetch_time: Duration = 0.1
+) -> WorkerOptions:
     """Return checked options; raise ``ConfigurationError`` with every problem.
 
     A worker in the user's process also runs isolated attempts, because it has no separate worker to run them in.
@@ -60,6 +64,11 @@ def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerO
     else:
         wrong = [name for name in queues or () if not isinstance(name, str) or not NAME.fullmatch(name)]
         problems += [f"queues: {name!r} is no queue: use 1 to 200 letters, digits and _ . : -" for name in wrong]
+    try:
+        ahead = seconds(prefetch_time)
+        problems += problems_of_prefetch(prefetch, ahead)
+    except ValueError as error:
+        problems.append(f"prefetch_time: {error}")
     if problems:
         raise ConfigurationError(problems)
     threads = min(MOST_THREADS, THREADS_PER_CORE * (os.cpu_count() or 1))
@@ -69,6 +78,8 @@ def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerO
         runners=min(concurrency or 100, os.cpu_count() or 1),
         queues=None if queues is None else tuple(queues),
         isolated=IsolatedJobs.INCLUDE,
+        prefetch=prefetch,
+        prefetch_time=ahead,
     )
 
 

@@ -27,7 +27,8 @@ from holdfast._engine.supervisor.maintenance import maintenance_steps
 from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.scheduler import Scheduler
-from holdfast._engine.supervisor.until_empty import UntilEmpty
+from holdfast._engine.supervisor.until_empty import UntilEmpty, has_limited_jobs
+from holdfast._engine.supervisor.voiding import Voiding
 from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
 from holdfast._engine.supervisor.worker_session import WorkerSession
 from holdfast._ports.clock import Clock, Randomness
@@ -240,7 +241,8 @@ class Supervisor:
         self._rows_scheduler = RowsScheduler(
             Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events
         )
-        self._until_empty = UntilEmpty(self._isolation.is_needed, self._rows_scheduler.is_needed)
+        limited = partial(has_limited_jobs, self._store, tasks, queues)
+        self._until_empty = UntilEmpty(self._isolation.is_needed, self._rows_scheduler.is_needed, limited)
         steps = maintenance_steps(
             self._store,
             self._transport,
@@ -257,6 +259,9 @@ class Supervisor:
         )
         self._scheduler = Scheduler(self._environment, longest=5.0 * settings.poll_interval)
         self._scheduling = serve("schedules", self._scheduler.step)
+        voiding = Voiding(self._environment, settings, lambda: tuple(self.workers))
+        if voiding.is_needed:
+            steps.append(("void", voiding.step))
         return [self._isolation.service, self._scheduling, *(self._service(name, step, pause=pause) for name, step in steps)]
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:

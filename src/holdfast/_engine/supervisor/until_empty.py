@@ -2,9 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from holdfast._core.job import State
+from holdfast._core.limits import ScopeKind
+from holdfast._core.requests import JobFilter
+from holdfast._engine.store_defaults import limits, offers
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
+from holdfast._ports.limits import Limits
+from holdfast._ports.store import Store
 
 ROUNDS = 2
+LOOKED = 100
+"""The most waiting jobs of a limit that are looked at."""
 
 
 class UntilEmpty:
@@ -31,3 +39,23 @@ class UntilEmpty:
             if worker.is_ready:
                 worker.ping()
         return self._rounds >= ROUNDS
+
+
+async def has_limited_jobs(store: Store, tasks: Callable[[], Sequence[str]], queues: Callable[[], Sequence[str] | None]) -> bool:
+    """Return whether jobs of these tasks and queues wait for slots that other workers hold: no worker sees them until a slot is free."""
+    held = [view.scope for view in await limits(store).limits() if view.active] if offers(store, Limits) else []
+    if not held:
+        return False
+    known, served = set(tasks()), queues()
+    paused = {queue.name for queue in await store.queues() if queue.paused_at is not None}
+    for scope in held:
+        which = JobFilter(
+            state=State.AVAILABLE,
+            task=scope.name if scope.kind is ScopeKind.TASK else None,
+            queue=scope.name if scope.kind is ScopeKind.QUEUE else None,
+            limit=LOOKED,
+        )
+        for row in await store.list(which):
+            if row.task in known and row.queue not in paused and (served is None or row.queue in served):
+                return True
+    return False

@@ -52,6 +52,7 @@ class WorkerHandle:
         self._lapsed: float | None = None
         self._guard_deadline = float("-inf")
         self._unguarded_since: float | None = None
+        self._voids, self._is_voiding, self._voided = 0, False, float("-inf")
 
     @property
     def is_listening(self) -> bool:
@@ -162,6 +163,7 @@ class WorkerHandle:
                 | messages.LeaseRenewed()
                 | messages.LeaseLost()
                 | messages.CancelJobs()
+                | messages.ClaimsVoided()
                 | messages.DeadlineExceeded()
                 | messages.EventForwarded()
                 | messages.DumpStacks()
@@ -191,6 +193,26 @@ class WorkerHandle:
     def _waited(self) -> float:
         """Return the seconds for which a ping has waited for its answer so far."""
         return 0.0 if self._unresponsive_since is None else self._now() - self._unresponsive_since
+
+    def seconds_until_void(self, within: float) -> float:
+        """Return the seconds until its event loop has answered no ping for this long, 0 while a void of its claims is unanswered.
+
+        While it stays blocked, its claims are voided again and again: a claim that was under way may land after a void.
+        """
+        if self.lease is None or self.is_gone or not self.is_ready:
+            return within
+        if self._is_voiding or self._unresponsive_since is None:
+            return 0.0 if self._is_voiding else within
+        return max(0.0, max(self._unresponsive_since, self._voided) + within - self._now())
+
+    def next_void(self) -> int:
+        """Return the number of a new void of its claims, which is unanswered until ``claims_voided``."""
+        self._voids, self._is_voiding = self._voids + 1, True
+        return self._voids
+
+    def claims_voided(self) -> None:
+        """Record that the void of its claims is done."""
+        self._is_voiding, self._voided = False, self._now()
 
     def note(self, kept: float, memory: int | None) -> BeatNote:
         """Return what is known about the worker now. Its next note has the lag from here on."""

@@ -20,6 +20,11 @@ class ClaimTurns:
         return self._cursors.get(self.kind, ())
 
     @property
+    def cursor_ahead(self) -> Cursor:
+        """The cursor of a claim of jobs that start later: it takes none that limits count."""
+        return self._cursors.get(ClaimKind.PLAIN, ())
+
+    @property
     def asks_again(self) -> bool:
         """Whether jobs may be due in lanes that no claim has looked at since the last rest."""
         kinds = ClaimKind if self._has_limited else (ClaimKind.PLAIN,)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State, Token
+from holdfast._core.job import ActiveJob, Claim, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import ClaimRequest
 from holdfast._engine.environment import Environment
@@ -15,10 +15,12 @@ from holdfast._engine.service import is_refusal, yield_to_loop
 from holdfast._engine.worker.claim_turns import ClaimTurns
 from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.job_events import EVENT_OF, origin_of
 from holdfast._engine.worker.late_results import LateResults
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.locked_outcomes import LockedOutcomes
 from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.prefetch import Prefetch
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
 from holdfast._engine.worker.resting_claims import RestingClaims
@@ -66,8 +68,11 @@ class Exchange:
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
         self.is_idle = self.has_backlog = self._is_caught_up = False
-        self.has_claimed = self._was_full = self._is_narrow = False
+        self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = False
         self.next_due: float | None = 0.0
+        self.ahead = Prefetch(
+            environment, executor, lease, options, begin=self._begin, audit=self.request_audit, may_start=self._may_start_ahead
+        )
 
     @property
     def undelivered(self) -> tuple[Transition, ...]:
@@ -81,8 +86,8 @@ class Exchange:
 
     @property
     def held(self) -> int:
-        """Number of claims whose code does not run: their outcomes are on the way, or their release rests."""
-        return len(self._unanswered())
+        """Number of claims whose code does not run: it has not begun, their outcomes are on the way, or their release rests."""
+        return len(self._unanswered()) + len(self.ahead)
 
     @property
     def kept(self) -> int:
@@ -99,8 +104,9 @@ class Exchange:
         return self._late.has_refused_only and len(self._refused) + len(self._late) > 0 and not any(others)
 
     def close(self) -> None:
-        """Stop claiming; outcomes are still settled."""
+        """Stop claiming, and return what was claimed ahead; outcomes are still settled."""
         self.is_closed = True
+        self.ahead.close()
 
     def add(self, ended: FinishedRun) -> None:
         """Send the outcome of a run with the next write."""
@@ -153,6 +159,7 @@ class Exchange:
         """
         await self._progress.write_final_updates()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
+        sent = self._lease.now()
         try:
             answer = await self._store.exchange(transitions, request)
         except BaseException as error:
@@ -166,10 +173,12 @@ class Exchange:
         self._is_in_doubt = False
         self._lease.store_answered()
         self._settle(batch, answer.answers)
+        asked = 0 if request is None else request.limit + request.prefetch
+        self.ahead.measure(len(batch), sent, asked=asked, claimed=len(answer.claims))
         if request is not None:
-            self._take(answer.claims, request.limit)
+            self._take(answer.claims, request)
             self.has_claimed = True
-            self._was_full = len(answer.claims) >= request.limit
+            self._was_full, self._was_ahead = len(answer.claims) >= asked, request.prefetch > 0
             if request.ids is None:
                 self._turns.answered(request, answer, frees=bool(batch))
         if self._inbox is not None:
@@ -217,7 +226,7 @@ class Exchange:
         answer was lost, and is released.
         """
         self._collect()
-        before = self._known()
+        before, ahead_before = self._known(), self.ahead.keys()
         running_before = self._running()
         self._needs_audit = False
         try:
@@ -232,21 +241,31 @@ class Exchange:
         for active in held:
             if (active.id, active.token) in ours:
                 if active.cancel_requested:
-                    self._executor.stop(active.id, Stop.CANCELLED, token=active.token)
+                    self.cancel(active.id, active.token)
             else:
+                self.ahead.are_returning([(active.id, active.token)])
                 code_ran = (active.id, active.token) in self._abandoned
                 self._ended.append(FinishedRun(Claim(job=active, payload=b"null"), lifecycle.release(active, code_ran=code_ran)))
         self._abandoned &= theirs
+        self.ahead.drop(ahead_before - theirs)
         for job, token in running_before & self._running():
             if (job, token) not in theirs:
                 self._executor.stop(job, Stop.LOST, token=token)
 
     def request_audit(self) -> None:
-        """Make the next step begin with an audit."""
+        """Make the next step begin with an audit, and take it soon."""
         self._needs_audit = True
+        self._executor.finished.wake.set()
+
+    def cancel(self, job: UUID, token: Token | None = None) -> None:
+        """Stop a job for which cancellation was requested, or settle it if it has not begun."""
+        self._executor.stop(job, Stop.CANCELLED, token=token)
+        self.ahead.return_job(job)
 
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
+        if len(self.ahead) or (self.ahead.wanted() and not (self._slots.are_mixed and self._was_ahead)):
+            return self._request_ahead()
         plan = self._slots.plan(was_full=self._was_full)
         self._is_narrow = plan.leaves_out
         limit = min(plan.limit, self._slots.size - len(self._executor.running) - self.kept)
@@ -265,6 +284,17 @@ class Exchange:
             kind=self._turns.kind,
         )
 
+    def _request_ahead(self) -> ClaimRequest | None:
+        """Return a claim of jobs that start later. If there are handlers of several kinds, other claims come between such claims."""
+        self._is_narrow = self._slots.are_mixed
+        if self.is_closed or (self._is_narrow and len(self.ahead)):
+            return None
+        self._delivered = {}
+        return self.ahead.request(self._slots.loop_tasks, self._turns.cursor_ahead)
+
+    def _may_start_ahead(self) -> bool:
+        return not (self._needs_audit or self._is_in_doubt or self.is_closed)
+
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
         """Return delivered jobs to claim: none until the worker's own poll found nothing due, and none when a poll is due.
 
@@ -274,28 +304,34 @@ class Exchange:
         is_time = self._lease.answered - self._looked >= self._poll_interval
         return inbox.next(most) if self._is_caught_up and not is_time else {}
 
-    def _take(self, claims: Sequence[Claim], limit: int) -> None:
+    def _take(self, claims: Sequence[Claim], request: ClaimRequest) -> None:
         may_start = self._lease.may_act() and not self.is_closed  # each run checks again before its first line
-        has_listener = self._events.has_listener(EventName.JOB_CLAIMED)
-        is_announced = self._events.has_listener(EventName.JOB_STARTED)
-        for place, claim in enumerate(claims):
-            code_of_it_runs = claim.job.id in self._executor.running
-            if place < limit and may_start and not code_of_it_runs:
-                if has_listener:
-                    via = self._delivered.get(claim.job.id, ClaimSource.POLL)
-                    self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **_origin_of(claim, via))
-                self._executor.start(claim, is_announced=is_announced)
-            else:
-                # More jobs than asked for, too late, or an attempt that this worker lost has not stopped yet.
-                pause = self._poll_interval if code_of_it_runs else 0.0  # released at once it would come back at once
-                self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))
+        now, later = claims[: request.limit], claims[request.limit : request.limit + request.prefetch]
+        for claim in now:
+            self._begin(claim)
+        if may_start:
+            self.ahead.add(later)
+        for claim in claims[len(now) + (len(later) if may_start else 0) :]:  # too late, or more jobs than asked for
+            self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
+
+    def _begin(self, claim: Claim) -> None:
+        """Run a job in a free slot, or return it if it is too late, or an attempt that this worker lost has not stopped yet."""
+        code_of_it_runs = claim.job.id in self._executor.running
+        if self._lease.may_act() and not self.is_closed and not code_of_it_runs:
+            if self._events.has_listener(EventName.JOB_CLAIMED):
+                via = self._delivered.get(claim.job.id, ClaimSource.POLL)
+                self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **origin_of(claim, via))
+            self._executor.start(claim, is_announced=self._events.has_listener(EventName.JOB_STARTED))
+        else:
+            pause = self._poll_interval if code_of_it_runs else 0.0  # released at once it would come back at once
+            self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
         if self._ended or self._executor.finished:
             return 0.0
         if request is None:
             return self._poll_interval
-        if claimed >= request.limit or self._is_narrow:  # jobs of kinds that were left out may be due
+        if claimed >= request.limit + request.prefetch or self._is_narrow:  # jobs of kinds that were left out may be due
             return 0.0
         if request.ids is None and self._turns.asks_again:
             return 0.0
@@ -306,7 +342,7 @@ class Exchange:
             if self._ended or self._executor.finished:
                 return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._options.queues, self._options.isolated)
-        self.is_idle = due is None and not self._executor.running
+        self.is_idle = due is None and not self._executor.running and not len(self.ahead)
         self._is_caught_up |= due is None or due > 0
         # Jobs without a delivery must be found as soon as by polling alone.
         longest = self._poll_interval - (0.0 if self._inbox is None else self._lease.answered - self._looked)
@@ -318,6 +354,7 @@ class Exchange:
     def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
         has_listener = self._events.has_listener(EventName.JOB_COMPLETED)
         self._locked.put_off(batch, answers)
+        self.ahead.has_returned(ended.key for ended, answer in zip(batch, answers, strict=True) if answer is not Answer.BUSY)
         for ended, answer in zip(batch, answers, strict=True):
             is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
             if has_listener or not is_plain:
@@ -345,7 +382,7 @@ class Exchange:
         self._events.emit(EventName.JOB_LOST, **self._fields(job), reason="the store refused a write of a former owner")
 
     def _known(self) -> set[Key]:
-        return self._running() | {(ended.claim.job.id, ended.claim.job.token) for ended in self._unanswered()}
+        return self._running() | self.ahead.keys() | {ended.key for ended in self._unanswered()}
 
     def _unanswered(self) -> list[FinishedRun]:
         return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes, *self._executor.finished]
@@ -356,41 +393,9 @@ class Exchange:
     def _announce(self, job: ActiveJob, transition: Transition | None) -> None:
         if transition is None:
             return
-        name = _EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
+        name = EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
         error = transition.error.type if transition.error else None
         self._events.emit(name, **self._fields(job), reason=transition.reason, error=error, delay=transition.delay or None)
 
     def _fields(self, job: ActiveJob) -> dict[str, object]:
         return {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
-
-
-def _origin_of(claim: Claim, via: ClaimSource) -> dict[str, str]:
-    """Return what led to the claim, why its job was last rescued, and what recovers it if its last attempt was interrupted.
-
-    ``recovery`` is ``store`` if a rescue had returned the job, and ``redelivery`` if the transport delivered it again.
-    """
-    rescue, found = claim.rescue, {"via": via.value}
-    if rescue is not None:
-        found["rescued"] = rescue.reason
-    if rescue is not None and rescue.attempt == claim.job.attempt - 1:
-        found["recovery"] = "store"
-    elif via is ClaimSource.REDELIVERY:
-        found["recovery"] = "redelivery"
-    return found
-
-
-_EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
-    (State.COMPLETED, None): EventName.JOB_COMPLETED,
-    (State.COMPLETED, AttemptOutcome.COMPLETED): EventName.JOB_COMPLETED,
-    (State.AVAILABLE, AttemptOutcome.FAILED): EventName.JOB_RETRIED,
-    (State.AVAILABLE, AttemptOutcome.SNOOZED): EventName.JOB_SNOOZED,
-    (State.AVAILABLE, AttemptOutcome.STALLED): EventName.JOB_RETRIED,
-    (State.AVAILABLE, AttemptOutcome.TIMED_OUT): EventName.JOB_RETRIED,
-    (State.AVAILABLE, AttemptOutcome.CRASHED): EventName.JOB_RETRIED,
-    (State.FAILED, AttemptOutcome.FAILED): EventName.JOB_FAILED,
-    (State.FAILED, AttemptOutcome.STALLED): EventName.JOB_FAILED,
-    (State.FAILED, AttemptOutcome.TIMED_OUT): EventName.JOB_FAILED,
-    (State.FAILED, AttemptOutcome.CRASHED): EventName.JOB_FAILED,
-    (State.FAILED, AttemptOutcome.RELEASED): EventName.JOB_FAILED,
-    (State.CANCELLED, AttemptOutcome.CANCELLED): EventName.JOB_CANCELLED,
-}

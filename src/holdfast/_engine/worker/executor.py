@@ -1,7 +1,7 @@
 """One claimed job, from its payload to its transition: decode, run, and turn the outcome into a transition."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, assert_never
 from uuid import UUID
@@ -34,6 +34,10 @@ OVERDUE_AFTER = 0.005
 _CHARGES = {Stop.STALLED: RescueReason.STALLED, Stop.TIMED_OUT: RescueReason.TIMED_OUT}
 
 
+def _ignore_freed() -> None:
+    pass
+
+
 class FinishedRun(Struct, frozen=True):
     """A handler whose code has stopped. ``transition`` is ``None`` if it returned nothing and its job had another owner.
 
@@ -44,6 +48,11 @@ class FinishedRun(Struct, frozen=True):
     transition: Transition | None
     pause: float = 0.0
     refusals: int = 0
+
+    @property
+    def key(self) -> tuple[UUID, Token]:
+        """The job's id and the attempt's token."""
+        return self.claim.job.id, self.claim.job.token
 
 
 class FinishedRuns:
@@ -90,6 +99,8 @@ class Executor:
         self.started = 0
         """Number of claims that were started so far."""
         self.state: Any = None
+        self.freed: Callable[[], None] = _ignore_freed
+        """Called after a handler has left its slot."""
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
@@ -200,6 +211,7 @@ class Executor:
             run = FinishedRun(running.claim, lifecycle.finish(job, raised_by(error), jitter=0.0))
         self._reports.stopped(job)
         self.finished.add(run)
+        self.freed()
 
     def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
         job, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()

@@ -9,6 +9,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """How many handlers one worker runs at once, and from which queues. ``queues=None``: all queues.
 
     ``most``: run at most that many jobs and end as soon as nothing is due (``app.run_due``); ``None``: run until drained.
+    ``prefetch``: claim at most that many jobs ahead of free slots; 0: none; ``None``: as many as the slots finish in
+    ``prefetch_time`` seconds.
     """
 
     concurrency: int = 100
@@ -17,3 +19,10 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     most: int | None = None
+    prefetch: int | None = None
+    prefetch_time: float = 0.1
+
+    @property
+    def can_prefetch(self) -> bool:
+        """Whether such a worker may claim jobs ahead: one that runs isolated attempts, or a fixed number of jobs, does not."""
+        return self.prefetch != 0 and self.isolated is not IsolatedJobs.ONLY and self.most is None

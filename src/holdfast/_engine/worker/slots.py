@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from holdfast._core.policy import Policy
+from holdfast._core.requests import IsolatedJobs
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.executor import Executor
@@ -31,6 +32,17 @@ class Slots:
     def size(self) -> int:
         """Number of handlers that may run at once, of all kinds."""
         return self._options.concurrency
+
+    @property
+    def loop_tasks(self) -> dict[str, Policy]:
+        """The tasks whose handlers run on the event loop."""
+        return self._kinds[RunnerKind.LOOP]
+
+    @property
+    def are_mixed(self) -> bool:
+        """Whether there are jobs that cannot be claimed ahead: isolated ones, and handlers that do not run on the event loop."""
+        others = self._kinds[RunnerKind.THREAD], None if self._pool is None else self._kinds[RunnerKind.PROCESS]
+        return any(others) or self._options.isolated is IsolatedJobs.INCLUDE
 
     def free(self) -> int:
         """Return how many jobs of any kind can be started: the free slots of the scarcest kind."""

@@ -115,6 +115,8 @@ class Worker:
         services = [self._exchanging, self._reporting, self._auditing, self._watching]
         if self.hooks.has_hooks and not self._is_isolated:
             services.append(self._running_hooks)
+        if self.exchange.ahead.is_on:
+            services.append(self._starting)
         if self._receiving is not None:
             services.append(self._receiving)
         async with asyncio.TaskGroup() as group:
@@ -150,20 +152,12 @@ class Worker:
         self._slots = Slots(self._registry, self.executor, options, self.pool)
         poll, wake = settings.poll_interval, self.executor.finished.wake
         inbox = self._make_inbox(wake)
-        self.exchange = Exchange(
-            self._environment,
-            self.executor,
-            progress,
-            self.lease,
-            self._slots,
-            options,
-            poll_interval=poll,
-            beat=beat,
-            inbox=inbox,
-        )
+        own = (self._environment, self.executor, progress, self.lease, self._slots, options)
+        self.exchange = Exchange(*own, poll_interval=poll, beat=beat, inbox=inbox)
         self._exchanging = self._service("exchange", self._exchange, pause=min(poll, beat), wake=wake)
         self._reporting = self._service("report", partial(self._report, progress), pause=min(1.0, beat), wake=progress.wake)
         self._auditing = self._service("audit", self._audit, pause=beat)
+        self._starting = self._service("start", self.exchange.ahead.step, pause=beat, wake=self.exchange.ahead.wake)
         self._watching = self._service("watch", self._watch, pause=beat)
         self._running_hooks = self._service("hooks", self._run_hooks, pause=beat)
 
@@ -241,7 +235,6 @@ class Worker:
         """Request an audit of the jobs that the store records for this worker, and back up old outcomes; runs once a beat."""
         if not self.lease.is_gone:
             self.exchange.request_audit()
-            self._exchanging.wake.set()
         self._backup.send_stale(self.exchange.undelivered)
         return self._settings.timing.beat
 
@@ -294,7 +287,9 @@ class Worker:
                 self._send(messages.Pong(self.lease.answered, self._is_idle(), running, held))
             case messages.CancelJobs(jobs=jobs):
                 for job in jobs:
-                    self.executor.stop(job, Stop.CANCELLED)
+                    self.exchange.cancel(job)
+            case messages.ClaimsVoided(voids=voids):
+                self.exchange.ahead.voided(voids)
             case messages.DeadlineExceeded(job=job, token=token, charge=charge):
                 self.executor.stop(job, Stop.STALLED if charge is RescueReason.STALLED else Stop.TIMED_OUT, token=token)
             case messages.LeaseLost():

@@ -96,9 +96,12 @@ class Database(Forked):
     # used by the verbs of subclasses
 
     @asynccontextmanager
-    async def _transaction(self, limit: float | None = None) -> AsyncIterator[Connection]:
-        """Run a transaction in READ COMMITTED, also if the user's default differs; commit at the end. Only inside ``_retrying``."""
-        async with self._in_transaction(self._here().shared, limit or self._answer_limit) as connection:
+    async def _transaction(self, limit: float | None = None, settings: str = "") -> AsyncIterator[Connection]:
+        """Run a transaction in READ COMMITTED, also if the user's default differs; commit at the end. Only inside ``_retrying``.
+
+        ``settings``: SQL that follows its begin.
+        """
+        async with self._in_transaction(self._here().shared, limit or self._answer_limit, settings) as connection:
             yield connection
 
     async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
@@ -193,11 +196,11 @@ class Database(Forked):
             return await pool.acquire(until)
 
     @asynccontextmanager
-    async def _in_transaction(self, pool: Pool, limit: float) -> AsyncIterator[Connection]:
+    async def _in_transaction(self, pool: Pool, limit: float, settings: str = "") -> AsyncIterator[Connection]:
         async with asyncio.timeout(limit):
             connection = await pool.acquire()
             try:
-                await connection.execute(self._begin)
+                await connection.execute(f"{self._begin}; {settings}" if settings else self._begin)
                 yield connection
                 if await connection.execute("COMMIT") != "COMMIT":
                     raise asyncpg.InterfaceError("the transaction was rolled back")

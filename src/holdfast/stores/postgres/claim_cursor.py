@@ -5,8 +5,8 @@ claim continues in each deep range where the last one stopped. After at most a f
 their beginning, for jobs that returned to their positions. The same happens after a claim that found less than it asked for, and once
 this process has returned a job.
 
-A range that is alone, because no other one is as urgent, needs no walk over lanes: ``due_range.sql`` claims from it, and reports in the
-same statement when it is not alone any more.
+A range needs no walk over lanes while no other one is as urgent: ``due_range.sql`` claims from it, and reports in the
+same statement when it is not the only one any more.
 """
 
 from collections.abc import Sequence
@@ -48,12 +48,12 @@ class LastClaimed(Struct, frozen=True):
 class ClaimCursor(Struct, frozen=True):
     """The position of one kind of claims. ``taken``: the jobs taken since a claim got fewer than it asked for.
 
-    ``alone``: the only range that is as urgent as itself, and the ``weight`` of its lane. ``found_at``: when ranges were last searched
+    ``sole``: the only range of its priority or a smaller one, and the ``weight`` of its lane. ``found_at``: when ranges were last searched
     from their beginning. ``turns``: how many turns of each lane a claim is likely to need. ``slack``: how many more jobs a claim deals
     out than it asks for, because other claims have as many locked.
     """
 
-    alone: Range | None = None
+    sole: Range | None = None
     weight: int = 1
     hints: dict[Range, LastClaimed] = {}
     found_at: float = 0.0
@@ -66,8 +66,8 @@ class ClaimCursor(Struct, frozen=True):
         return self.taken >= FAST and 0.0 <= now - self.found_at < FRESH
 
     def leads_on(self, now: float) -> bool:
-        """Return whether the next claim may continue in the range that is alone, without a walk."""
-        return self.alone is not None and self.alone in self.hints and self.is_fresh(now)
+        """Return whether the next claim may continue in the sole range, without a walk."""
+        return self.sole is not None and self.sole in self.hints and self.is_fresh(now)
 
     def seen(self, now: float) -> dict[Range, LastClaimed]:
         """Return the hints for a walk at this time."""
@@ -76,42 +76,51 @@ class ClaimCursor(Struct, frozen=True):
     @property
     def due_range(self) -> tuple[Any, ...]:
         """The parameters of ``due_range.sql``, except the wanted queues."""
-        assert self.alone is not None
-        seen = self.hints.get(self.alone)
-        return (*self.alone, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
+        assert self.sole is not None
+        seen = self.hints.get(self.sole)
+        return (*self.sole, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
 
     def after_range(self, claimed: Sequence[Row], room: int) -> "ClaimCursor":
-        """Return the cursor after a claim from the range that is alone."""
+        """Return the cursor after a claim from the sole range."""
         if len(claimed) < room:
             return ClaimCursor(slack=self.slack)
         last = claimed[-1]
-        alone, hints = None if last["has_others"] else self.alone, _last_of(claimed[-1:])
-        return structs.replace(self, alone=alone, hints=hints, taken=self.taken + room, slack=self.slack - self.slack // 8)
+        sole, hints = None if last["has_others"] else self.sole, _last_of(claimed[-1:])
+        return structs.replace(self, sole=sole, hints=hints, taken=self.taken + room, slack=self.slack - self.slack // 8)
 
     def after_walk(self, claimed: Sequence[Row], heads: Sequence[LaneHead], report: LaneReport, now: float) -> "ClaimCursor":
         """Return the cursor after a walk that filled its claim with jobs of these lanes."""
         taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
-        hints = {**(self.hints if is_fresh else {}), **_last_of(claimed)} if taken >= FAST else {}
         first, last = claimed[0], claimed[-1]
-        is_alone = report.ranges == 1 and report.given_up is None and first["priority"] == last["priority"]
+        is_sole = report.ranges == 1 and report.given_up is None and first["priority"] == last["priority"]
         return ClaimCursor(
-            alone=_range_of(last) if is_alone else None,
+            sole=_range_of(last) if is_sole else None,
             weight=report.weight_of(last["queue"], last["key"]),
-            hints=dict(list(hints.items())[-MOST_HINTS:]),
+            hints=self._hints_after(claimed, taken, is_fresh=is_fresh),
             found_at=self.found_at if is_fresh else now,
             taken=taken,
             turns=0 if report.cut is not None else 1 + max(-(-head.due // head.weight) for head in heads),
             slack=self.slack - self.slack // 8,
         )
 
+    def after_limited(self, claimed: Sequence[Row], now: float) -> "ClaimCursor":
+        """Return the cursor after a claim within limits that was filled with these jobs."""
+        taken, is_fresh = self.taken + len(claimed), self.is_fresh(now)
+        hints = self._hints_after(claimed, taken, is_fresh=is_fresh)
+        return ClaimCursor(hints=hints, found_at=self.found_at if is_fresh else now, taken=taken)
+
     def after_locks(self, room: int) -> "ClaimCursor":
         """Return the cursor after a walk that found jobs which other claims have locked."""
         return structs.replace(self, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
 
+    def _hints_after(self, claimed: Sequence[Row], taken: int, *, is_fresh: bool) -> dict[Range, LastClaimed]:
+        hints = {**(self.hints if is_fresh else {}), **_last_of(claimed)} if taken >= FAST else {}
+        return dict(list(hints.items())[-MOST_HINTS:])
+
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:
     """Return the kind of a request: requests of one kind search the same ranges."""
-    return tuple(request.tasks), request.queues, request.isolated
+    return tuple(request.tasks), request.queues, request.isolated, request.kind
 
 
 def _range_of(row: Row) -> Range:

@@ -1,4 +1,4 @@
-"""The claims of a store: along the one range that is alone, over all lanes in turn, or of jobs that a transport delivered."""
+"""The claims of a store: along the sole range, over all lanes in turn, or of jobs that a transport delivered."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,13 +17,21 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.lane_report import LaneReport, Position
+from holdfast.stores.postgres.lane_walk import Walk, queues_of
 
 MOST_WALKS = 6
 """The statements of one claim. After that the caller asks again: it must learn what its outcomes became."""
-PATIENCE = 64, 512
+MISSES = 64, 512
 """The lanes without due jobs after which the first walk of a claim, and each later one, gives up. The first one also settles."""
 UNKNOWN = -(10**9)
 
+_DUE = {
+    "lanes": ("due_lanes", None),
+    "due_range": ("due_range", "others"),
+    "due_range_wanted": ("due_range", "others_wanted"),
+    "due_ids": ("due_ids", None),
+}
+"""The files that complete ``exchange.sql`` or ``exchange_lanes.sql``: where to look, and how to see that other ranges are left."""
 _KINDS = 64  # of claims whose cursors are kept
 _NEW = ClaimCursor()
 
@@ -38,6 +46,7 @@ class Claimed(Struct):
     cursor: Cursor
     claims: tuple[Claim, ...] = ()
     is_whole: bool = True
+    has_limits: bool = False
 
 
 class Round(Struct, frozen=True):
@@ -54,6 +63,7 @@ class Claiming(StoreDatabase):
         super().__init__(*args, **options)
         self._cursors: dict[Kind, ClaimCursor] = {}
         self._rounds: dict[tuple[Kind, Cursor], Round] = {}
+        self._has_limits = False  # as the last answer had it
 
     async def _claim(self, request: ClaimRequest, plain: Sequence[Transition] = ()) -> Claimed:
         """Settle these first-try successes and claim."""
@@ -67,6 +77,7 @@ class Claiming(StoreDatabase):
             answer.claims += found.claims
             if len(found.claims) < part.room:
                 break
+        answer.has_limits = self._has_limits
         return answer
 
     async def _settle(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
@@ -78,16 +89,16 @@ class Claiming(StoreDatabase):
         return settled, frozenset(refused)
 
     async def _claim_delivered(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
-        """Claim jobs that a transport delivered. Jobs that run isolated may need a lease of their own."""
+        """Claim jobs that a transport delivered. Jobs that run isolated may need a separate lease."""
         name, where = "due_ids", (request.ids, request.queues)
         rows = await self._fetch(_verb(plain, name), *packing.settling(plain), *packing.claiming(request), *where)
-        settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
+        settled = self._settled_with(rows, plain)
         if not rows:
             rows = await self._retrying(partial(self._claim_for_isolated_lease, request, name, where), name)
         return Claimed(settled, request.cursor, answers.claims_of(rows, request))
 
     async def _claim_lanes(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
-        """Claim along the range that is alone, or else over all lanes."""
+        """Claim along the sole range, or else over all lanes."""
         cursor, settled, claims = self._cursors.get(kind_of(request), _NEW), 0, tuple[Claim, ...]()
         if cursor.leads_on(self._clock.monotonic()):
             found = await self._claim_range(request, plain, cursor)
@@ -99,11 +110,13 @@ class Claiming(StoreDatabase):
         return structs.replace(answer, settled=settled + answer.settled, claims=claims + answer.claims)
 
     async def _claim_range(self, request: ClaimRequest, plain: Sequence[Transition], cursor: ClaimCursor) -> Claimed:
-        """Claim along the range that is alone."""
-        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, packing.queues(request))
-        rows = await self._fetch(_verb(plain, "due_range"), *values)
+        """Claim along the sole range."""
+        part = "due_range" if request.queues is None else "due_range_wanted"
+        wanted = () if request.queues is None else (queues_of(request),)
+        values = (*packing.settling(plain), *packing.claiming(request), *cursor.due_range, *wanted)
+        rows = await self._fetch(_verb(plain, part), *values)
         self._remember(kind_of(request), cursor.after_range(rows, request.room))
-        settled = rows[0]["settled"] if rows else UNKNOWN if plain else 0
+        settled = self._settled_with(rows, plain)
         if not rows:
             return Claimed(settled, request.cursor)
         first = rows[0]
@@ -120,8 +133,8 @@ class Claiming(StoreDatabase):
             cursor, now = self._cursors.get(kind, _NEW), self._clock.monotonic()
             rest = request.rest(len(answer.claims), answer.cursor)
             seen, look = cursor.seen(now), rest.room + cursor.slack
-            where = packing.walking(rest, look, PATIENCE[number > 0], cursor.turns, round_.start, round_.at, seen)
-            rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), where)
+            walk = Walk(look=look, misses=MISSES[number > 0], turns=cursor.turns, start=round_.start, at=round_.at, seen=seen)
+            rows, report, settled = await self._take_lanes(rest, plain if number == 0 else (), walk.parameters(rest))
             answer.settled += settled
             answer.claims += answers.claims_of(rows, rest)
             heads = report.heads(rows)
@@ -137,6 +150,8 @@ class Claiming(StoreDatabase):
                 round_ = Round(answer.cursor)
             else:
                 return answer
+        if len(self._rounds) >= _KINDS:
+            self._rounds.clear()
         self._rounds[kind, answer.cursor] = round_
         answer.is_whole = False
         return answer
@@ -152,7 +167,15 @@ class Claiming(StoreDatabase):
             if again:
                 *rows, last = again
                 report = msgspec.json.decode(last["report"], type=LaneReport)
+        self._has_limits = report.has_limits
         return rows, report, settled
+
+    def _settled_with(self, rows: Rows, plain: Sequence[Transition]) -> int:
+        """Return how many transitions were settled with a claim; negative if that is unknown."""
+        if not rows:
+            return UNKNOWN if plain else 0
+        self._has_limits = rows[0]["has_limits"]
+        return int(rows[0]["settled"])
 
     async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
         """Claim for an isolated lease: a second claim of it waits here, and then sees the job that the first one took."""
@@ -166,7 +189,6 @@ class Claiming(StoreDatabase):
     def _remember(self, kind: Kind, cursor: ClaimCursor) -> None:
         if len(self._cursors) >= _KINDS:
             self._cursors.clear()
-            self._rounds.clear()
         self._cursors[kind] = cursor
 
     def _forget_positions(self) -> None:
@@ -178,14 +200,14 @@ class Claiming(StoreDatabase):
         due_range`` is the same without settling."""
         whole, _, part = name.partition(" ")
         read = super()._text
-        if not part:
-            return read(name)
-        text = read("exchange_lanes" if part == "lanes" else "exchange")
+        text = read("exchange_lanes" if part == "lanes" else "exchange" if part else name)
+        due, others = _DUE.get(part, (part, None))
         pieces = {
-            "settling": read("settling" if whole == "exchange" else "nothing_settled"),
+            "settling": read("nothing_settled" if whole == "claim" else "settling"),
             "walk": read("walk"),
-            "due": read(f"due_{part}" if part == "lanes" else part),
-            "others": read("others") if part == "due_range" else "false",
+            "counted": "true" if part == "due_chosen" else "false",
+            "due": read(due) if due else "",
+            "others": read(others) if others else "false",
         }
         for piece, its_text in pieces.items():
             text = text.replace(f"-- {piece}\n", its_text.rstrip() + "\n")

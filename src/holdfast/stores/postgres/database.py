@@ -49,7 +49,7 @@ class StoreDatabase(Database):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("postgres", "server", caller_transaction=True)
+        return Capabilities("postgres", "server", caller_transaction=True, prefetch=True)
 
     def _sql(self, name: str) -> str:
         """Return the text of a file of ``queries`` for this schema, with its parts, and with ``$1`` for its first parameter."""

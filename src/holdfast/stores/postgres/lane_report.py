@@ -21,6 +21,7 @@ class LaneReport(Struct, frozen=True):
     ``dealt``: the jobs dealt out; if fewer were claimed, others had them locked. ``cut``: the priority in whose ring due lanes are left.
     ``given_up``: where the walk ran out of patience. ``ranges``: how many there are up to the priority of the first due job.
     ``weights``: those of lanes that are not 1. ``has_owner``: whether the lease may claim, NULL if there is nothing to claim.
+    ``has_limits``: whether there are any.
     """
 
     dealt: int = 0
@@ -30,6 +31,7 @@ class LaneReport(Struct, frozen=True):
     weights: list[tuple[str, str, int]] | None = None
     has_owner: bool | None = None
     is_isolated: bool | None = None
+    has_limits: bool = False
 
     def weight_of(self, queue: str, key: str) -> int:
         """Return how many jobs a turn of the lane has."""

@@ -69,6 +69,13 @@ class Leases(StoreDatabase):
                 return None
             # Another session has ended the lease during this statement: the next one sees that.
 
+    async def start_through(self, lease: UUID, number: int, voids: int) -> bool:
+        return bool(await self._fetch("start_through", lease, number, voids))
+
+    async def void(self, lease: UUID, voids: int) -> int | None:
+        found = await self._fetch("void", lease, voids)
+        return int(found[0]["started"]) if found else None
+
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         return await first_readable(partial(self._fetch, "held", lease), partial(readable, rows.active_job_of), limit)
 
@@ -79,4 +86,5 @@ class Leases(StoreDatabase):
         return await first_readable(partial(self._fetch, "expired"), partial(readable, rows.lease_of), limit)
 
     async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
+        await self._fetch("mark_counted", False)
         return await first_readable(partial(self._fetch, "overdue"), partial(readable, rows.overdue_of), limit)

@@ -14,14 +14,15 @@ from holdfast._core.job import NewJob, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import AttemptNote, ClaimRequest, JobFilter, ProgressUpdate, Steer, SteerVerb
+from holdfast._core.requests import AttemptNote, ClaimKind, ClaimRequest, JobFilter, ProgressUpdate, Steer, SteerVerb
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.readable import readable
 from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
-from holdfast.stores.postgres.claiming import Claimed, Claiming
+from holdfast.stores.postgres.claiming import Claimed
+from holdfast.stores.postgres.limited_claiming import LimitedClaiming
 from holdfast.stores.postgres.reading import conditions_of
 
 HURRIED = "SET LOCAL lock_timeout = '100ms'"
@@ -31,7 +32,7 @@ HURRIED_LIMIT = 5.0
 Rows = list[asyncpg.Record]
 
 
-class Moves(Claiming):
+class Moves(LimitedClaiming):
     """The part of the store that moves jobs."""
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
@@ -47,17 +48,16 @@ class Moves(Claiming):
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         if later := packing.duplicate_positions(transitions):
             return await self._exchange_in_turn(transitions, later, request)
+        if request is not None and request.ids is None and request.kind is ClaimKind.LIMITED:
+            return await self._answer_exchange(transitions, *await self._exchange_within_limits(transitions, request))
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
         settled, refused = await self._settle(rare)
         if any(settle.to is State.AVAILABLE and settle.delay is None for settle in rare):
             self._forget_positions()
-        claimed = Claimed(0, ()) if request is None else await self._claim(request, plain)
-        of_claim = claimed.claims, claimed.cursor, claimed.is_whole
-        if settled + claimed.settled == len(transitions):
-            return ExchangeAnswer((Answer.APPLIED,) * len(transitions), *of_claim)
-        named = packing.tokens((settle.job, settle.token) for settle in transitions)
-        found = await self._fetch("exchange_answers", *named)
-        return ExchangeAnswer(answers.settled(transitions, found, refused), *of_claim)
+        claimed = Claimed(settled, ()) if request is None else await self._claim(request, plain)
+        if request is not None:
+            claimed.settled += settled
+        return await self._answer_exchange(transitions, refused, claimed)
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         rows = [row for columns in packing.starts(tokens) for row in await self._fetch("start", *columns)]
@@ -124,6 +124,16 @@ class Moves(Claiming):
                 return False
             raise
         return True
+
+    async def _answer_exchange(
+        self, transitions: Sequence[Transition], refused: frozenset[int], claimed: Claimed
+    ) -> ExchangeAnswer:
+        of_claim = claimed.claims, claimed.cursor, claimed.is_whole, claimed.has_limits
+        if claimed.settled == len(transitions):
+            return ExchangeAnswer((Answer.APPLIED,) * len(transitions), *of_claim)
+        named = packing.tokens((settle.job, settle.token) for settle in transitions)
+        found = await self._fetch("exchange_answers", *named)
+        return ExchangeAnswer(answers.settled(transitions, found, refused), *of_claim)
 
     async def _exchange_in_turn(
         self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None

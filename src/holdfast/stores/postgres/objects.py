@@ -13,7 +13,9 @@ from holdfast.stores.postgres.schema import MIGRATIONS
 _WRITTEN: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
 RIGHTS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(("pending", "active", "finished", "finished_other", "payloads", "attempts", "attempts_other"), _WRITTEN),
-    **dict.fromkeys(("receipts", "unique_keys", "queues", "schedules", "leases", "beats"), _WRITTEN),
+    **dict.fromkeys(
+        ("receipts", "unique_keys", "queues", "limits", "rates", "schedules", "leases", "lease_starts", "beats"), _WRITTEN
+    ),
     **dict.fromkeys(("versions", "partition_days", "jobs"), frozenset({"SELECT"})),
     "claim_numbers": frozenset({"USAGE"}),
 }

@@ -10,17 +10,10 @@ from msgspec import Struct, structs
 
 from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
-from holdfast._core.lanes import Cursor, share
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings
 from holdfast._core.text import json_text, storable_text
-from holdfast.stores.postgres.claim_cursor import LastClaimed, Range
-from holdfast.stores.postgres.lane_report import Position
-
-NEXT = "\x01"
-"""Makes the next string after a string, in the order of bytes."""
-_LEAST_PRIORITY = 1 - 2**63
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
@@ -96,6 +89,7 @@ class SettleKind(Struct, omit_defaults=True):
     signal: str | None = None
     stacks: str | None = None
     rescued: str | None = None
+    voids: int = 0
 
 
 _PLAIN = json_text(
@@ -240,40 +234,12 @@ def takes(isolated: IsolatedJobs) -> tuple[bool, bool]:
     return isolated is not IsolatedJobs.ONLY, isolated is not IsolatedJobs.EXCLUDE
 
 
-def queues(request: ClaimRequest) -> list[str] | None:
-    """Return the wanted queues, each once; ``None`` for all."""
-    return None if request.queues is None else list(dict.fromkeys(request.queues))
-
-
-def walking(
-    request: ClaimRequest,
-    look: int,
-    patience: int,
-    turns: int,
-    start: Cursor,
-    at: Position | None = None,
-    seen: Mapping[Range, LastClaimed] = {},
-) -> tuple[Any, ...]:
-    """Return the parameters of the walk in ``exchange_lanes.sql``. A turn that is over begins right behind its lane."""
-    rings = (
-        [turn.priority for turn in start],
-        [turn.queue for turn in start],
-        [turn.key if turn.left else turn.key + NEXT for turn in start],
-        [turn.left for turn in start],
-    )
-    behind = (_LEAST_PRIORITY, False, None, None) if at is None else (*at[:3], at[3] + NEXT)
-    columns: tuple[Any, ...] = tuple(zip(*seen, strict=True)) or ((),) * 4
-    last = [position.at for position in seen.values()], [position.job for position in seen.values()]
-    least = share(look, 1)
-    return (queues(request), look, patience, least, max(least, turns), *rings, *behind, *columns, *last)
-
-
-def queue_settings(queue: str, settings: QueueSettings | None) -> tuple[str | None, int, int, str | None]:
+def queue_settings(queue: str, settings: QueueSettings | None) -> tuple[str | None, int, int, str | None, str | None]:
     """Return the parameters of ``set_queue.sql``."""
     if settings is None:
-        return storable_text(queue), 0, 1, None
+        return storable_text(queue), 0, 1, None, None
     weights = {storable_text(key): weight for key, weight in settings.key_weights.items()}
-    return storable_text(queue), settings.priority, settings.weight, json_text(weights)
+    return storable_text(queue), settings.priority, settings.weight, json_text(weights), json_text(settings.origin)
 
 
 def apart(items: Iterable[Item], number_of: Callable[[Item], int]) -> list[list[Item]]:
@@ -372,6 +338,7 @@ def _settling(settle: Transition) -> str:
             signal=storable_text(settle.signal),
             stacks=storable_text(settle.stacks),
             rescued=settle.rescued,
+            voids=settle.voids,
         )
     )
 
@@ -413,9 +380,7 @@ def _long_payload(job: NewJob) -> LongPayload:
 
 def _text(value: bytes) -> str | None:
     """Return a payload as text, or None if PostgreSQL cannot store it as text, as with a zero byte."""
-    if b"\0" in value:
-        return None
     try:
-        return value.decode()
+        return None if b"\0" in value else value.decode()
     except UnicodeDecodeError:
         return None

@@ -10,6 +10,7 @@ from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.requests import IsolatedJobs, JobFilter
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.readable import readable
+from holdfast.stores.postgres import limit_uses as uses
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.parameters import takes
@@ -60,7 +61,11 @@ class Reading(StoreDatabase):
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *takes(isolated))
+        asked = _texts(tasks), _texts(queues), *takes(isolated)
+        ((wait, has_limits),) = await self._fetch("next_due", *asked)
+        if has_limits:
+            used = uses.uses_of(uses.kept_of(await self._fetch("limits")), await self._fetch("limit_uses"))
+            wait = uses.wait_of(await self._fetch("next_due_ranges", *asked), used)
         return None if wait is None else max(0.0, wait / 1e6)
 
     async def due(

@@ -7,6 +7,7 @@ from msgspec import json
 from holdfast._core.answers import BeatView, LeaseView, OverdueJob, QueueView
 from holdfast._core.encoding import end_of, failure_of, headers_in, names_of, process_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State, Token
+from holdfast._core.origin import Origin
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.requests import QueueSettings
@@ -113,7 +114,8 @@ def queue_of(row: Row) -> QueueView:
     if row["key_weights"] is None:
         return QueueView(name=row["name"], paused_at=row["paused_at"], counts={})
     weights = json.decode(row["key_weights"], type=dict[str, int])
-    settings = QueueSettings(priority=row["priority"], weight=row["weight"], key_weights=weights)
+    origin = json.decode(row["origin"], type=Origin)
+    settings = QueueSettings(priority=row["priority"], weight=row["weight"], key_weights=weights, origin=origin)
     return QueueView(name=row["name"], paused_at=row["paused_at"], counts={}, settings=settings)
 
 
@@ -136,4 +138,5 @@ def lease_of(row: Row) -> LeaseView:
         slots=row["slots"] or 0,
         is_isolated=bool(row["is_isolated"]),
         declares=names_of(row["declares"]),
+        claimed=row["claimed"],
     )

@@ -35,7 +35,7 @@ class OneTransaction(StoreDatabase):
         return await self._fetch(name, *arguments)
 
     @asynccontextmanager
-    async def _transaction(self, limit: float | None = None) -> AsyncIterator[Connection]:
+    async def _transaction(self, limit: float | None = None, settings: str = "") -> AsyncIterator[Connection]:
         yield self._link
 
     async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:

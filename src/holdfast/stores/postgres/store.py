@@ -6,6 +6,7 @@ from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.postgres import checks
 from holdfast.stores.postgres.leases import Leases
+from holdfast.stores.postgres.limits import LimitVerbs
 from holdfast.stores.postgres.maintenance import Maintenance
 from holdfast.stores.postgres.moves import Moves
 from holdfast.stores.postgres.reading import Reading
@@ -14,7 +15,7 @@ from holdfast.stores.postgres.schedules import ScheduleVerbs
 from holdfast.stores.postgres.shared_transactions import SharedTransactions
 
 
-class PostgresStore(Moves, SharedTransactions, Leases, Reading, Maintenance, ScheduleVerbs):
+class PostgresStore(Moves, LimitVerbs, SharedTransactions, Leases, Reading, Maintenance, ScheduleVerbs):
     """Jobs in one schema of a PostgreSQL database; the first use opens the first connection."""
 
     async def check(self) -> tuple[Check, ...]:

@@ -43,7 +43,7 @@ class LeaseSightings:
 
     def _view(self, row: Row, known: dict[bytes, Sighting], wall: int, monotonic: int) -> LeaseView:
         lease, worker, process, timing, boot, clock, opened, expires, seen, holds, *rest = row
-        is_draining, is_ended, end_reason, queues, tasks, grace, slots, is_isolated, declares = rest
+        is_draining, is_ended, end_reason, queues, tasks, grace, slots, is_isolated, declares, claimed = rest
         times = timing_of(timing)
         if expires is None:  # active jobs whose lease has no row
             expires, opened = monotonic, wall
@@ -70,4 +70,5 @@ class LeaseSightings:
             slots=slots or 0,
             is_isolated=bool(is_isolated),
             declares=names_of(declares),
+            claimed=claimed,
         )

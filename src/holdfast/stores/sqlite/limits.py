@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast._core.limited_claim import Candidate, LaneName, LimitedDeal, limited_deal
 from holdfast._core.limits import (
-    MOST_HOLDERS,
     Counted,
     CountedBy,
     Holder,
@@ -23,6 +22,7 @@ from holdfast._core.limits import (
     Use,
     Uses,
     room_for,
+    view_of,
     wait_for,
 )
 from holdfast._core.origin import Origin
@@ -41,8 +41,8 @@ class LimitVerbs:
 
     _thread: ConnectionThread[StoreDatabase]
 
-    async def limits(self) -> tuple[LimitView, ...]:
-        return await self._thread.run(_views)
+    async def limits(self, key: str | None = None) -> tuple[LimitView, ...]:
+        return await self._thread.run(lambda database: _views(database, key))
 
     async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:
         names: Values = {"scope": scope.kind.value, "named": scope.name}
@@ -119,22 +119,18 @@ def wait_of(found: Iterable[Row], uses: Uses) -> int | None:
     return max(0, min(waits)) if waits else None
 
 
-def _views(database: StoreDatabase) -> tuple[LimitView, ...]:
+def _views(database: StoreDatabase, key: str | None) -> tuple[LimitView, ...]:
     kept, uses = _kept(database), uses_of(database)
     holding = database.read("limit_holders") if kept else []
-    return tuple(_view(scope, uses[scope], origin, holding) for scope, (_, origin) in sorted(kept.items()))
+    return tuple(view_of(scope, uses[scope], origin, _held(scope, holding), key) for scope, (_, origin) in sorted(kept.items()))
 
 
-def _view(scope: Scope, use: Use, origin: Origin, holding: Sequence[Row]) -> LimitView:
-    held = [
-        Holder(UUID(bytes=job), worker or "", since / 1e6)
-        for *seat, job, worker, since in holding
-        if scope in CountedBy(*seat).scopes
+def _held(scope: Scope, holding: Sequence[Row]) -> list[tuple[str, Holder]]:
+    return [
+        (key, Holder(UUID(bytes=job), worker or "", since / 1e6))
+        for task, queue, key, job, worker, since in holding
+        if scope in CountedBy(task, queue, key).scopes
     ]
-    wait = msgspec.structs.replace(use, active={}).wait(None) or 0
-    return LimitView(
-        scope=scope, limit=use.limit, active=len(held), wait=wait / 1e6, holders=tuple(held[:MOST_HOLDERS]), origin=origin
-    )
 
 
 def _kept(database: StoreDatabase) -> dict[Scope, tuple[Limit, Origin]]:

@@ -58,6 +58,7 @@ class SettleKind(Struct):
     is_kept: bool = False
     rescued: str | None = None
     owes_hook: bool = False
+    voids: int = 0
 
 
 class EnqueueKind(Struct, omit_defaults=True):
@@ -351,6 +352,7 @@ def _settling(settle: Transition, place: int) -> SettleKind:
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
         rescued=settle.rescued,
         owes_hook=settle.owes_hook,
+        voids=settle.voids,
     )
 
 

@@ -74,6 +74,7 @@ from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.limits import LimitVerbs
+from holdfast.stores.sqlite.prefetching import Prefetching
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
 
@@ -82,7 +83,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast._core.job import Claim, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
-from holdfast._core.limits import Limit, Scope, ScopeKind
+from holdfast._core.limits import KeyUse, Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.requests import ClaimKind
 from holdfast._core.schedule import Source
@@ -271,6 +271,22 @@ class CapacityContract(Part):
         assert (of_task.active, of_task.wait, of_task.origin) == (2, 0.0, Origin(Source.CODE, ("old",)))
         await store_defaults.limits(at.store).set_limit(task(), None, OPERATOR)
         assert [view.scope for view in await store_defaults.limits(at.store).limits()] == [queue()]
+
+    @story
+    @needs(Limits, no_limits)
+    async def test_limits_are_read_with_what_a_key_uses(self, at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new(lane=key) for key in ("a", "a", "b")))
+        await limit(at, queue(), per_key=2, rate_per_key="1/s", burst=2)
+        await at.store.exchange((), at.request(await at.lease(worker="web-1"), 9, kind=ClaimKind.LIMITED))
+        at.advance(0.25)
+        (view,) = await store_defaults.limits(at.store).limits("a")
+        assert view.of_key is not None
+        assert (view.active, view.of_key.key, view.of_key.active, view.of_key.wait) == (3, "a", 2, 0.75)
+        assert [holder.job for holder in view.of_key.holders] == [*jobs[:2]]
+        (view,) = await store_defaults.limits(at.store).limits("c")
+        assert view.of_key == KeyUse("c")
+        (view,) = await store_defaults.limits(at.store).limits()
+        assert view.of_key is None
 
     @story
     @needs(Limits, no_limits)

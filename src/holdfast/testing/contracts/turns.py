@@ -285,6 +285,13 @@ class TurnContract(Part):
         assert [view.name for view in await at.store.queues()] == ["b"]
 
     @story
+    @needs(Lanes, refused)
+    async def test_settings_that_are_the_defaults_keep_their_origin(self, at: Scene) -> None:
+        settings, lanes = QueueSettings(origin=Origin(replaced=("0123456789abcdef",))), store_defaults.lanes(at.store)
+        await lanes.set_queue("a", settings)
+        assert [(view.name, view.settings) for view in await at.store.queues()] == [("a", settings)]
+
+    @story
     async def test_a_lane_that_runs_dry_and_fills_again_is_served_in_its_turn(self, at: Scene) -> None:
         await at.enqueue(*(at.new(lane=key) for key in "abcabc"))
         worker = Claimer(at, await at.lease())

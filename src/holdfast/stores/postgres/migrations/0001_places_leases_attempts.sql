@@ -3,6 +3,7 @@
 -- run, and no history slows them down. "holdfast" stands for the schema that the App names.
 -- Indexed strings have the collation "C". An upgrade of the C library changes the order of other collations, and jobs would be hidden
 -- behind an index that is not sorted any more.
+-- size: one migration, so that its objects are made together
 -- Tables without a key have REPLICA IDENTITY FULL: a publication of all tables would else refuse each UPDATE and DELETE. Without
 -- logical replication it costs nothing.
 
@@ -87,6 +88,7 @@ CREATE TABLE holdfast.active (
     error text,
     rescue text,
     hook_due_at timestamptz,
+    is_counted boolean NOT NULL DEFAULT false, -- it takes a slot of the limits that count it
     checkpoint bytea,
     payload bytea
 ) WITH (
@@ -96,7 +98,8 @@ CREATE TABLE holdfast.active (
 CREATE INDEX active_id ON holdfast.active (id);
 CREATE INDEX active_lease ON holdfast.active (lease, claim_number);
 CREATE INDEX active_cancelled ON holdfast.active (lease) WHERE cancel_requested;
-CREATE INDEX active_deadline ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
+CREATE INDEX active_deadline ON holdfast.active (claimed_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
+CREATE INDEX counted ON holdfast.active (task, queue, key) WHERE is_counted;
 ALTER TABLE holdfast.active REPLICA IDENTITY FULL;
 
 -- The first and the last day that have partitions, which are made ahead.
@@ -273,8 +276,28 @@ CREATE TABLE holdfast.queues (
     paused_at timestamptz,
     priority bigint NOT NULL DEFAULT 0, -- added to that of each of its jobs
     weight integer NOT NULL DEFAULT 1,
-    key_weights text
+    key_weights text,
+    origin text -- JSON: who set them
 );
+
+-- plan, origin: JSON. A claim of jobs that a limit counts locks its row.
+CREATE TABLE holdfast.limits (
+    scope text COLLATE "C" NOT NULL, -- all, task, queue
+    name text COLLATE "C" NOT NULL,
+    plan text NOT NULL,
+    origin text NOT NULL,
+    PRIMARY KEY (scope, name)
+) WITH (fillfactor = 50);
+
+-- From when on a rate is unused, in microseconds of the epoch: that of all jobs of a limit, or of those of a key (is_key).
+CREATE TABLE holdfast.rates (
+    scope text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    is_key boolean NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    ready_at bigint NOT NULL,
+    PRIMARY KEY (scope, name, is_key, key)
+) WITH (fillfactor = 50);
 
 -- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.
 CREATE TABLE holdfast.schedules (
@@ -309,6 +332,14 @@ CREATE TABLE holdfast.leases (
     ended_at timestamptz,
     end_reason text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
+
+-- started: claimed jobs of the lease through this claim number run. voids: how often it lost the right to start its claimed jobs.
+-- Not in leases, because a worker writes it many times a second, and a beat skips a lease whose row is locked.
+CREATE TABLE holdfast.lease_starts (
+    lease uuid NOT NULL PRIMARY KEY,
+    started bigint NOT NULL,
+    voids bigint NOT NULL
+) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
 
 -- The history of workers: what their supervisors knew with some of their beats. memory in bytes, loop_lag in seconds.
 CREATE TABLE holdfast.beats (
@@ -362,7 +393,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION holdfast.make_partitions FROM PUBLIC;
 
--- Pending, active and finished jobs as one view.
+-- Pending, active and finished jobs as one view. A claimed job that its lease has started is running since it was claimed.
 CREATE VIEW holdfast.jobs AS
 SELECT
     id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, key, priority,
@@ -375,12 +406,18 @@ SELECT
 FROM holdfast.pending
 UNION ALL
 SELECT
-    id, state, claim_id, claim_number, lease, worker, task, queue, key, priority, cancel_requested, false, attempt, failures, crashes,
-    created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, extra, policy, stage,
+    id, CASE WHEN has_begun THEN 'running' ELSE state END, claim_id, claim_number, lease, worker, task, queue, key, priority,
+    cancel_requested, false, attempt + has_begun::integer, failures, crashes,
+    created_at, available_at, claimed_at, CASE WHEN has_begun THEN claimed_at ELSE started_at END, NULL::timestamptz, expires_at,
+    unique_key, tags, extra, policy, stage,
     fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = active.id)),
     NULL::bytea, 'active'
-FROM holdfast.active
+FROM holdfast.active CROSS JOIN LATERAL (
+    SELECT active.state = 'claimed' AND active.claim_number <= coalesce((
+        SELECT lease_starts.started FROM holdfast.lease_starts WHERE lease_starts.lease = active.lease
+    ), 0) AS has_begun
+) AS begun
 UNION ALL
 SELECT
     id, state, claim_id, claim_number, NULL::uuid, worker, task, queue, key, priority, cancel_requested, is_stub, attempt,

@@ -33,7 +33,12 @@ SELECT seen.id, seen.state, seen.left_as
 FROM (
     SELECT id, NULL AS state, nullif(state, 'available') AS left_as FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
+    SELECT id, now, now
+    FROM holdfast.active CROSS JOIN LATERAL (
+        SELECT -- include state_of(active)
+        AS now
+    ) AS seen
+    WHERE id = ANY(:ids::uuid[])
     UNION ALL
     SELECT id, NULL, state FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen

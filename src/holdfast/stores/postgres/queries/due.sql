@@ -14,5 +14,6 @@ CROSS JOIN LATERAL (
     LIMIT :limit
 ) AS first
 WHERE ranges.is_open
+    AND NOT -- include is_limited(ranges.task, ranges.queue)
 ORDER BY priority, available_at, id
 LIMIT :limit

@@ -8,7 +8,7 @@
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty. Rows are found by = ANY(array),
 -- and the parameters that belong to them by width_bucket(), which is a binary search.
 -- Jobs are taken by their ctid, so that no plan can take more than were locked. Return the claimed jobs, each with the number of
--- settled ones, and whether other ranges are left to look at; without a claimed job, exchange_answers.sql returns the rest.
+-- settled ones, whether other ranges are left to look at, and whether there are limits; without a claimed job, exchange_answers.sql returns the rest.
 -- Lock order: active jobs, their keys; the lease, waiting jobs.
 WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
@@ -16,8 +16,11 @@ WITH clock AS MATERIALIZED (
 
 -- settling
 
+-- include owner(),
+
 -- include taken()
 
 -- include claimed(),
     -- others
-    AS has_others;
+    AS has_others,
+    EXISTS (SELECT FROM holdfast.limits) AS has_limits;

@@ -5,13 +5,13 @@
 -- :tasks (ascending by bytes), :policies, :progress_within, :timeouts. :normal and :isolated: which kinds of jobs.
 -- :is_lone: whether the lease may be an isolated one. :queues, NULL: all.
 -- :look, how many jobs are dealt out: `:room`, and more while other claims have as many locked.
--- :patience, at how many lanes without due jobs the walk of a task gives up.
+-- :misses, at how many lanes without due jobs the walk of a task gives up.
 -- :share, how many turns of a lane a claim gives while more lanes wait. :turns, how many turns of each lane are read at once: the share,
 -- or more, a guess that saves reading a lane twice.
 -- :ring_priorities, :ring_queues, :ring_keys, where the ring of each priority begins; :ring_lefts, how many jobs of a turn are left there.
 -- :from_priority, :from_before, :from_queue, :from_key, where an earlier walk gave up; the queue is NULL if none did.
 -- :seen_tasks, :seen_priorities, :seen_queues, :seen_keys, :seen_ats, :seen_jobs, the last jobs taken from deep ranges: all before them
--- were taken or locked just now.
+-- were taken or locked just now. :caps, NULL: see walk.sql.
 -- Return the claimed jobs, then one row without an id: the number of settled jobs, and as JSON what the walk saw, see LaneReport.
 -- A search that finds nothing writes nothing: the lease is locked only once a job is found.
 -- Lock order: active jobs, their keys; the lease, waiting jobs.
@@ -23,11 +23,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
 
 -- walk
 
--- The first position at which the walk of a task gave up: what lies behind it is not dealt, because it is not known for all tasks.
-given_up AS MATERIALIZED (
-    SELECT priority, is_before, queue, key FROM walk
-    WHERE missed >= :patience ORDER BY priority, is_before, queue, key LIMIT 1
-),
+-- include given_up(),
 
 -- due: the jobs of a lane of all tasks, as far as counted. is_first: whether this row stands for its lane, is_only: and no other does.
 counted AS (
@@ -41,7 +37,7 @@ counted AS (
         END AS begun
     FROM walk
     WHERE number > 0
-        AND ((priority, is_before, queue, key) > (SELECT priority, is_before, queue, key FROM given_up)) IS NOT TRUE
+        AND -- include is_known()
     WINDOW lane AS (PARTITION BY priority, is_before, queue, key)
 ),
 
@@ -114,6 +110,8 @@ dealt AS MATERIALIZED (
     WHERE nth <= :look
 ),
 
+-- include owner(),
+
 -- include taken(),
 
 claimed AS (
@@ -131,5 +129,6 @@ SELECT
         'ranges', (SELECT count(*) FROM walk WHERE queue IS NOT NULL AND priority <= (SELECT min(priority) FROM looked)),
         'weights', (SELECT json_agg(json_build_array(queue, key, weight)) FROM looked WHERE weight <> 1 AND is_first),
         'has_owner', CASE WHEN EXISTS (SELECT FROM dealt) THEN EXISTS (SELECT FROM owner) END,
-        'is_isolated', (SELECT leases.is_isolated FROM holdfast.leases AS leases WHERE leases.id = :lease)
+        'is_isolated', (SELECT leases.is_isolated FROM holdfast.leases AS leases WHERE leases.id = :lease),
+        'has_limits', EXISTS (SELECT FROM holdfast.limits)
     )::text;

@@ -26,6 +26,9 @@ SELECT
     renewals || ':' || extract(epoch FROM leases.expires_at) AS seen,
     (extract(epoch FROM now - coalesce(opened_at, now)) * 1000000)::bigint AS age,
     (SELECT count(*) FROM holdfast.active WHERE active.lease = found.id) AS holds,
+    (
+        SELECT count(*) FROM holdfast.active AS job WHERE job.lease = found.id AND job.state = 'claimed' AND NOT -- include has_begun(job)
+    ) AS claimed,
     is_draining, is_ended, end_reason, queues, tasks, grace, slots, is_isolated, declares
 FROM clock CROSS JOIN found LEFT JOIN holdfast.leases ON leases.id = found.id
 ORDER BY is_ended DESC, found.expires_at, found.id

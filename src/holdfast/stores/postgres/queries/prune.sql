@@ -1,5 +1,5 @@
--- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes and beats. Return how many of each, the current
--- day, and the last day whose partition is not needed any more.
+-- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes, beats and unused rates. Return how many of
+-- each but the last, the current day, and the last day whose partition is not needed any more.
 -- :limit of each; :floor in microseconds, for which everything is remembered at least.
 -- A job whose retention is shorter than the floor is pruned twice: its row is reduced to a stub first. A job that another session has
 -- locked, or one of its rows, is left for the next pass: this statement waits for no lock.
@@ -68,16 +68,26 @@ old AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 idle AS MATERIALIZED (
-    SELECT ctid AS place FROM holdfast.leases
+    SELECT id, ctid AS place FROM holdfast.leases
     WHERE ended_at <= (SELECT floor FROM clock)
         AND NOT EXISTS (SELECT FROM holdfast.active WHERE active.lease = leases.id)
     LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
+idle_starts AS MATERIALIZED (
+    SELECT lease, ctid AS place FROM holdfast.lease_starts WHERE lease = ANY (ARRAY(SELECT id FROM idle))
     FOR UPDATE SKIP LOCKED
 ),
 outdated AS MATERIALIZED (
     SELECT ctid AS place FROM holdfast.beats
     WHERE delete_after <= (SELECT now FROM clock)
     ORDER BY delete_after
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
+unused AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.rates
+    WHERE ready_at <= (SELECT (extract(epoch FROM now) * 1000000)::bigint FROM clock)
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
@@ -107,10 +117,21 @@ receipts AS (
     DELETE FROM holdfast.receipts WHERE ctid = ANY (ARRAY(SELECT place FROM old)) RETURNING true
 ),
 leases AS (
-    DELETE FROM holdfast.leases WHERE ctid = ANY (ARRAY(SELECT place FROM idle)) RETURNING true
+    DELETE FROM holdfast.leases WHERE ctid = ANY (ARRAY(
+        SELECT idle.place FROM idle
+        WHERE NOT EXISTS (SELECT FROM holdfast.lease_starts AS known WHERE known.lease = idle.id)
+            OR idle.id = ANY (ARRAY(SELECT lease FROM idle_starts))
+    ))
+    RETURNING true
+),
+starts AS (
+    DELETE FROM holdfast.lease_starts WHERE ctid = ANY (ARRAY(SELECT place FROM idle_starts))
 ),
 beats AS (
     DELETE FROM holdfast.beats WHERE ctid = ANY (ARRAY(SELECT place FROM outdated)) RETURNING true
+),
+rates AS (
+    DELETE FROM holdfast.rates WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
 )
 SELECT
     (SELECT count(*) FROM jobs) AS jobs,

@@ -6,6 +6,6 @@ counted AS MATERIALIZED (
     FROM holdfast.jobs
     GROUP BY 1, 2, 3
 )
-SELECT queue AS name, paused_at, priority, weight, key_weights, state, is_early, number
+SELECT queue AS name, paused_at, priority, weight, key_weights, origin, state, is_early, number
 FROM counted FULL JOIN holdfast.queues AS queues USING (queue)
 ORDER BY queue COLLATE "C"

@@ -81,7 +81,8 @@ FROM (
     SELECT id, CASE WHEN state = 'available' AND available_at <= (SELECT now FROM clock) THEN state END AS state
     FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
+    SELECT id, -- include state_of(active)
+    FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
     SELECT id, CASE WHEN is_stub THEN state END FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen

@@ -51,7 +51,9 @@ freed AS (
 ),
 
 marked AS (
-    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY(:ids::uuid[]) RETURNING id, state
+    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY(:ids::uuid[])
+    RETURNING id, -- include state_of(active)
+    AS state
 )
 
 SELECT seen.id, coalesce(seen.state, marked.state, CASE WHEN stopped.id IS NOT NULL THEN 'cancelled' END) AS state

@@ -11,7 +11,8 @@ SELECT seen.id, coalesce(seen.state, moved.state) AS state
 FROM (
     SELECT id, nullif(state, 'available') AS state FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.active WHERE id = ANY(:ids::uuid[])
+    SELECT id, -- include state_of(active)
+    FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
     SELECT id, state FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen

@@ -17,13 +17,21 @@ judged AS MATERIALIZED (
             WHEN 'lease_ended' THEN NOT EXISTS (
                 SELECT FROM holdfast.leases AS lease WHERE lease.id = job.lease AND lease.ended_at IS NULL OFFSET 0
             )
-            WHEN 'overdue' THEN job.state = 'running' AND EXISTS (
+            WHEN 'voided' THEN job.state = 'claimed' AND EXISTS ( -- locked: it neither starts nor is voided again in between
+                SELECT FROM holdfast.lease_starts AS known
+                WHERE known.lease = job.lease AND known.started < job.claim_number AND known.voids > 0
+                    AND known.voids = ((:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'voids')::bigint
+                FOR SHARE
+            )
+            WHEN 'overdue' THEN (
+                job.state = 'running' OR -- include has_begun(job)
+            ) AND EXISTS (
                 SELECT FROM holdfast.leases AS lease
                 WHERE lease.id = job.lease AND lease.ended_at IS NULL AND (SELECT now FROM clock)
                     > (lease.ttl + lease.grace) * interval '1 second'
                     + CASE (:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'rescued'
-                        WHEN 'stalled' THEN coalesce(job.last_moved_at, job.started_at) + job.progress_within * interval '1 second'
-                        WHEN 'timed_out' THEN job.started_at + job.timeout * interval '1 second'
+                        WHEN 'stalled' THEN coalesce(job.last_moved_at, job.started_at, job.claimed_at) + job.progress_within * interval '1 second'
+                        WHEN 'timed_out' THEN coalesce(job.started_at, job.claimed_at) + job.timeout * interval '1 second'
                     END
             )
         END AS may_move
@@ -71,7 +79,8 @@ settled AS MATERIALIZED (
     SELECT
         gone.*, asked.requested_state, asked.is_kept, asked.new_failures, asked.new_crashes, asked.delay, asked.reason,
         asked.new_error,
-        asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer AS starts,
+        asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer + begun.now AS starts,
+        gone.attempt + begun.now AS number, coalesce(gone.started_at, CASE WHEN NOT asked.never_ran THEN gone.claimed_at END) AS begun_at,
         (:results::bytea[])[least(gone.place, cardinality(:results::bytea[]))] AS result,
         -- A job with a requested cancellation that does not complete ends cancelled, by any settle.
         gone.cancel_requested AND asked.requested_state NOT IN ('completed', 'cancelled') AS is_stopped,
@@ -84,7 +93,7 @@ settled AS MATERIALIZED (
         CASE
             WHEN asked.rescued IS NULL THEN gone.rescue
             ELSE json_build_object(
-                'reason', asked.rescued, 'worker', gone.worker, 'attempt', gone.attempt,
+                'reason', asked.rescued, 'worker', gone.worker, 'attempt', gone.attempt + begun.now,
                 'at', (extract(epoch FROM (SELECT now FROM clock)) * 1000000)::bigint
             )::text
         END AS new_rescue
@@ -93,6 +102,8 @@ settled AS MATERIALIZED (
         delay double precision, reason text, new_error text, outcome text, signal text, stacks text, rescued text,
         owes_hook boolean
     )
+    -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
+    CROSS JOIN LATERAL (SELECT (gone.state = 'claimed' AND NOT asked.never_ran)::integer AS now) AS begun
 ),
 
 -- delete_day: the day on which the row may be deleted; see the migration that made finished.
@@ -127,7 +138,7 @@ finished AS (
         CASE WHEN is_stopped THEN 'cancelled' ELSE requested_state END,
         claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, starts, new_failures, new_crashes,
         created_at, available_at,
-        claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage, fraction, message,
+        claimed_at, begun_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage, fraction, message,
         progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, new_error, new_rescue, owed_from, checkpoint,
         payload, result
     FROM ended
@@ -165,7 +176,7 @@ records AS (
     SELECT
         id, claim_number, claim_id, coalesce((SELECT ended.delete_day FROM ended WHERE ended.id = settled.id), '-infinity'),
         requested_state, outcome,
-        attempt, worker, started_at, (SELECT now FROM clock), signal, new_error, stacks
+        number, worker, begun_at, (SELECT now FROM clock), signal, new_error, stacks
     FROM settled WHERE is_kept
 ),
 

@@ -22,9 +22,10 @@ gone AS (
         (:retentions::double precision[])[
             least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:retentions::double precision[]))
         ] AS life,
-        job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.key, job.priority, job.cancel_requested, job.attempt,
-        job.failures,
-        job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.extra, job.policy,
+        job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.key, job.priority, job.cancel_requested,
+        -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
+        job.attempt + (job.state = 'claimed')::integer AS attempt, job.failures,
+        job.crashes, job.created_at, job.available_at, job.claimed_at, coalesce(job.started_at, job.claimed_at) AS started_at, job.expires_at, job.tags, job.extra, job.policy,
         job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
 ),
 

@@ -14,8 +14,16 @@ WITH alive AS MATERIALIZED (
 UPDATE holdfast.active AS job SET
     state = 'running',
     attempt = job.attempt + (job.state = 'claimed')::integer,
-    started_at = CASE WHEN job.state = 'claimed' THEN (SELECT clock_timestamp()) ELSE job.started_at END,
-    last_moved_at = CASE WHEN job.state = 'claimed' THEN NULL ELSE job.last_moved_at END
+    started_at = CASE
+        WHEN job.state <> 'claimed' THEN job.started_at
+        WHEN -- include has_begun(job)
+        THEN job.claimed_at
+        ELSE (SELECT clock_timestamp())
+    END,
+    last_moved_at = CASE
+        WHEN job.state <> 'claimed' OR -- include has_begun(job)
+        THEN job.last_moved_at
+    END
 WHERE -- include token(job, id, width_bucket(job.claim_number, :numbers::bigint[]))
     AND (job.lease = ANY(ARRAY(SELECT alive.id FROM alive))) IS TRUE -- IS TRUE keeps the planner off the index of leases
 RETURNING job.id, job.claim_id, job.claim_number;

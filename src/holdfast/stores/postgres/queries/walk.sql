@@ -4,9 +4,11 @@
 -- to the end of the ring, then from the beginning up to that lane, then to the next priority. A row without a queue is the beginning of
 -- a ring, or of its second part. A part ends at (end_priority, start_queue, start_key). Queues that are paused or not wanted are passed
 -- as a whole. chr(1) makes the next string after a string, in the order of bytes.
--- It ends once the shares of the lanes fill the claim, and it is known whether one more lane of that ring has due jobs (is_over), or
--- after as many lanes without due jobs as its patience allows (missed): their number must not make a claim slower.
+-- It ends once the shares of the lanes fill the claim, and one more lane of that ring has due jobs or none has (is_over). It gives up
+-- after :misses lanes without due jobs (missed), because their number must not make a claim slower.
 -- The head of a deep lane is full of index entries of deleted jobs, so the step to it continues where the last claim stopped (seen).
+-- :caps: NULL, for lanes that no limit counts. Else for the others: how many more jobs each scope allows, and each of its keys that
+-- use some of it. Queues that it leaves out, and full ones, are passed as a whole.
 -- first_at, first_id: the first job of the lane, due or not. most: how many jobs of the lane are read. found: the sum of the shares.
 walk (
     task, priority, start_queue, start_key, end_priority, is_before, queue, key, next_queue, next_key,
@@ -54,6 +56,9 @@ walk (
             LIMIT 1
         ) AS first
     ) AS ring
+    WHERE :caps::jsonb IS NOT NULL OR NOT EXISTS (
+        SELECT FROM holdfast.limits AS limits WHERE limits.scope = 'all' OR (limits.scope = 'task' AND limits.name = known.task)
+    )
     UNION ALL
     SELECT
         walk.task, next.priority, lane.start_queue, lane.start_key,
@@ -103,14 +108,32 @@ walk (
     LEFT JOIN holdfast.queues AS settings ON settings.queue = next.queue
     CROSS JOIN LATERAL (
         SELECT
-            settings.paused_at IS NULL AND (next.queue = ANY(:queues::text[])) IS NOT FALSE AS is_open,
+            settings.paused_at IS NULL AND (next.queue = ANY(:queues::text[])) IS NOT FALSE AND CASE
+                WHEN :caps IS NULL THEN NOT EXISTS (
+                    SELECT FROM holdfast.limits AS limits WHERE limits.scope = 'queue' AND limits.name = next.queue
+                )
+                ELSE coalesce(least(
+                    (:caps #>> ARRAY['all', '', 'room'])::bigint, (:caps #>> ARRAY['task', walk.task, 'room'])::bigint,
+                    (:caps #>> ARRAY['queue', next.queue, 'room'])::bigint
+                ), 0) > 0
+            END AS is_open,
+            CASE
+                WHEN :caps IS NULL THEN :look::bigint
+                ELSE least(
+                    :look, (:caps #>> ARRAY['all', '', 'room'])::bigint, (:caps #>> ARRAY['all', '', 'keys', next.key])::bigint,
+                    (:caps #>> ARRAY['task', walk.task, 'room'])::bigint,
+                    (:caps #>> ARRAY['task', walk.task, 'keys', next.key])::bigint,
+                    (:caps #>> ARRAY['queue', next.queue, 'room'])::bigint,
+                    (:caps #>> ARRAY['queue', next.queue, 'keys', next.key])::bigint
+                )
+            END AS room,
             coalesce(settings.weight, 1) * coalesce((settings.key_weights::json ->> next.key)::bigint, 1) AS weight,
             array_position(:ring_priorities::bigint[], next.priority) AS turn
         OFFSET 0
     ) AS known
     CROSS JOIN LATERAL (
         SELECT
-            known.weight, least(:look::bigint, :turns::bigint * known.weight) AS most,
+            known.weight, least(known.room, :turns::bigint * known.weight) AS most,
             CASE WHEN next.queue IS NULL THEN coalesce((:ring_queues::text[])[known.turn], '') ELSE walk.start_queue END AS start_queue,
             CASE WHEN next.queue IS NULL THEN coalesce((:ring_keys::text[])[known.turn], '') ELSE walk.start_key END AS start_key,
             CASE
@@ -130,16 +153,16 @@ walk (
     CROSS JOIN LATERAL (
         SELECT
             count(*) AS number, array_agg(first.place) AS places,
-            array_agg(first.available_at) FILTER (WHERE cardinality(:tasks::text[]) > 1) AS due_ats,
-            array_agg(first.id) FILTER (WHERE cardinality(:tasks::text[]) > 1) AS ids
+            array_agg(first.available_at) FILTER (WHERE cardinality(:tasks::text[]) > 1 OR :caps IS NOT NULL) AS due_ats,
+            array_agg(first.id) FILTER (WHERE cardinality(:tasks::text[]) > 1 OR :caps IS NOT NULL) AS ids
         FROM (
             SELECT job.ctid AS place, job.available_at, job.id FROM holdfast.pending AS job
             WHERE known.is_open AND job.state = 'available' AND job.task = walk.task AND job.priority = next.priority
                 AND job.queue = next.queue AND job.key = next.key AND job.available_at <= (SELECT now FROM clock)
                 AND (job.available_at, job.id) >= (next.available_at, next.id) -- before it are only index entries of deleted jobs
                 AND -- include claimable(job, (SELECT now FROM clock))
-            ORDER BY job.available_at, job.id LIMIT CASE WHEN walk.found < :look THEN lane.most ELSE 1 END
+            ORDER BY job.available_at, job.id LIMIT CASE WHEN walk.found < :look THEN lane.most ELSE least(lane.most, 1) END
         ) AS first
     ) AS due
-    WHERE NOT walk.is_over AND walk.missed < :patience
+    WHERE NOT walk.is_over AND walk.missed < :misses
 ),

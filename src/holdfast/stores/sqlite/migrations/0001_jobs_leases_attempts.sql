@@ -168,7 +168,9 @@ CREATE TABLE main.holdfast_leases (
     renewals INTEGER NOT NULL DEFAULT 1,
     is_draining INTEGER NOT NULL DEFAULT 0,
     ended_at INTEGER, -- wall clock
-    end_reason TEXT
+    end_reason TEXT,
+    started INTEGER NOT NULL DEFAULT 0, -- the claim number through which its jobs have started together
+    voids INTEGER NOT NULL DEFAULT 0 -- how often it lost the right to start jobs that it had claimed
 );
 
 CREATE INDEX main.holdfast_alive ON holdfast_leases (expires_at) WHERE ended_at IS NULL;

@@ -23,9 +23,11 @@ BEGIN
         job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
     )
     SELECT
-        jobs.id, jobs.claim_number, jobs.claim_id, settle.requested_state, settle.outcome, jobs.attempt,
+        jobs.id, jobs.claim_number, jobs.claim_id, settle.requested_state, settle.outcome,
+        jobs.attempt + (jobs.state = 'claimed'),
         coalesce(jobs.worker, ''),
-        jobs.started_at, NEW.wall, settle.signal, settle.error, settle.stacks
+        coalesce(jobs.started_at, iif(settle.outcome IS NULL, NULL, jobs.claimed_at)), NEW.wall, settle.signal, settle.error,
+        settle.stacks
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
@@ -35,6 +37,7 @@ BEGIN
                 json_extract(value, '$.error') AS error,
                 json_extract(value, '$.stacks') AS stacks,
                 json_extract(value, '$.precondition') AS precondition,
+                json_extract(value, '$.voids') AS voids,
                 json_extract(value, '$.rescued') AS rescued,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
@@ -58,12 +61,14 @@ BEGIN
         reason = iif(cancel_requested AND settle.requested_state NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
         error = iif(settle.is_end OR cancel_requested, settle.error, coalesce(settle.error, holdfast_jobs.error)),
         result = settle.result,
-        attempt = attempt - (settle.never_ran AND holdfast_jobs.state = 'running'),
+        -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
+        attempt = attempt + (NOT settle.never_ran AND holdfast_jobs.state = 'claimed')
+            - (settle.never_ran AND holdfast_jobs.state = 'running'),
         failures = settle.failures,
         crashes = settle.crashes,
         claimable_until = CASE
             WHEN settle.is_end THEN NULL
-            WHEN attempt = (settle.never_ran AND holdfast_jobs.state = 'running') THEN expires_at
+            WHEN settle.never_ran AND attempt = (holdfast_jobs.state = 'running') THEN expires_at
             WHEN settle.crashes = 0 THEN NULL
             WHEN settle.crashes >= coalesce(iif(json_valid(policy), json_extract(policy, '$.max_crashes'), NULL), 3) - 1 THEN 0
         END,
@@ -73,7 +78,7 @@ BEGIN
         -- Without a delay the job keeps its position in its queue.
         available_at = iif(settle.is_end OR cancel_requested, available_at, coalesce(NEW.wall + settle.delay, available_at)),
         claimed_at = iif(settle.is_end OR cancel_requested, claimed_at, NULL),
-        started_at = iif(settle.is_end OR cancel_requested, started_at, NULL),
+        started_at = iif(settle.is_end OR cancel_requested, coalesce(started_at, iif(settle.never_ran, NULL, claimed_at)), NULL),
         finished_at = iif(settle.is_end OR cancel_requested, NEW.wall, NULL),
         -- A job whose rescue hook is due is kept for at least HOOK_RETENTION.
         delete_after = iif(settle.is_end OR cancel_requested, NEW.wall + iif(
@@ -82,7 +87,10 @@ BEGIN
         ), NULL),
         rescue = iif(
             settle.rescued IS NULL, rescue,
-            json_object('reason', settle.rescued, 'worker', coalesce(worker, ''), 'attempt', attempt, 'at', NEW.wall)
+            json_object(
+                'reason', settle.rescued, 'worker', coalesce(worker, ''),
+                'attempt', attempt + (holdfast_jobs.state = 'claimed'), 'at', NEW.wall
+            )
         ),
         hook_due_at = CASE WHEN settle.requested_state = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
         started_mono = NULL,
@@ -103,6 +111,7 @@ BEGIN
                 json_extract(value, '$.rescued') AS rescued,
                 json_extract(value, '$.owes_hook') AS owes_hook,
                 json_extract(value, '$.precondition') AS precondition,
+                json_extract(value, '$.voids') AS voids,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
         )

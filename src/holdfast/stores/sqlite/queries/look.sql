@@ -36,8 +36,13 @@ walk (
         walk.next_priority, walk.next_queue, walk.next_key, walk.next_mode, walk.next_weight,
         CASE
             WHEN walk.next_mode NOT IN (1, 2) OR walk.next_weight = 0 THEN 0
-            WHEN :caps IS NOT NULL THEN min((-- include due_jobs(walk, :most)), -- include cap(walk)
-            )
+            WHEN :caps IS NOT NULL THEN min((-- include due_jobs(walk, :most)), coalesce((
+                SELECT min(caps.room) FROM caps
+                WHERE (
+                        caps.scope = 'all' OR (caps.scope = 'task' AND caps.name = walk.task)
+                        OR (caps.scope = 'queue' AND caps.name = walk.next_queue)
+                    ) AND (caps.key IS NULL OR caps.key = walk.next_key)
+            ), 0))
             WHEN walk.next_weight = 1 THEN (-- include due_jobs(walk, :share))
             ELSE (-- include due_jobs(walk, :most))
         END,

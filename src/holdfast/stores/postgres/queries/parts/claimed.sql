@@ -2,14 +2,16 @@
 INSERT INTO holdfast.active (
     id, claim_id, claim_number, lease, worker, task, queue, key, priority, state, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, expires_at, unique_key, tags, extra, policy, progress_within, timeout, stage, fraction, message,
-    progress_at, error, rescue, hook_due_at, checkpoint, payload
+    progress_at, error, rescue, hook_due_at, is_counted, checkpoint, payload
 )
 SELECT
     id, :claim, nextval('holdfast.claim_numbers'), :lease, (SELECT worker FROM owner), task, queue, key, priority,
     CASE WHEN :is_running THEN 'running' ELSE 'claimed' END, attempt + :is_running::integer, failures, crashes, created_at,
     available_at, (SELECT now FROM clock), CASE WHEN :is_running THEN (SELECT now FROM clock) END, expires_at, unique_key, tags, extra,
     (:policies::text[])[known], (:progress_within::double precision[])[known], (:timeouts::double precision[])[known],
-    stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
+    stage, fraction, message, progress_at, error, rescue, hook_due_at,
+    -- counted
+    AS is_counted, checkpoint, payload
 FROM (
     SELECT *, width_bucket(task COLLATE "C", :tasks::text[]) AS known FROM taken ORDER BY priority, available_at, id
 ) AS taken

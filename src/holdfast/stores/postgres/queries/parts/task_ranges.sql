@@ -1,4 +1,4 @@
--- task_ranges(most): all ranges of these tasks, at most so many of each, by a loose index scan: from one straight to the next.
+-- task_ranges(most): all ranges of these tasks, at most that many of each, by a loose index scan: from one straight to the next.
 -- Ranges of tasks that are not asked for, and jobs due later, cost nothing. Queues that are paused, or not in :queues, are passed as a
 -- whole: their ranges may be many. chr(1) makes the next string after a string, in the order of bytes.
 ranges AS (

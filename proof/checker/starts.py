@@ -1,0 +1,51 @@
+"""Code begins only for a job that its claim still owns. A write starts jobs whose claim its worker knows; others pay nothing."""
+
+from uuid import UUID
+
+from holdfast._core.job import PLACE_OF, Place, State, Token
+from proof.checker.history import Event, JobRow, Phase
+from proof.checker.verdicts import CheckContext, Seers
+
+
+class Starts:
+    """S26, and the part of S1 on code that begins."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context, self._expect = context, context.expect
+        self._rows: dict[UUID, JobRow] = {}
+        self._known = set[tuple[UUID | None, Token | None]]()
+
+    def seers(self) -> Seers:
+        """Return the events that these rules read."""
+        return {"claim": self._see_claim, "job": self._see_row, "handler.start": self._see_start}
+
+    def finish(self) -> None:
+        """Nothing is left to be judged at the end."""
+
+    def _see_claim(self, event: Event) -> None:
+        if event.phase is Phase.OK:
+            self._known.add((event.job, event.token))
+
+    def _see_start(self, event: Event) -> None:
+        context = self._context
+        if event.job is None or not context.rules.is_timed or context.has_forgotten or event.process in context.apps:
+            return
+        row = self._rows.get(event.job)
+        is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == event.token
+        self._expect("S1", is_owned, event.job, "code began under {}, which did not own the job any more", event.token)
+
+    def _see_row(self, event: Event) -> None:
+        if event.job is not None:
+            if isinstance(event.after, JobRow):
+                self._rows[event.job] = event.after
+            else:
+                self._rows.pop(event.job, None)
+        before, after, by = event.before, event.after, event.by
+        if not (isinstance(before, JobRow) and isinstance(after, JobRow)) or by is None:
+            return
+        if by.verb == "start_through" and before.state is State.CLAIMED:
+            is_known = (event.job, before.token) in self._known
+            self._expect("S26", is_known, event.job, "its worker started {} and has no answer of that claim", before.token)
+        if before.state is State.CLAIMED and by.verb == "exchange":
+            spent = (after.attempt - before.attempt, after.crashes - before.crashes, after.failures - before.failures)
+            self._expect("S26", spent == (0, 0, 0), event.job, "its code never ran, and it paid for {}", before.token)

@@ -1,0 +1,209 @@
+"""Jobs that this worker has claimed ahead of its free slots: it starts many of them in one write, and begins them in their order.
+
+A claimed job of which the store does not know yet that it starts is *waiting*; one whose start is written is *started*. Its code
+begins once a slot is free.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core import lifecycle
+from holdfast._core.job import Claim, State, Token
+from holdfast._core.lanes import Cursor
+from holdfast._core.policy import Policy
+from holdfast._core.prefetch import UNSTARTED_LIMIT, Throughput
+from holdfast._core.requests import ClaimRequest
+from holdfast._engine.environment import Environment
+from holdfast._engine.service import Signal
+from holdfast._engine.store_defaults import prefetches, prefetching
+from holdfast._engine.worker.executor import Executor, FinishedRun
+from holdfast._engine.worker.lease import WorkerLease
+from holdfast._engine.worker.options import WorkerOptions
+
+Key = tuple[UUID, Token]
+Aged = tuple[float, Claim]
+"""A claim, and the time at which this worker received it."""
+
+
+class Prefetch:
+    """The jobs of one worker that are claimed and have no slot yet.
+
+    ``begin`` runs a job in a free slot, and ``may_start`` is whether no answer of a claim is lost: the number of a later job would also
+    start jobs of which this worker does not know.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        executor: Executor,
+        lease: WorkerLease,
+        options: WorkerOptions,
+        *,
+        begin: Callable[[Claim], None],
+        audit: Callable[[], None],
+        may_start: Callable[[], bool],
+    ) -> None:
+        executor.freed, self.wake, self.pace = self.refill, Signal(), Throughput()
+        self.is_on = options.can_prefetch and prefetches(environment.store)
+        self._store, self._executor, self._lease, self._options = environment.store, executor, lease, options
+        self._chance = environment.chance
+        self._begin, self._audit, self._may_start = begin, audit, may_start
+        self._waiting, self._starting, self._started = deque[Aged](), deque[Aged](), deque[Aged]()
+        self._returning = set[Key]()
+        self._voids, self._measured = 0, lease.now()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._starting) + len(self._started)
+
+    def __iter__(self) -> Iterator[Claim]:
+        return (claim for _, claim in self._all())
+
+    def keys(self) -> set[Key]:
+        """Return the ids and tokens of all these jobs."""
+        return {(claim.job.id, claim.job.token) for claim in self}
+
+    def wanted(self) -> int:
+        """Return how many jobs the next claim should ask for ahead."""
+        options = self._options
+        ahead = self.pace.jobs_ahead(options.concurrency, options.prefetch_time, options.prefetch) if self.is_on else 0
+        return max(0, ahead - len(self))
+
+    def request(self, tasks: Mapping[str, Policy], cursor: Cursor) -> ClaimRequest | None:
+        """Return a claim of jobs that start later; ``None`` if no more are wanted, or the lease may not act."""
+        number = self.wanted()
+        if not number or not self._lease.may_act():
+            return None
+        return ClaimRequest(
+            lease=self._lease.id,
+            claim=self._chance.uuid4(),
+            tasks=tasks,
+            limit=0,
+            prefetch=number,
+            queues=self._options.queues,
+            cursor=cursor,
+        )
+
+    def measure(self, finished: int, sent: float, *, asked: int, claimed: int) -> None:
+        """Learn from an exchange that was sent at ``sent`` and settled ``finished`` jobs."""
+        now = self._lease.now()
+        self.pace = self.pace.settled(finished, now - self._measured)
+        self._measured = now
+        if asked:
+            self.pace = self.pace.claimed(now - sent, is_full=claimed >= asked)
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Keep claimed jobs until slots are free for them."""
+        now = self._lease.now()
+        self._waiting.extend((now, claim) for claim in claims)
+        self.wake.set()
+
+    def refill(self) -> None:
+        """Begin started jobs in the free slots, and ask for the start of more once few are left."""
+        while self._started and self._free() > 0:
+            self._begin(self._started.popleft()[1])
+        if self._waiting and not self._starting and self.pace.is_low(len(self._started)):
+            self.wake.set()
+
+    async def step(self) -> float:
+        """Start the next jobs in one write, and return the seconds until the next step."""
+        if not self._lease.may_act():
+            self.return_all()
+        self._return_old()
+        self._choose()
+        if claims := self._starting:
+            sent = self._lease.now()
+            is_landed = await prefetching(self._store).start_through(self._lease.id, claims[-1][1].job.token.number, self._voids)
+            self._lease.store_answered()
+            self.pace = self.pace.started(self._lease.now() - sent)
+            if claims is self._starting and is_landed:  # else they were returned or forgotten in the meantime
+                self._starting = deque()
+                self._started.extend((at, _begun(claim)) for at, claim in claims)
+            elif claims is self._starting:
+                self.forget()
+            self.refill()
+        oldest = min((each[0][0] for each in (self._started, self._starting, self._waiting) if each), default=None)
+        return 60.0 if oldest is None else max(0.001, oldest + UNSTARTED_LIMIT - self._lease.now())
+
+    def voided(self, voids: int) -> None:
+        """Forget the jobs that were not started: the supervisor has returned them to their queues, and this is the number of voids."""
+        if voids > self._voids:
+            self._voids = voids
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget the jobs whose start is not written; an audit returns those that the store still records for this worker."""
+        if self._waiting or self._starting:
+            self._waiting, self._starting = deque(), deque()
+            self._audit()
+
+    def drop(self, lost: Collection[Key]) -> None:
+        """Forget jobs that the store does not record for this worker any more."""
+        for claims in (self._started, self._starting, self._waiting) if lost else ():
+            kept = [each for each in claims if (each[1].job.id, each[1].job.token) not in lost]
+            claims.clear()
+            claims.extend(kept)
+
+    def return_job(self, job: UUID) -> None:
+        """Return a job to its queue, or end it if that is what was asked."""
+        for at, claim in self._all():
+            if claim.job.id == job:
+                self.drop({(job, claim.job.token)})
+                self._return([(at, claim)])
+                return
+
+    def close(self) -> None:
+        """Return all jobs to their queues; forget them if the lease is lost, and with it the right to return them."""
+        if self._lease.is_gone:
+            self.drop(self.keys())
+        self.return_all()
+
+    def return_all(self) -> None:
+        """Return all jobs to their queues."""
+        claims = list(self._all())
+        self._started, self._starting, self._waiting = deque(), deque(), deque()
+        self._return(claims)
+
+    def are_returning(self, jobs: Iterable[Key]) -> None:
+        """Start nothing until the store has answered that these jobs are back in their queues."""
+        self._returning.update(jobs)
+
+    def has_returned(self, jobs: Iterable[Key]) -> None:
+        """Record that the store has answered about these jobs."""
+        if self._returning:
+            self._returning.difference_update(jobs)
+            self.wake.set()
+
+    def _all(self) -> Iterator[Aged]:
+        return chain(self._started, self._starting, self._waiting)
+
+    def _free(self) -> int:
+        return self._options.concurrency - len(self._executor.running)
+
+    def _choose(self) -> None:
+        """Choose the jobs that the next write starts, unless those of the last one are still unanswered."""
+        if self._starting or not self._waiting or self._returning or not self._may_start():
+            return
+        policies = (claim.job.policy for _, claim in self._waiting)
+        number = self.pace.jobs_to_start(policies, free=self._free(), started=len(self._started))
+        self._starting = deque(self._waiting.popleft() for _ in range(number))
+
+    def _return_old(self) -> None:
+        """Return the jobs that have waited for too long: other workers may have free slots."""
+        first = next(self._all(), None)
+        if first is not None and self._lease.now() - first[0] >= UNSTARTED_LIMIT:
+            self.pace = self.pace.ended()
+            self.return_all()
+
+    def _return(self, claims: Collection[Aged]) -> None:
+        self.are_returning((claim.job.id, claim.job.token) for _, claim in claims)
+        for _, claim in claims:
+            self._executor.finished.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
+
+
+def _begun(claim: Claim) -> Claim:
+    job = claim.job
+    return structs.replace(claim, job=structs.replace(job, state=State.RUNNING, attempt=job.attempt + 1))

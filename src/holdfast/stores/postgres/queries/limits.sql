@@ -1,0 +1,2 @@
+-- Return all limits.
+SELECT scope, name, plan, origin FROM holdfast.limits;

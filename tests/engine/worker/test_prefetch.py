@@ -1,0 +1,286 @@
+"""A worker that claims jobs ahead: none of their code runs before its start is written, and those that never run cost nothing."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.answers import ExchangeAnswer
+from holdfast._core.job import State
+from holdfast._core.lifecycle import release
+from holdfast._core.prefetch import UNSTARTED_LIMIT, Throughput
+from holdfast._core.record import JobRecord
+from holdfast.errors import StoreUnavailable
+from tests.engine.support import LEASE, Bench, turns
+
+NOTHING = b"{}"
+BUSY = Throughput(rate=2000.0, exchange=0.01, start=0.001, full_claims=2)
+SLOTS = 4
+
+
+async def quick() -> None: ...
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def blocking() -> None: ...
+
+
+class Ahead(Bench):
+    """A worker with few slots, all of which wait, and jobs claimed ahead of them."""
+
+    def __init__(self, *tasks: Any, slots: int = SLOTS) -> None:
+        super().__init__(*tasks, slots=slots, prefetch=True)
+        self.ahead = self.exchange.ahead
+
+    async def claimed(self, task: str = "quick", jobs: int = 20) -> list[UUID]:
+        """Enqueue jobs and claim them ahead; return their ids."""
+        made = await self.open(*[(task, NOTHING)] * jobs)
+        self.ahead.pace = BUSY
+        await self.exchange.step()
+        self.ahead.pace = BUSY
+        assert len(self.ahead) == jobs
+        return made
+
+    async def states(self, jobs: list[UUID]) -> list[State]:
+        return [(await self.row(job)).state for job in jobs]
+
+    async def free(self, jobs: list[UUID]) -> list[JobRecord]:
+        """Return the rows of jobs that are back in their queue, and check that they paid nothing."""
+        rows = [await self.row(job) for job in jobs]
+        assert {(row.state, row.attempt, row.crashes, row.failures) for row in rows} == {(State.AVAILABLE, 0, 0, 0)}
+        assert all(row.available_at == row.created_at and not row.attempts for row in rows)
+        return rows
+
+
+async def test_two_full_claims_in_a_row_are_followed_by_a_claim_ahead() -> None:
+    bench = Ahead(quick)
+    await bench.open(*[("quick", NOTHING)] * 400)
+    exchange, sizes = bench.memory.exchange, list[int]()
+
+    async def takes_time(*arguments: Any) -> ExchangeAnswer:
+        bench.clock.advance(0.002)
+        return await exchange(*arguments)
+
+    bench.memory.exchange = takes_time  # type: ignore[method-assign]
+    for _ in range(4):
+        await bench.exchange.step()
+        sizes.append(len(bench.ahead))
+        await turns()
+    assert sizes[:2] == [0, 0]
+    assert sizes[3] > 50
+
+
+async def test_code_begins_in_the_order_of_claims_after_one_write_has_started_it() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    assert await bench.states(jobs) == [State.CLAIMED] * 20
+    gate = bench.store.hold("start_through", is_back=True)
+    step = asyncio.create_task(bench.ahead.step())
+    await gate.entered.wait()
+    assert bench.reports.begins == []
+    gate.opened.set()
+    await step
+    await turns()
+    assert bench.reports.begins == jobs
+    assert bench.store.calls.count("start_through") == 1
+    await bench.settle()
+    rows = [await bench.row(job) for job in jobs]
+    assert {(row.state, row.attempt) for row in rows} == {(State.COMPLETED, 1)}
+
+
+async def test_a_write_starts_what_the_slots_finish_next_and_no_more() -> None:
+    bench = Ahead(forever)
+    jobs = await bench.claimed("forever", 100)
+    await bench.ahead.step()
+    await turns()
+    started = round(BUSY.rate * 0.011)
+    assert bench.reports.begins == jobs[:SLOTS]
+    assert (await bench.states(jobs)).count(State.RUNNING) == started
+    await bench.ahead.step()
+    assert (await bench.states(jobs)).count(State.RUNNING) == SLOTS + started
+    await bench.ahead.step()
+    assert (await bench.states(jobs)).count(State.RUNNING) == SLOTS + started
+
+
+async def test_a_lost_answer_of_a_start_is_asked_for_again_before_any_code_begins() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    bench.store.lose_answer("start_through")
+    with pytest.raises(StoreUnavailable):
+        await bench.ahead.step()
+    await turns()
+    assert bench.reports.begins == []
+    await bench.ahead.step()
+    await turns()
+    assert bench.reports.begins == jobs
+
+
+async def test_s26_jobs_of_a_refused_start_return_free_by_an_audit() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    await bench.memory.void(LEASE.id, 1)
+    await bench.ahead.step()
+    await turns()
+    assert (bench.reports.begins, len(bench.ahead)) == ([], 0)
+    bench.exchange.is_closed = True
+    await bench.exchange.step()
+    await bench.free(jobs)
+
+
+async def test_after_a_void_jobs_claimed_later_start_under_its_number() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    await bench.memory.void(LEASE.id, 1)
+    bench.ahead.voided(1)
+    assert len(bench.ahead) == 0
+    await bench.exchange.step()
+    await bench.exchange.step()
+    bench.ahead.pace = BUSY
+    await bench.exchange.step()
+    bench.ahead.pace = BUSY
+    await bench.ahead.step()
+    await turns()
+    assert bench.reports.begins == jobs
+
+
+async def test_a_void_in_the_midst_of_a_start_lets_none_of_its_jobs_begin() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    gate = bench.store.hold("start_through", is_back=True)
+    step = asyncio.create_task(bench.ahead.step())
+    await gate.entered.wait()
+    bench.ahead.voided(1)
+    gate.opened.set()
+    await step
+    await turns()
+    assert bench.reports.begins == []
+    bench.exchange.is_closed = True
+    await bench.exchange.step()
+    await bench.free(jobs)
+
+
+async def test_s26_nothing_is_started_between_a_lost_claim_and_the_return_of_its_jobs() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    lost = await bench.open(*[("quick", NOTHING)] * 10)
+    bench.store.lose_answer("exchange")
+    with pytest.raises(StoreUnavailable):
+        await bench.exchange.step()
+    await bench.ahead.step()
+    assert await bench.states([*jobs, *lost]) == [State.CLAIMED] * 30
+    await bench.exchange.audit()
+    await bench.ahead.step()
+    assert await bench.states([*jobs, *lost]) == [State.CLAIMED] * 30
+    bench.ahead.pace = Throughput()
+    await bench.exchange.step()
+    bench.ahead.pace = BUSY
+    await bench.ahead.step()
+    await turns()
+    assert bench.reports.begins == jobs
+    await bench.free(lost)
+
+
+async def test_jobs_that_found_no_slot_for_too_long_return_free() -> None:
+    bench = Ahead(forever)
+    jobs = await bench.claimed("forever")
+    await bench.ahead.step()
+    bench.clock.advance(UNSTARTED_LIMIT / 2)
+    assert await bench.ahead.step() == pytest.approx(UNSTARTED_LIMIT / 2)
+    bench.clock.advance(UNSTARTED_LIMIT / 2)
+    await bench.ahead.step()
+    bench.exchange.is_closed = True
+    await bench.exchange.step()
+    await bench.free(jobs[SLOTS:])
+    assert await bench.states(jobs[:SLOTS]) == [State.RUNNING] * SLOTS
+
+
+async def test_l7_a_drain_returns_what_was_claimed_ahead() -> None:
+    bench = Ahead(forever)
+    jobs = await bench.claimed("forever")
+    await bench.ahead.step()
+    bench.exchange.close()
+    await bench.exchange.step()
+    await bench.free(jobs[SLOTS:])
+    assert bench.exchange.held == 0
+
+
+async def test_a_job_claimed_ahead_that_is_cancelled_ends_without_a_run() -> None:
+    bench = Ahead(forever)
+    jobs = await bench.claimed("forever")
+    await bench.ahead.step()
+    await turns()
+    await bench.memory.request_cancel([jobs[-1], jobs[SLOTS]])
+    for job in (jobs[-1], jobs[SLOTS]):
+        bench.exchange.cancel(job)
+    await bench.settle()
+    assert await bench.states([jobs[-1], jobs[SLOTS]]) == [State.CANCELLED] * 2
+    assert len(bench.ahead) == 20 - SLOTS - 2
+    assert bench.reports.begins == jobs[:SLOTS]
+
+
+async def test_an_audit_drops_what_another_has_taken_and_settles_what_is_to_be_cancelled() -> None:
+    bench = Ahead(forever)
+    jobs = await bench.claimed("forever")
+    await bench.memory.request_cancel([jobs[2]])
+    held = await bench.memory.held(LEASE.id)
+    await bench.memory.exchange([release(held[5], code_ran=False)])
+    await bench.exchange.audit()
+    assert len(bench.ahead) == 18
+    await bench.settle()
+    assert await bench.states([jobs[2], jobs[5]]) == [State.CANCELLED, State.AVAILABLE]
+
+
+async def test_s8_past_the_deadline_nothing_begins() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    bench.clock.advance(26.0)
+    await bench.ahead.step()
+    await turns()
+    assert bench.reports.begins == []
+    bench.exchange.is_closed = True
+    await bench.exchange.step()
+    await bench.free(jobs)
+
+
+async def test_a_worker_whose_lease_is_lost_forgets_what_it_claimed_ahead() -> None:
+    bench = Ahead(quick)
+    await bench.claimed()
+    bench.lease.lose()
+    bench.exchange.close()
+    assert len(bench.ahead) == 0
+    assert bench.exchange.undelivered == ()
+
+
+async def test_a_short_claim_ends_claiming_ahead() -> None:
+    bench = Ahead(quick)
+    await bench.open(*[("quick", NOTHING)] * 5)
+    bench.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert (len(bench.ahead), bench.ahead.wanted()) == (5, 0)
+
+
+async def test_only_handlers_on_the_event_loop_are_claimed_ahead_and_others_have_their_turn() -> None:
+    bench = Ahead(quick, blocking)
+    await bench.open(*[("quick", NOTHING), ("blocking", NOTHING)] * 20)
+    bench.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert {claim.job.task for claim in bench.ahead} == {"quick"}
+    assert len(bench.executor.running) == 0
+    bench.ahead.pace = BUSY
+    await bench.ahead.step()
+    await turns()
+    bench.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert (len(bench.ahead), len(bench.executor.running)) == (0, SLOTS)
+
+
+async def test_a_store_that_gains_nothing_is_not_asked_for_jobs_ahead() -> None:
+    bench = Bench(quick, slots=SLOTS)
+    await bench.open(*[("quick", NOTHING)] * 20)
+    bench.exchange.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert (len(bench.exchange.ahead), len(bench.executor.running)) == (0, SLOTS)
