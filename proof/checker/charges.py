@@ -29,7 +29,7 @@ class _Attempt(Struct):
 
 
 class Charges:
-    """S9 beyond counting, S13, L7, L10, and jobs or results lost without a reason: L3, L8."""
+    """S9 beyond counting, S13, S25 of the job itself, L7, and jobs or results lost without a reason: L3, L8."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context, self._expect = context, context.expect
@@ -151,7 +151,7 @@ class Charges:
         is_first_crash = record is AttemptOutcome.CRASHED and after.crashes == 1
         if record in (None, AttemptOutcome.RELEASED) or is_first_crash:
             lost = after.due_in - before.due_in - self._context.rules.step
-            self._expect("L10", lost <= ACCURACY, job, "the job lost its position in its queue: it is due {:.3f} s later", lost)
+            self._expect("S25", lost <= ACCURACY, job, "the job lost its position in its queue: it is due {:.3f} s later", lost)
 
     def _expect_limit_exceeded(self, event: Event, job: UUID, before: JobRow, lease: LeaseRow | None, *, is_timed: bool) -> None:
         """Check the charge of a limit. For the owner, code paused or ran for the limit. For others, the row is older still."""

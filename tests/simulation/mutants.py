@@ -14,6 +14,7 @@ from proof.simulator.profiles import Profile
 from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
 from tests.simulation import broken_keeping as keeping
+from tests.simulation import broken_lanes as lanes
 from tests.simulation import broken_rows as rows
 from tests.simulation import broken_schedules as schedules
 from tests.simulation import broken_stores as stores
@@ -99,6 +100,23 @@ def frozen_beside_rows(plan: Plan) -> Plan:
 def ticking(plan: Plan) -> bool:
     """Worlds with schedules and more than one supervisor."""
     return plan.schedules is not None and plan.supervisors > 1
+
+
+def laned(plan: Plan) -> bool:
+    """Worlds whose jobs have several lanes."""
+    return plan.lanes is not None and len(plan.lanes.keys) > 1
+
+
+def limited(plan: Plan) -> bool:
+    """Worlds with a limit of active jobs."""
+    limits = () if plan.lanes is None else plan.lanes.limits
+    return any(limit.concurrency or limit.per_key for _, limit in limits)
+
+
+def rated(plan: Plan) -> bool:
+    """Worlds with a limit of starts."""
+    limits = () if plan.lanes is None else plan.lanes.limits
+    return any(limit.rate or limit.rate_per_key for _, limit in limits)
 
 
 def straight(plan: Plan) -> Plan:
@@ -601,4 +619,16 @@ MUTANTS = (
     Mutant(
         "a supervisor sleeps until the tick it knows", "L15", 50, patch=schedules.sleeps_until_the_tick_it_knows, where=ticking
     ),
+    # lanes and limits
+    Mutant("limit read before the claim", "S12", 50, lanes.CountedEarlier, where=limited),
+    Mutant("slot counter instead of rows", "L14", 50, lanes.SlotCounter, where=limited),
+    Mutant("dead not counted", "S12", 50, lanes.DeadNotCounted, where=limited),
+    Mutant("limited jobs taken by a plain claim", "S12", 50, lanes.LimitedTakenByPlain, where=limited),
+    Mutant("seats numbered before full lanes are left out", "L14", 50, lanes.SeatsBeforeFullLanes, where=limited),
+    Mutant("rate refunded on release", "S24", 50, lanes.RateRefunded, where=rated),
+    Mutant("cursor forgotten", "L13", 50, patch=lanes.cursor_forgotten, where=laned),
+    Mutant("turn counted per claim", "L13", 50, lanes.TurnsPerClaim, where=laned),
+    Mutant("ring that never goes round", "L14", 50, lanes.RingWithoutReturn, where=laned),
+    Mutant("limited lanes are never asked for", "L13", 50, patch=lanes.limited_lanes_forgotten, where=limited),
+    Mutant("a job that snoozes keeps its position", "S25", 50, patch=lanes.snoozes_keep_their_position),
 )

@@ -239,7 +239,7 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         charged_to_death(new(policy=FRAGILE, crashes=1).claim(SECOND, LEASE, WORKER)),
     ),
     "a released job keeps its position": (
-        "L10",
+        "S25",
         OPEN,
         released(new(due_in=-9.0).claim().life("handler.end", FIRST), due_in=-10.0),
         released(new(due_in=-9.0).claim().life("handler.end", FIRST), due_in=0.0),
@@ -287,7 +287,7 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         released(core()).later(4.0).calm().queue("resumed x"),
     ),
     "a job keeps its position after its first crash": (
-        "L10",
+        "S25",
         OPEN,
         stopped().settle(record=AttemptOutcome.CRASHED, **BACK, crashes=2, due_in=1.0),
         stopped().settle(record=AttemptOutcome.CRASHED, **BACK, crashes=1, due_in=1.0),
