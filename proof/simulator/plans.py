@@ -74,17 +74,16 @@ HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
 class Plan(Struct, frozen=True, kw_only=True):
     """The plan of a world; times in seconds. ``interval``: between two faults around processes. ``step``: of the store's clock.
 
-    ``keys``: how many unique keys there are; ``operations``: the actions of an operator at random; ``has_strangers``: some jobs are of
-    a task that no worker knows; ``hint_loss``: how many hints get lost. ``profile``: the kind of store. ``longest_write``: how long a
-    write takes there, while other processes may not write. ``connections``: how many each process may have, beside one for beats; 0:
-    any number. ``has_releases``: some workers and clients are of the release before. ``outfits``: the setup of each supervisor. Without
-    any, all have ``settings`` and every second one has the release before. ``has_hooks``: all tasks have an ``on_rescue``;
-    ``has_queue``: a queue delivers jobs, and has faults too.
-    ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have ended.
-    ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
+    ``keys``: how many unique keys there are; ``operations``: the actions of an operator at random; ``has_strangers``: some jobs are of a
+    task that no worker knows; ``hint_loss``: how many hints get lost. ``profile``: the kind of store. ``longest_write``: how long a write
+    takes there, while other processes may not write. ``connections``: how many each process may have, beside one for beats; 0: any
+    number. ``has_releases``: some workers and clients are of the release before. ``outfits``: the setup of each supervisor. Without any,
+    all have ``settings`` and every second one has the release before. ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a
+    queue delivers jobs, and has faults too. ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have
+    ended. ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
     ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how many jobs each worker claims ahead.
-    ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop.
-    ``script``: all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
+    ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop. ``script``:
+    all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
     mode: Mode
