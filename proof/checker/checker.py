@@ -81,8 +81,7 @@ class Checker:
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
         self._owned: defaultdict[str, set[UUID]] = defaultdict(set)
         self._runs: defaultdict[str, set[tuple[UUID, Token]]] = defaultdict(set)
-        self._calm_since = 0.0 if rules.is_always_calm else float("inf")
-        self._now, self._is_done = 0.0, False
+        self._calm_since, self._now, self._is_done = 0.0 if rules.is_always_calm else float("inf"), 0.0, False
         own: Seers = {
             "job": self._see_row,
             "claim": self._see_claim_answer,

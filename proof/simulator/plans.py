@@ -7,7 +7,6 @@ from typing import assert_never
 from msgspec import Struct, structs
 
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
@@ -17,7 +16,7 @@ from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
 from proof.simulator.schedule_plan import SchedulesPlan, draw_schedules
-from proof.simulator.supervisor_settings import Outfit, draw_apps, draw_outfits
+from proof.simulator.supervisor_settings import Outfit, draw_apps, draw_outfits, draw_settings
 from proof.simulator.threads import PROCESSES, THREADED, draw_threads
 from proof.simulator.watched_plan import RowsPlan, draw_rows
 
@@ -261,7 +260,7 @@ def _vary(plan: Plan, numbers: random.Random) -> Plan:
 def _draw(numbers: random.Random) -> Plan:
     mode = numbers.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
-    settings = _settings(numbers, ttl, poll=ttl / 20 if mode is Mode.CROWD else ttl / 5)
+    settings = draw_settings(numbers, ttl, poll=ttl / 20 if mode is Mode.CROWD else ttl / 5)
     crowds = mode is Mode.CROWD
     tasks = _tasks(numbers, mode)
     has_hints = not crowds or numbers.random() < 0.6
@@ -347,18 +346,6 @@ def _operations(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
     if numbers.random() < 0.55:
         return ()
     return HARMLESS if mode in (Mode.CROWD, Mode.LULLS) else OPERATIONS
-
-
-def _settings(numbers: random.Random, ttl: float, *, poll: float) -> Settings:
-    return Settings(
-        url="simulated:",
-        timing=LeaseTiming.of(ttl),
-        recovery_interval=ttl / 5,
-        poll_interval=poll,
-        max_block=4 * ttl,
-        grace=ttl / 2,
-        reconcile=numbers.choice(["process", "process", "off"]),
-    )
 
 
 def _allowed(mode: Mode, profile: Profile) -> tuple[str, ...]:

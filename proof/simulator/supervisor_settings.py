@@ -53,3 +53,16 @@ def _other(numbers: random.Random, settings: Settings, *, is_gentle: bool) -> Se
         max_block=4 * ttl,
         grace=ttl / 2,
     )
+
+
+def draw_settings(numbers: random.Random, ttl: float, *, poll: float) -> Settings:
+    """Draw the settings of a world; supervisors that differ have others."""
+    return Settings(
+        url="simulated:",
+        timing=LeaseTiming.of(ttl),
+        recovery_interval=ttl / 5,
+        poll_interval=poll,
+        max_block=4 * ttl,
+        grace=ttl / 2,
+        reconcile=numbers.choice(["process", "process", "off"]),
+    )

@@ -255,6 +255,16 @@ class TurnContract(Part):
 
     @story
     @needs(Lanes, refused)
+    async def test_l13_a_begun_turn_ends_in_a_claim_of_more_jobs(self, at: Scene) -> None:
+        await at.enqueue(*(at.new(queue=queue) for queue in "ab" for _ in range(9)))
+        for queue in "ab":
+            await store_defaults.lanes(at.store).set_queue(queue, QueueSettings(weight=2))
+        worker = Claimer(at, await at.lease())
+        assert await worker.lanes(1) == [("a", "")]
+        assert ("b", "") in await worker.lanes(2) + await worker.lanes(2)
+
+    @story
+    @needs(Lanes, refused)
     async def test_the_priority_of_a_queue_is_added_to_its_jobs(self, at: Scene) -> None:
         early, held = await at.enqueue(at.new(queue="a"), at.new(queue="a", delay=5.0))
         lanes = store_defaults.lanes(at.store)
