@@ -182,11 +182,12 @@ class PrefetchContract(Part):
     @story
     @needs(Prefetching, not_claimed_ahead)
     async def test_the_clocks_of_a_started_job_run_since_its_claim(self, at: Scene) -> None:
+        (other,) = await ahead(at, 1, policy=LIMITED)
         jobs = await ahead(at, 2, policy=LIMITED)
         await begin(at, jobs[0])
-        (view,) = await at.store.workers()
+        view = await lease_of(at, jobs[0])
         at.advance(5.0 + view.timing.ttl + view.grace - 1.0)
-        await at.store.beat([jobs[0].lease])
+        await at.store.beat([jobs[0].lease, other.lease])
         assert await at.store.overdue(10) == ()
         at.advance(2.0)
         (late,) = await at.store.overdue(10)
@@ -259,7 +260,17 @@ class PrefetchContract(Part):
         (other,), (job,) = await ahead(at, 1), await ahead(at, 1)
         assert await begin(at, job)
         assert await states(at, [other, job]) == [State.CLAIMED, State.RUNNING]
-        assert (await lease_of(at, other)).claimed == 1
+        for _ in range(2):
+            views = {each.id: each.claimed for each in (*await at.store.workers(), *await at.store.expired(10))}
+            assert [views[each.lease] for each in (other, job)] == [1, 0]
+            for each in (other, job):
+                await at.store.end_lease(each.lease, CRASH)
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_void_of_a_lease_without_a_start_answers_zero_beside_one_with(self, at: Scene) -> None:
+        (other,), (job,) = await ahead(at, 1), await ahead(at, 1)
+        assert await begin(at, job)
         assert await verbs(at.store).void(other.lease, 1) == 0
 
     @story
