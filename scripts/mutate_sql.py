@@ -88,6 +88,12 @@ def unjudged(store: str) -> list[str]:
     ]
 
 
+def untried(store: str) -> list[str]:
+    """Guards of new statements that were not tried yet. The list may only get shorter: ``--new`` tries them."""
+    found: dict[str, list[str]] = json.loads((KNOWN / "untried.json").read_text(encoding="utf-8"))
+    return found.get(store, [])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts.mutate_sql", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--store", choices=sorted(TESTS), required=True)
