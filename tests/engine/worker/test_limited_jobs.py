@@ -8,20 +8,24 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
-from holdfast._core.job import NewJob, State
+from holdfast._core.job import NewJob, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest
 from holdfast._engine import messages
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast.testing.clock import FakeChance
-from tests.engine.support import LEASE, Bench, forever
-from tests.engine.worker.test_worker import POLL, Office, passing
+from tests.engine.support import LEASE, OTHER, Bench, forever
+from tests.engine.worker.test_worker import POLL, USABLE, Office, passing
 from tests.event_loops import beside
 
 MAIL = Scope(ScopeKind.QUEUE, "mail")
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 class Runs:
@@ -67,6 +71,22 @@ class Mail(Office):
         await self.memory.set_limit(MAIL, self.limit, Origin())
         made = await self.add("send", *["mail"] * jobs)
         await self.open()
+        beside(self.keep_beating())
+        return made
+
+    async def start_isolated(self) -> list[UUID]:
+        """Set the limit, and start a worker for the last attempt of a job."""
+        made = await self.add("send", "mail")
+        policies = {name: structs.replace(policy, max_crashes=2) for name, policy in self.registry.policies().items()}
+        await self.memory.open_lease(OTHER)
+        claim = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=policies, limit=1)
+        (taken,) = (await self.memory.exchange([], claim)).claims
+        await self.memory.end_lease(OTHER.id, CRASH)
+        await self.memory.exchange([rescue(taken.job, CRASH, jitter=0.0)])
+        await self.memory.set_limit(MAIL, self.limit, Origin())
+        await self.memory.open_lease(LEASE)
+        self.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE, True))
+        await self.far.hear(messages.Ready)
         beside(self.keep_beating())
         return made
 
@@ -247,3 +267,11 @@ async def test_a_worker_whose_jobs_wait_for_a_rate_is_not_idle() -> None:
     pongs = office.received(messages.Pong)
     assert pongs
     assert not any(pong.is_idle for pong in pongs)
+
+
+@pytest.mark.virtual_time
+async def test_a_worker_for_an_isolated_attempt_runs_a_job_that_a_limit_counts() -> None:
+    office = Mail(quick, Limit(concurrency=1), slots=1)
+    (job,) = await office.start_isolated()
+    await asyncio.wait_for(office.running, 60.0)
+    assert [row.state for row in [await office.row(job)]] == [State.COMPLETED]

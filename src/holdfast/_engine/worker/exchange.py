@@ -176,10 +176,10 @@ class Exchange:
         self.ahead.measure(len(batch), sent, asked=asked, claimed=len(answer.claims))
         if request is not None:
             self._take(answer.claims, request)
-            self.has_claimed = True
             self._was_full, self._was_ahead = len(answer.claims) >= asked, request.prefetch > 0
             if request.ids is None:
                 self._turns.answered(request, answer, frees=bool(batch))
+            self.has_claimed |= bool(answer.claims) or not self._turns.asks_again
         if self._inbox is not None:
             left = {ended.claim.job.id for ended in self._locked.outcomes}
             self._gone += [job for ended in batch if (job := ended.claim.job.id) not in left]
