@@ -14,10 +14,13 @@ class Starts:
         self._context, self._expect = context, context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._known = set[tuple[UUID | None, Token | None]]()
+        self._thawed_at: dict[str, float] = {}
 
     def seers(self) -> Seers:
         """Return the events that these rules read."""
-        return {"claim": self._see_claim, "job": self._see_row, "handler.start": self._see_start}
+        own: Seers = {"claim": self._see_claim, "job": self._see_row, "handler.start": self._see_start}
+        frozen: Seers = {"process.freeze": self._see_freeze, "process.thaw": self._see_thaw}
+        return own | frozen
 
     def finish(self) -> None:
         """Nothing is left to be judged at the end."""
@@ -26,9 +29,18 @@ class Starts:
         if event.phase is Phase.OK:
             self._known.add((event.job, event.token))
 
+    def _see_freeze(self, event: Event) -> None:
+        self._thawed_at[event.process] = float("inf")
+
+    def _see_thaw(self, event: Event) -> None:
+        self._thawed_at[event.process] = event.time
+
     def _see_start(self, event: Event) -> None:
         context = self._context
         if event.job is None or not context.rules.is_timed or context.has_forgotten or event.process in context.apps:
+            return
+        # A process may be frozen between its last look at the clock and the first line of the code.
+        if event.time - self._thawed_at.get(event.process, float("-inf")) <= context.rules.waking:
             return
         row = self._rows.get(event.job)
         is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == event.token

@@ -1,5 +1,5 @@
--- The same as exchange.sql, but it claims jobs that a transport delivered, or that were chosen within their limits; all other conditions
--- of a claim apply.
+-- The same as exchange.sql, for jobs that a transport delivered, or that were chosen within their limits.
+-- All other conditions of a claim apply.
 --
 -- A second trigger beside the first, so that claims by range do not pay for it. :ids are 16 bytes each.
 

@@ -1,5 +1,5 @@
--- Return the first lane in which jobs of these tasks wait, and whether it is the only one and has neither settings nor limits. For such a
--- lane, return whether a job of it is due.
+-- Return the first lane in which jobs of these tasks wait, whether it is the only one, and then whether a job of it is due.
+-- A lane whose queue has settings does not count as the only one, nor does any while there are limits.
 --
 -- Two rows: there may be others. No row: no job waits.
 -- It is read before look.sql: a single lane is known by the first and the last job of the index, at a tenth of the cost.
