@@ -8,10 +8,10 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer, LeaseView
 from holdfast._core.job import ActiveJob, AttemptOutcome, RescueReason, State
-from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition, voided
+from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition, deadline_exceeded_elsewhere, voided
 from holdfast._core.outcome import Retry
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
-from holdfast._core.requests import JobFilter
+from holdfast._core.requests import JobFilter, ProgressUpdate
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Prefetching, Store
 from holdfast.testing.contracts.scene import (
@@ -98,6 +98,18 @@ class PrefetchContract(Part):
         assert (await at.store.reopen(ids)).states == expected
         view = await lease_of(at, jobs[0])
         assert (view.holds, view.claimed) == (4, 1)
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_job_that_ran_before_the_start_of_later_ones_counts_one_attempt(self, at: Scene) -> None:
+        lease, _ = await at.lease(), await at.enqueue(*(at.new() for _ in range(4)))
+        claims = await at.claim(lease, 1, prefetch=3)
+        assert (await lease_of(at, claims[0].job)).claimed == 3
+        await begin(at, claims[2].job)
+        held = await at.store.held(lease)
+        assert [(job.state, job.attempt) for job in held] == [(State.RUNNING, 1)] * 3 + [(State.CLAIMED, 0)]
+        await at.store.end_lease(lease, CRASH)
+        assert (await lease_of(at, claims[0].job)).claimed == 1
 
     @story
     @needs(Prefetching, not_claimed_ahead)
@@ -191,6 +203,23 @@ class PrefetchContract(Part):
         at.advance(2.0)
         (late,) = await at.store.overdue(10)
         assert (late.job.id, late.job.state, late.job.attempt) == (jobs[0].id, State.RUNNING, 1)
+        moves = [deadline_exceeded_elsewhere(job, late.charge, jitter=0.0) for job in (jobs[1], late.job)]
+        assert await at.settle(*moves) == (Answer.LOST, Answer.APPLIED)
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_start_that_is_written_twice_takes_no_progress_back(self, at: Scene) -> None:
+        (job,) = await ahead(at, 1, policy=Policy(progress_within=5.0))
+        await begin(at, job)
+        at.advance(4.0)
+        await at.store.report([ProgressUpdate(job=job.id, token=job.token, stage="s")])
+        assert await at.store.start([(job.id, job.token)]) == frozenset()
+        view = await lease_of(at, job)
+        at.advance(5.0 + view.timing.ttl + view.grace - 1.0)
+        await at.store.beat([job.lease])
+        assert await at.store.overdue(10) == ()
+        at.advance(2.0)
+        assert [late.job.id for late in await at.store.overdue(10)] == [job.id]
 
     @story
     @needs(Prefetching, not_claimed_ahead)
@@ -240,8 +269,11 @@ class PrefetchContract(Part):
         (job,) = await ahead(at, 1)
         moves = [voided(job, 0), voided(job, 1), structs.replace(released(job), precondition=Precondition.VOIDED, voids=-1)]
         assert await at.settle(moves[0]) == await at.settle(moves[1]) == await at.settle(moves[2]) == (Answer.LOST,)
+        (earlier,) = await ahead(at, 1)
+        assert await verbs(at.store).start_through(job.lease, job.token.number - 1, 0)
+        assert await at.settle(voided(job, 0)) == (Answer.LOST,)
         await verbs(at.store).void(job.lease, 2)
-        assert await at.settle(voided(job, 1)) == (Answer.LOST,)
+        assert await at.settle(voided(job, 1), voided(earlier, 2)) == (Answer.LOST,) * 2
         assert await at.settle(voided(job, 2)) == (Answer.APPLIED,)
         assert await at.settle(voided(job, 2)) == (Answer.APPLIED,)
 
@@ -258,6 +290,7 @@ class PrefetchContract(Part):
     async def test_a_start_on_one_lease_starts_no_job_of_another(self, at: Scene) -> None:
         (other,), (job,) = await ahead(at, 1), await ahead(at, 1)
         assert await begin(at, job)
+        assert not await begin(at, other, voids=1)
         assert await states(at, [other, job]) == [State.CLAIMED, State.RUNNING]
         for _ in range(2):
             views = {each.id: each.claimed for each in (*await at.store.workers(), *await at.store.expired(10))}
@@ -299,13 +332,16 @@ class PrefetchContract(Part):
     @story
     @needs(Prefetching, not_claimed_ahead)
     async def test_the_starts_of_an_ended_lease_are_pruned_with_it(self, at: Scene) -> None:
-        (job,) = await ahead(at, 1)
-        await begin(at, job)
+        (job,), (other,), idle = await ahead(at, 1), await ahead(at, 1), await at.lease()
+        assert await begin(at, job)
+        assert await begin(at, other)
         await at.settle(done(job))
-        await at.store.end_lease(job.lease, CRASH)
+        for lease in (job.lease, idle):
+            await at.store.end_lease(lease, CRASH)
         at.advance(RETENTION_FLOOR + 1.0)
-        assert (await at.store.prune(10)).leases == 1
+        assert (await at.store.prune(10)).leases == 2
         assert (await at.store.prune(10)).leases == 0
+        assert await at.state(other.id) is State.RUNNING
 
     @story
     @needs(Prefetching, not_claimed_ahead)
