@@ -34,6 +34,7 @@ from holdfast.testing.contracts.rescuing import RescueContract
 from holdfast.testing.contracts.scheduling import ScheduleContract
 from holdfast.testing.contracts.settling import SettleContract
 from holdfast.testing.contracts.steering import SteerContract
+from holdfast.testing.contracts.voiding import VoidContract
 
 
 class StoreContract(
@@ -52,6 +53,7 @@ class StoreContract(
     BystandContract,
     RescueContract,
     PrefetchContract,
+    VoidContract,
     LimitContract,
     ReportContract,
     OperateContract,
