@@ -37,6 +37,7 @@ from holdfast.testing.contracts.scheduling import ScheduleContract
 from holdfast.testing.contracts.settling import SettleContract
 from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.turns import TurnContract
+from holdfast.testing.contracts.voiding import VoidContract
 
 
 class StoreContract(
@@ -58,6 +59,7 @@ class StoreContract(
     BystandContract,
     RescueContract,
     PrefetchContract,
+    VoidContract,
     LimitContract,
     ReportContract,
     OperateContract,

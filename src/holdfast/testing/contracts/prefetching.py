@@ -1,17 +1,13 @@
 """Jobs that are claimed ahead: one write on the lease starts many, and a void takes the right to start them away."""
 
 import asyncio
-from functools import partial
-from uuid import UUID
-
-from msgspec import structs
 
 from holdfast._core.answers import Answer, LeaseView
 from holdfast._core.job import ActiveJob, AttemptOutcome, RescueReason, State
-from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition, voided
+from holdfast._core.lifecycle import LeaseEnd, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Retry
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
-from holdfast._core.requests import JobFilter
+from holdfast._core.requests import JobFilter, ProgressUpdate
 from holdfast._engine import store_defaults
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.store import Store
@@ -20,8 +16,6 @@ from holdfast.testing.contracts.scene import (
     Scene,
     answered,
     done,
-    in_threads,
-    insist,
     needs,
     raised,
     released,
@@ -99,6 +93,18 @@ class PrefetchContract(Part):
         assert (await at.store.reopen(ids)).states == expected
         view = await lease_of(at, jobs[0])
         assert (view.holds, view.claimed) == (4, 1)
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
+    async def test_a_job_that_ran_before_the_start_of_later_ones_counts_one_attempt(self, at: Scene) -> None:
+        lease, _ = await at.lease(), await at.enqueue(*(at.new() for _ in range(4)))
+        claims = await at.claim(lease, 1, prefetch=3)
+        assert (await lease_of(at, claims[0].job)).claimed == 3
+        await begin(at, claims[2].job)
+        held = await at.store.held(lease)
+        assert [(job.state, job.attempt) for job in held] == [(State.RUNNING, 1)] * 3 + [(State.CLAIMED, 0)]
+        await at.store.end_lease(lease, CRASH)
+        assert (await lease_of(at, claims[0].job)).claimed == 1
 
     @story
     @needs(Prefetching, not_claimed_ahead)
@@ -192,86 +198,36 @@ class PrefetchContract(Part):
         at.advance(2.0)
         (late,) = await at.store.overdue(10)
         assert (late.job.id, late.job.state, late.job.attempt) == (jobs[0].id, State.RUNNING, 1)
+        moves = [deadline_exceeded_elsewhere(job, late.charge, jitter=0.0) for job in (jobs[1], late.job)]
+        assert await at.settle(*moves) == (Answer.LOST, Answer.APPLIED)
 
     @story
     @needs(Prefetching, not_claimed_ahead)
-    async def test_a_void_answers_what_has_started_and_refuses_every_earlier_start(self, at: Scene) -> None:
-        jobs = await ahead(at)
-        await begin(at, jobs[0])
-        for _ in range(2):
-            assert await verbs(at.store).void(jobs[0].lease, 1) == jobs[0].token.number
-        assert not await begin(at, jobs[3])
-        assert await states(at, jobs) == [State.RUNNING] + [State.CLAIMED] * 3
-        assert not await begin(at, jobs[3], voids=2)
-        assert await begin(at, jobs[1], voids=1)
-        assert await verbs(at.store).void(jobs[0].lease, 3) == jobs[1].token.number
-        assert await verbs(at.store).void(jobs[0].lease, 2) == jobs[1].token.number
-        assert not await begin(at, jobs[2], voids=2)
-        assert await begin(at, jobs[2], voids=3)
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_a_void_before_any_start_answers_zero(self, at: Scene) -> None:
-        jobs = await ahead(at)
-        assert await verbs(at.store).void(jobs[0].lease, 1) == 0
-        assert not await begin(at, jobs[0])
-        assert await begin(at, jobs[0], voids=1)
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_s25_voided_jobs_return_free_to_their_positions(self, at: Scene) -> None:
-        jobs = await ahead(at)
-        before = [await at.row(job.id) for job in jobs]
-        at.advance(1.0)
-        await begin(at, jobs[0])
-        await verbs(at.store).void(jobs[0].lease, 1)
-        answers = await at.settle(*(voided(job, 1) for job in jobs))
-        assert answers == (Answer.LOST, *[Answer.APPLIED] * 3)
-        rows = [await at.row(job.id) for job in jobs]
-        assert [(row.state, row.attempt) for row in rows] == [(State.RUNNING, 1)] + [(State.AVAILABLE, 0)] * 3
-        assert [row.available_at for row in rows] == [row.available_at for row in before]
-        queue = rows[1].queue
-        assert [claim.job.id for claim in await at.claim(await at.lease(), 3, queues=(queue,))] == [job.id for job in jobs[1:]]
-        assert await at.settle(done(jobs[0])) == (Answer.APPLIED,)
-        assert await at.settle(done(jobs[1])) == (Answer.LOST,)
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_a_voided_transition_lands_only_under_the_voids_it_names(self, at: Scene) -> None:
-        (job,) = await ahead(at, 1)
-        moves = [voided(job, 0), voided(job, 1), structs.replace(released(job), precondition=Precondition.VOIDED, voids=-1)]
-        assert await at.settle(moves[0]) == await at.settle(moves[1]) == await at.settle(moves[2]) == (Answer.LOST,)
-        await verbs(at.store).void(job.lease, 2)
-        assert await at.settle(voided(job, 1)) == (Answer.LOST,)
-        assert await at.settle(voided(job, 2)) == (Answer.APPLIED,)
-        assert await at.settle(voided(job, 2)) == (Answer.APPLIED,)
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_a_void_of_one_lease_takes_no_job_of_another(self, at: Scene) -> None:
-        (job,), (other,) = await ahead(at, 1), await ahead(at, 1)
-        await verbs(at.store).void(other.lease, 1)
-        assert await at.settle(voided(job, 1), voided(other, 1)) == (Answer.LOST, Answer.APPLIED)
-        assert await begin(at, job)
+    async def test_a_start_that_is_written_twice_takes_no_progress_back(self, at: Scene) -> None:
+        (job,) = await ahead(at, 1, policy=Policy(progress_within=5.0))
+        await begin(at, job)
+        at.advance(4.0)
+        await at.store.report([ProgressUpdate(job=job.id, token=job.token, stage="s")])
+        assert await at.store.start([(job.id, job.token)]) == frozenset()
+        view = await lease_of(at, job)
+        at.advance(5.0 + view.timing.ttl + view.grace - 1.0)
+        await at.store.beat([job.lease])
+        assert await at.store.overdue(10) == ()
+        at.advance(2.0)
+        assert [late.job.id for late in await at.store.overdue(10)] == [job.id]
 
     @story
     @needs(Prefetching, not_claimed_ahead)
     async def test_a_start_on_one_lease_starts_no_job_of_another(self, at: Scene) -> None:
         (other,), (job,) = await ahead(at, 1), await ahead(at, 1)
         assert await begin(at, job)
+        assert not await begin(at, other, voids=1)
         assert await states(at, [other, job]) == [State.CLAIMED, State.RUNNING]
         for _ in range(2):
             views = {each.id: each.claimed for each in (*await at.store.workers(), *await at.store.expired(10))}
             assert [views[each.lease] for each in (other, job)] == [1, 0]
             for each in (other, job):
                 await at.store.end_lease(each.lease, CRASH)
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_a_void_of_a_lease_without_a_start_answers_zero_beside_one_with(self, at: Scene) -> None:
-        (other,), (job,) = await ahead(at, 1), await ahead(at, 1)
-        assert await begin(at, job)
-        assert await verbs(at.store).void(other.lease, 1) == 0
 
     @story
     @needs(Prefetching, not_claimed_ahead)
@@ -300,50 +256,16 @@ class PrefetchContract(Part):
     @story
     @needs(Prefetching, not_claimed_ahead)
     async def test_the_starts_of_an_ended_lease_are_pruned_with_it(self, at: Scene) -> None:
-        (job,) = await ahead(at, 1)
-        await begin(at, job)
+        (job,), (other,), idle = await ahead(at, 1), await ahead(at, 1), await at.lease()
+        assert await begin(at, job)
+        assert await begin(at, other)
         await at.settle(done(job))
-        await at.store.end_lease(job.lease, CRASH)
+        for lease in (job.lease, idle):
+            await at.store.end_lease(lease, CRASH)
         at.advance(RETENTION_FLOOR + 1.0)
-        assert (await at.store.prune(10)).leases == 1
+        assert (await at.store.prune(10)).leases == 2
         assert (await at.store.prune(10)).leases == 0
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_a_job_that_was_started_one_by_one_is_not_voided(self, at: Scene) -> None:
-        jobs = await ahead(at, 2)
-        await verbs(at.store).void(jobs[0].lease, 1)
-        assert await at.store.start([(jobs[1].id, jobs[1].token)]) == frozenset()
-        assert await at.settle(*(voided(job, 1) for job in jobs)) == (Answer.APPLIED, Answer.LOST)
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_s1_of_a_start_and_a_void_at_once_exactly_one_has_each_job(self, at: Scene) -> None:
-        owner, judge = at.another(), at.another()
-        for _ in range(10):
-            jobs = await ahead(at, 3)
-            is_begun, given = await asyncio.gather(begin_through(owner, jobs[1]), void_and_return(judge, jobs))
-            assert given == ({job.id for job in jobs[2:]} if is_begun else {job.id for job in jobs})
-            assert not await begin_through(owner, jobs[2])
-            found = await states(at, jobs)
-            assert found == [State.RUNNING if job.id not in given else State.AVAILABLE for job in jobs]
-
-    @story
-    @needs(Prefetching, not_claimed_ahead)
-    async def test_s1_of_voids_and_starts_in_many_threads_none_has_a_job_of_another(self, at: Scene) -> None:
-        stores = [at.another() for _ in range(3)]
-        for _ in range(10):
-            jobs = await ahead(at, 3)
-            moves = [voided(job, 1) for job in jobs]
-            await verbs(at.store).void(jobs[0].lease, 1)
-            answers = in_threads(
-                partial(landed, stores[0], moves),
-                partial(void_again, stores[1], jobs[0].lease),
-                partial(begun_after, stores[2], jobs[-1]),
-            )
-            given = answers[0]
-            found = await states(at, jobs)
-            assert found == [State.AVAILABLE if job.id in given else State.RUNNING for job in jobs]
+        assert await at.state(other.id) is State.RUNNING
 
     @story
     @needs(Prefetching, not_claimed_ahead)
@@ -358,28 +280,3 @@ class PrefetchContract(Part):
 async def begin_through(store: Store, job: ActiveJob) -> bool:
     """Start the jobs of its lease through this one, from this store."""
     return await verbs(store).start_through(job.lease, job.token.number, 0)
-
-
-async def void_and_return(store: Store, jobs: list[ActiveJob]) -> set[UUID]:
-    """Void the lease of the jobs, as a supervisor does, and return those that went back to their queues."""
-    await verbs(store).void(jobs[0].lease, 1)
-    return await landed(store, [voided(job, 1) for job in jobs])
-
-
-async def landed(store: Store, moves: list[Transition]) -> set[UUID]:
-    """Send the transitions, and return the jobs that they moved."""
-    answers = (await insist(store, moves)).answers
-    return {move.job for move, answer in zip(moves, answers, strict=True) if answer is Answer.APPLIED}
-
-
-async def void_again(store: Store, lease: UUID) -> set[UUID]:
-    """Void the lease once more."""
-    await verbs(store).void(lease, 2)
-    return set()
-
-
-async def begun_after(store: Store, job: ActiveJob) -> set[UUID]:
-    """Start the jobs of its lease under the second void, as soon as that is there."""
-    while not await verbs(store).start_through(job.lease, job.token.number, 2):
-        pass
-    return set()

@@ -19,7 +19,7 @@ judged AS MATERIALIZED (
             )
             WHEN 'voided' THEN job.state = 'claimed' AND EXISTS ( -- locked: it neither starts nor is voided again in between
                 SELECT FROM holdfast.lease_starts AS known
-                WHERE known.lease = job.lease AND known.started < job.claim_number AND known.voids > 0
+                WHERE known.lease = job.lease AND known.started < job.claim_number
                     AND known.voids = ((:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'voids')::bigint
                 FOR SHARE
             )
