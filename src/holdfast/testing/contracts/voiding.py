@@ -9,7 +9,8 @@ from msgspec import structs
 from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import Precondition, Transition, voided
-from holdfast._ports.prefetching import Prefetching, Store
+from holdfast._ports.prefetching import Prefetching
+from holdfast._ports.store import Store
 from holdfast.testing.contracts.prefetching import ahead, begin, begin_through, not_claimed_ahead, states, verbs
 from holdfast.testing.contracts.scene import Part, Scene, done, in_threads, insist, needs, released, story
 
