@@ -166,7 +166,7 @@ def _served(url: str, backlog: int, options: argparse.Namespace) -> list[float]:
 
     for first in range(0, backlog, 10 * CHUNK):
         job.enqueue_many([{"tenant": "big"}] * min(10 * CHUNK, backlog - first))
-    worker = subprocess.Popen([sys.executable, "-m", "holdfast", "worker", "bench.lane_tasks:app", "--log-level", "error"])
+    worker = subprocess.Popen([sys.executable, "-m", "holdfast.cli", "worker", "bench.lane_tasks:app", "--log-level", "error"])
     try:
         time.sleep(3.0)
         end = time.monotonic() + options.seconds
