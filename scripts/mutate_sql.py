@@ -88,9 +88,9 @@ def unjudged(store: str) -> list[str]:
     ]
 
 
-def untried(store: str) -> list[str]:
-    """Guards of new statements that were not tried yet. The list may only get shorter: ``--new`` tries them."""
-    found: dict[str, list[str]] = json.loads((KNOWN / "untried.json").read_text(encoding="utf-8"))
+def open_guards(store: str) -> list[str]:
+    """Guards of new statements of which no killer is known yet. The list may only get shorter: ``--new`` tries them."""
+    found: dict[str, list[str]] = json.loads((KNOWN / "open.json").read_text(encoding="utf-8"))
     return found.get(store, [])
 
 
