@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import nsmallest
 from itertools import islice, takewhile
+from uuid import UUID
 
 from msgspec import structs
 
@@ -97,7 +98,7 @@ class BookClaims(BookReading):
     def _due_within_limits(
         self, ranges: dict[Range, Iterator[Waiting]], request: ClaimRequest, wall: datetime
     ) -> tuple[Rows, Cursor, bool]:
-        uses, lanes = self._uses(wall), dict[LaneName, list[Candidate]]()
+        uses, lanes = self._uses(wall), dict[LaneName, list[Candidate[UUID]]]()
         for which, waiting in ranges.items():
             seat, (_, queue, key, priority) = _seat_of(which), which
             most = min(request.room, room_for(seat, uses)) if is_limited(seat, uses) else 0

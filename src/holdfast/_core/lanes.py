@@ -131,6 +131,14 @@ def _in_rounds(due: Sequence[int], weights: Sequence[int], begun: Sequence[int],
     """Return how many jobs each lane gives, dealt out in turns, and the lane of the last one."""
     numbers, last, begun = [0] * len(due), None, list(begun)
     while room > 0 and (waiting := [place for place, most in enumerate(due) if numbers[place] < most]):
+        whole = min((due[place] - numbers[place]) // weights[place] for place in waiting)
+        whole = min(whole, room // sum(weights[place] for place in waiting))
+        if whole > 0 and not any(begun[place] for place in waiting):
+            for place in waiting:
+                numbers[place] += whole * weights[place]
+                room -= whole * weights[place]
+            last = waiting[-1]
+            continue
         for place in waiting:
             turn = room if len(waiting) == 1 else weights[place] - begun[place]
             number = min(turn, due[place] - numbers[place], room)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
@@ -9,36 +10,39 @@ from msgspec import Struct
 from holdfast._core.lanes import Cursor, LaneHead, Turn, deal, in_ring, in_turns, looked_at, moved_on
 from holdfast._core.limits import CountedBy, Uses, seated
 
+Id = TypeVar("Id", UUID, bytes)
+"""A job's id, as the rows of its store have it."""
+
 LaneName = tuple[int, str, str]
 """Priority, queue and key."""
 
 
-class Candidate(Struct, frozen=True, order=True):
+class Candidate(Struct, Generic[Id], frozen=True, order=True):
     """A due job that a limited claim may take; ``at``: when it was due."""
 
     priority: int
     at: datetime | int
-    id: UUID
+    id: Id
     seat: CountedBy
 
 
-class LimitedDeal(Struct, frozen=True):
+class LimitedDeal(Struct, Generic[Id], frozen=True):
     """The jobs that the claim takes, by (priority, due time, id), and its next cursor. ``is_whole``: the limits left none out."""
 
-    taken: tuple[Candidate, ...]
+    taken: tuple[Candidate[Id], ...]
     cursor: Cursor
     is_whole: bool
 
 
 def limited_deal(
-    lanes: Mapping[LaneName, Sequence[Candidate]],
+    lanes: Mapping[LaneName, Sequence[Candidate[Id]]],
     weights: Mapping[LaneName, int],
     room: int,
     cursor: Cursor,
     uses: Uses,
     *,
     may_be_cut: bool = False,
-) -> LimitedDeal:
+) -> LimitedDeal[Id]:
     """Return what a claim takes. ``lanes``: of each lane, its first due jobs; no range has more than its limits allow.
 
     ``may_be_cut``: more lanes may be left in the ring of the last one.

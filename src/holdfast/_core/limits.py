@@ -212,17 +212,23 @@ def seated(seats: Sequence[CountedBy], uses: Uses) -> list[bool]:
 
     The first one may, if all its limits allow one job.
     """
-    taken, answer = Counter[Counted](), list[bool]()
+    known, left, answer = dict[CountedBy, list[Counted]](), dict[Counted, int](), list[bool]()
     for seat in seats:
-        wanted = _counted(seat, uses)
-        taken.update(wanted)
-        answer.append(all(taken[scope, key] <= uses[scope].room(key) for scope, key in wanted))
+        if (wanted := known.get(seat)) is None:
+            rooms = {(scope, key): uses[scope].room(key) for scope, key in _counted(seat, uses)}
+            wanted = known[seat] = [each for each, room in rooms.items() if room < len(seats)]
+            left = rooms | left
+        for each in wanted:
+            left[each] -= 1
+        answer.append(all(left[each] >= 0 for each in wanted))
     return answer
 
 
 def ready_after(seats: Sequence[CountedBy], uses: Uses) -> dict[Counted, int]:
     """Return the new ``ready_at`` of each rate that counts these jobs, which start now."""
-    starts = Counter(each for seat in seats for each in _counted(seat, uses))
+    starts = Counter[Counted]()
+    for seat, number in Counter(seats).items():
+        starts.update(dict.fromkeys(_counted(seat, uses), number))
     found = {(scope, key): uses[scope].ready_after(key, number) for (scope, key), number in starts.items()}
     return {each: ready_at for each, ready_at in found.items() if ready_at is not None}
 

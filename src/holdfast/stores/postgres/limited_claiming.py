@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
 from typing import Any, Final
+from uuid import UUID
 
 from asyncpg import Connection
 from msgspec import Struct, json, structs
@@ -42,7 +43,7 @@ class Seen(Struct, frozen=True):
     ``is_whole``: it saw all lanes, each from its beginning.
     """
 
-    lanes: Mapping[LaneName, Sequence[Candidate]] = {}
+    lanes: Mapping[LaneName, Sequence[Candidate[UUID]]] = {}
     weights: Mapping[LaneName, int] = {}
     given_up: Position | None = None
     is_whole: bool = True
@@ -172,7 +173,7 @@ async def _look(
     caps = limits.caps_of(uses)
     walk = Walk(look=room, misses=most_missed, turns=turns, start=round_.start, at=round_.at, seen=hints, caps=caps)
     *rows, last = await fetch("limited_lanes", tasks, *packing.takes(request.isolated), *walk.parameters(asked))
-    lanes, weights = dict[LaneName, list[Candidate]](), dict[LaneName, int]()
+    lanes, weights = dict[LaneName, list[Candidate[UUID]]](), dict[LaneName, int]()
     for task, priority, queue, key, weight, due_ats, ids, _ in rows:
         name, seat = (priority, queue, key), CountedBy(task, queue, key)
         due = [Candidate(priority, at, job, seat) for at, job in zip(due_ats, ids, strict=True)]

@@ -51,7 +51,7 @@ class Exchange:
 
     def _claim(self, request: ClaimRequest) -> tuple[Cursor, bool]:
         if request.ids is not None:
-            self._take("exchange_ids", request, packing.claim_ids(request, request.ids))
+            self._take("exchange_ids", request, packing.claim_ids(request, (job.bytes for job in request.ids)))
             return request.cursor, True
         if request.kind is ClaimKind.LIMITED:
             self._write("exchange", packing.NO_CLAIM)  # so that the slots that it frees are counted as free
@@ -66,12 +66,13 @@ class Exchange:
 
     def _claim_part(self, part: ClaimRequest) -> tuple[Cursor, bool]:
         """Claim the jobs of one part; return the cursor, and whether all lanes were seen or the part is full."""
-        if (answer := self._claim_single_lane(part)) is not None:
+        if self._rounds.may_be_single(part.lease) and (answer := self._claim_single_lane(part)) is not None:
             return answer
         for _ in range(TRIES):
             part, walks = self._rounds.resumed(part)
             look = Look(self._database, part, walks, is_settled=self._is_settled)
             view = look.view()
+            self._rounds.note(part.lease, len(view.lanes))
             if not view.lanes:
                 cursor = cursor_after(view, part.cursor)
                 if view.end is not None:

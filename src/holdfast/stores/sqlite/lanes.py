@@ -108,10 +108,22 @@ class _Round(Struct, frozen=True):
 
 
 class Rounds:
-    """The unfinished rounds of the leases that claim through one store."""
+    """What is remembered of the leases that claim through one store: unfinished rounds, and which of them last saw several lanes."""
 
     def __init__(self) -> None:
         self._of: dict[UUID, _Round] = {}
+        self._last_with_several: UUID | None = None
+
+    def may_be_single(self, lease: UUID) -> bool:
+        """Return whether it is worth asking first whether there is just one lane: not after this lease saw several."""
+        return self._last_with_several != lease
+
+    def note(self, lease: UUID, lanes: int) -> None:
+        """Remember how many lanes a look has seen."""
+        if lanes > 1:
+            self._last_with_several = lease
+        elif self._last_with_several == lease:
+            self._last_with_several = None
 
     def resumed(self, part: ClaimRequest) -> tuple[ClaimRequest, list[Walk]]:
         """Return the request from the beginning of its lease's unfinished round, and how that goes on; else a new round."""
@@ -139,13 +151,14 @@ class Look:
     ) -> None:
         self._database, self._part, self._began = database, part, {walk.task: walk for walk in walks}
         self._lanes: dict[Place, Lane] = {}
-        self._share = share(part.room, 1)
+        self._counted = min(part.room, 2 * share(part.room, 1))
         self._values: Values = {
             **packing.claimable((), part.queues, part.isolated),
             "lease": part.lease.bytes,
             "turns": json_text([(turn.priority, turn.queue, turn.key, turn.left) for turn in part.cursor]),
             "most": part.room,
-            "share": self._share,
+            "share": share(part.room, 1),
+            "counted": self._counted,
             "is_settled": is_settled,
             "caps": caps,
         }
@@ -179,19 +192,19 @@ class Look:
     def _add(self, task: str, place: Place, weight: int, due: int) -> None:
         lane = self._lanes.setdefault(place, Lane(place, weight, {}))
         lane.due[task] = due
-        most = self._share if weight == 1 else self._part.room
+        most = self._counted if weight == 1 else self._part.room
         lane.is_exact = lane.is_exact and (due < most or most == self._part.room)
 
 
 def dealt_out(database: StoreDatabase, view: View, part: ClaimRequest) -> Dealt:
     """Deal out what a claim may take among the lanes that it saw.
 
-    Lanes are counted up to their share, which is enough where more lanes are left. Where the whole ring is dealt out, those that
-    would give all that was counted are counted again.
+    Lanes are counted up to twice their share: enough where more lanes are left, or where the whole ring is dealt out and has eight.
+    In a smaller ring, those that would give all that was counted are counted again.
     """
     looked, is_cut = looked_at([lane.head() for lane in view.lanes], part.room)
     is_cut = is_cut or may_be_cut(looked, view.end, part.room)
-    lanes, most = view.lanes[: len(looked)], share(part.room, 1)
+    lanes, most = view.lanes[: len(looked)], 2 * share(part.room, 1)
     while True:
         dealt = deal(looked, part.room, part.cursor, is_cut=is_cut)
         takes, whole = list(dealt.takes), len(looked)

@@ -85,20 +85,20 @@ def caps_of(uses: Uses) -> str:
     return json_text(caps)
 
 
-def choose(database: StoreDatabase, view: View, part: ClaimRequest, uses: Uses, *, is_cut: bool) -> LimitedDeal:
+def choose(database: StoreDatabase, view: View, part: ClaimRequest, uses: Uses, *, is_cut: bool) -> LimitedDeal[bytes]:
     """Return the jobs that a claim takes of the lanes that it saw."""
     asked = [(lane, CountedBy(task, lane.place.queue, lane.place.key)) for lane in view.lanes for task in sorted(lane.due)]
     left = [min(part.room, room_for(seat, uses)) for _, seat in asked]
     ranges = [(seat.task, lane.place.priority, seat.queue, seat.key) for lane, seat in asked]
     values = packing.claimable((), part.queues, part.isolated)
-    lanes, weights = dict[LaneName, list[Candidate]](), dict[LaneName, int]()
+    lanes, weights = dict[LaneName, list[Candidate[bytes]]](), dict[LaneName, int]()
     for place, at, job in database.read("limited_jobs", **values, ranges=json_text(ranges), most=max(left, default=0)):
         lane, seat = asked[place]
         name = (lane.place.priority, seat.queue, seat.key)
         weights[name] = lane.weight
         left[place] -= 1
         if left[place] >= 0 and len(found := lanes.setdefault(name, [])) < part.room:
-            found.append(Candidate(lane.place.priority, at, UUID(bytes=job), seat))
+            found.append(Candidate(lane.place.priority, at, job, seat))
     return limited_deal(lanes, weights, part.room, part.cursor, uses, may_be_cut=is_cut)
 
 

@@ -202,13 +202,13 @@ def claim(request: ClaimRequest) -> Values:
     }
 
 
-def claim_ids(request: ClaimRequest, ids: Iterable[UUID]) -> Values:
-    """Return the parameters of a claim of delivered jobs."""
+def claim_ids(request: ClaimRequest, ids: Iterable[bytes]) -> Values:
+    """Return the parameters of a claim of the jobs with these ids."""
     return {
         **claim(request),
         "tasks": json_text(dict(request.tasks)),
         "queues": None if request.queues is None else json_text(request.queues),
-        "ids": b"".join(job.bytes for job in dict.fromkeys(ids)),
+        "ids": b"".join(dict.fromkeys(ids)),
         "within_limits": False,
     }
 

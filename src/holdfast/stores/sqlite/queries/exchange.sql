@@ -12,6 +12,11 @@ CREATE TEMP VIEW holdfast_exchange (
 ) AS
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
+-- The jobs that a claim takes, in its order. A table numbers them at half the cost of row_number().
+CREATE TEMP TABLE holdfast_due (
+    rank INTEGER PRIMARY KEY, place INTEGER NOT NULL, policy TEXT, is_limited INTEGER, worker TEXT, last_number INTEGER NOT NULL
+);
+
 -- The number of transitions that the last exchange of this connection applied.
 CREATE TEMP TABLE holdfast_tally (applied INTEGER NOT NULL);
 INSERT INTO holdfast_tally (applied) VALUES (0);
@@ -136,15 +141,13 @@ BEGIN
     -- Of each of :ranges, which look.sql has found, only the first due jobs are read, as many as its lane gives.
     -- exchange_lanes.sql takes from lanes that are not even.
     -- Everything is judged again: since then others may have taken jobs.
-    UPDATE holdfast_jobs SET
-        -- include taken()
-    FROM (
+    DELETE FROM holdfast_due;
+    INSERT INTO holdfast_due (place, policy, is_limited, worker, last_number)
+    SELECT * FROM (
         WITH
         -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
         -- include spans(iif(NEW.is_even, NEW.ranges, NULL))
-        SELECT
-            job.rowid AS place, spans.policy, spans.is_limited, owner.worker, owner.last_number,
-            row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
+        SELECT job.rowid, spans.policy, spans.is_limited, owner.worker, owner.last_number
         FROM owner
         CROSS JOIN spans
         CROSS JOIN holdfast_jobs AS job
@@ -153,10 +156,8 @@ BEGIN
             AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
-    ) AS due
-    WHERE holdfast_jobs.rowid = due.place;
-
-    -- include remember_claim_number();
+    );
+    -- include take_due();
 END;
 
 -- call

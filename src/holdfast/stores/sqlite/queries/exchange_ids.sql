@@ -5,9 +5,9 @@
 
 CREATE TEMP TRIGGER holdfast_claim_ids INSTEAD OF INSERT ON holdfast_exchange WHEN NEW.ids IS NOT NULL
 BEGIN
-    UPDATE holdfast_jobs SET
-        -- include taken()
-    FROM (
+    DELETE FROM holdfast_due;
+    INSERT INTO holdfast_due (place, policy, is_limited, worker, last_number)
+    SELECT * FROM (
         WITH RECURSIVE
         -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
         asked (place, id) AS (
@@ -21,9 +21,7 @@ BEGIN
                 coalesce(json_extract(value, '$.timeout'), json_extract(value, '$.progress_within')) IS NOT NULL AS is_limited
             FROM json_each(NEW.tasks)
         )
-        SELECT
-            job.rowid AS place, known.policy, known.is_limited, owner.worker, owner.last_number,
-            row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
+        SELECT job.rowid, known.policy, known.is_limited, owner.worker, owner.last_number
         FROM owner
         CROSS JOIN asked
         CROSS JOIN holdfast_jobs AS job ON job.id = asked.id
@@ -36,10 +34,8 @@ BEGIN
             )
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
-    ) AS due
-    WHERE holdfast_jobs.rowid = due.place;
-
-    -- include remember_claim_number();
+    );
+    -- include take_due();
 END;
 
 -- call

@@ -4,9 +4,9 @@
 
 CREATE TEMP TRIGGER holdfast_claim_lanes INSTEAD OF INSERT ON holdfast_exchange WHEN NOT NEW.is_even
 BEGIN
-    UPDATE holdfast_jobs SET
-        -- include taken()
-    FROM (
+    DELETE FROM holdfast_due;
+    INSERT INTO holdfast_due (place, policy, is_limited, worker, last_number)
+    SELECT * FROM (
         WITH
         -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
         -- include spans(NEW.ranges),
@@ -24,17 +24,13 @@ BEGIN
                 AND job.key = spans.key AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
                 AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
         )
-        SELECT
-            place, policy, is_limited, worker, last_number,
-            row_number() OVER (ORDER BY priority, available_at, id) AS rank
+        SELECT place, policy, is_limited, worker, last_number
         FROM found
         WHERE turn <= number
         ORDER BY priority, available_at, id
         LIMIT NEW.room
-    ) AS due
-    WHERE holdfast_jobs.rowid = due.place;
-
-    -- include remember_claim_number();
+    );
+    -- include take_due();
 END;
 
 -- call

@@ -1,9 +1,9 @@
 -- Return the lanes that a claim could serve, in the order in which it meets them, with the jobs due in each: one row for each task.
 --
 -- It is read without the lock of the file: exchange.sql judges each job again. For each of :walks, a task, a loose index scan goes
--- straight from lane to lane: by priority, then round the ring from the turn in :turns on. :share: the jobs of a lane that count, for
--- each job of its weight. The scan ends when the lanes hold all jobs asked for and one more lane of their ring is found, or after :steps
--- lanes, due or not. A row judges the lane that the row before it has met.
+-- straight from lane to lane: by priority, then round the ring from the turn in :turns on. :share: the jobs that a lane gives, for each
+-- job of its weight. :counted: the jobs of it that are counted. The scan ends when the lanes hold all jobs asked for and one more lane of
+-- their ring is found, or after :steps lanes, due or not. A row judges the lane that the row before it has met.
 -- A mode orders the lanes of a ring: 1, from the turn on; 2, before it, or without a turn; -1 and 0 stand for the turn itself, with jobs
 -- left of it and without; 3, the ring is over. A weight of 0: the queue is paused or not wanted.
 -- :caps: NULL, for lanes that no limit counts; else for lanes within limits, the jobs that each scope and each of its keys allows.
@@ -43,7 +43,7 @@ walk (
                         OR (caps.scope = 'queue' AND caps.name = walk.next_queue)
                     ) AND (caps.key IS NULL OR caps.key = walk.next_key)
             ), 0))
-            WHEN walk.next_weight = 1 THEN (-- include due_jobs(walk, :share))
+            WHEN walk.next_weight = 1 THEN (-- include due_jobs(walk, :counted))
             ELSE (-- include due_jobs(walk, :most))
         END,
         next.priority,
