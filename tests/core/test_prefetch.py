@@ -25,6 +25,12 @@ def test_jobs_ahead_are_what_the_slots_finish_in_the_time(throughput: Throughput
     assert throughput.jobs_ahead(10, 0.1, None) == jobs
 
 
+def test_fewer_jobs_are_ahead_while_the_claimed_ones_have_keys() -> None:
+    keyed = Throughput(20_000.0, 0.01, full_claims=2).claimed(0.01, is_full=True, has_keys=True)
+    assert keyed.jobs_ahead(100, 0.1, None) == 100
+    assert keyed.claimed(0.01, is_full=True).jobs_ahead(100, 0.1, None) == MOST_HELD - 100
+
+
 def test_jobs_ahead_are_at_most_what_the_option_allows() -> None:
     assert [BUSY.jobs_ahead(10, 0.1, most) for most in (0, 7, 1000)] == [0, 7, 200]
     assert BUSY.jobs_ahead(10, 0.5, None) == 990

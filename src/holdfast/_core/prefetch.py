@@ -16,6 +16,8 @@ UNSTARTED_LIMIT = 1.0
 """Seconds after which a worker returns jobs that it claimed and did not start."""
 LONGEST_TIME = 0.5
 """Seconds: the most work that a worker may claim ahead."""
+KEYED_TIME = 0.005
+"""Seconds of work that a worker claims ahead of jobs with keys: a job of another key waits for no more than these."""
 _SHORT = 10
 _WEIGHT = 0.2
 
@@ -24,13 +26,14 @@ class Throughput(Struct, frozen=True):
     """How fast a worker finishes jobs, and how long its writes take: moving averages.
 
     ``rate``: jobs finished per second while claims were full. ``exchange`` and ``start``: seconds. ``full_claims``: the latest claims
-    that each returned as many jobs as they asked for.
+    that each returned as many jobs as they asked for. ``has_keys``: whether the last of them returned jobs with keys.
     """
 
     rate: float = 0.0
     exchange: float = 0.0
     start: float = 0.0
     full_claims: int = 0
+    has_keys: bool = False
 
     def settled(self, jobs: int, seconds: float) -> "Throughput":
         """Return the throughput after ``jobs`` were finished in this time."""
@@ -38,9 +41,9 @@ class Throughput(Struct, frozen=True):
             return self
         return structs.replace(self, rate=_average(self.rate, jobs / seconds))
 
-    def claimed(self, seconds: float, *, is_full: bool) -> "Throughput":
+    def claimed(self, seconds: float, *, is_full: bool, has_keys: bool = False) -> "Throughput":
         """Return the throughput after an exchange that claimed. One that came back short ends all claiming ahead: there is no backlog."""
-        known = structs.replace(self, exchange=_average(self.exchange, seconds))
+        known = structs.replace(self, exchange=_average(self.exchange, seconds), has_keys=has_keys)
         return structs.replace(known, full_claims=self.full_claims + 1) if is_full else known.ended()
 
     def started(self, seconds: float) -> "Throughput":
@@ -58,7 +61,7 @@ class Throughput(Struct, frozen=True):
         """
         if self.full_claims < 2 or self.rate <= 0 or slots / self.rate >= _SHORT * self.exchange:
             return 0
-        wanted = min(round(self.rate * time), MOST_HELD - slots)
+        wanted = min(round(self.rate * (min(time, KEYED_TIME) if self.has_keys else time)), MOST_HELD - slots)
         return max(0, wanted if most is None else min(wanted, most))
 
     def jobs_to_start(self, waiting: Iterable[Policy], *, free: int, started: int) -> int:

@@ -173,7 +173,7 @@ class Exchange:
         self._lease.store_answered()
         self._settle(batch, answer.answers)
         asked = 0 if request is None else request.limit + request.prefetch
-        self.ahead.measure(len(batch), sent, asked=asked, claimed=len(answer.claims))
+        self.ahead.measure(len(batch), sent, asked=asked, claims=answer.claims)
         if request is not None:
             self._take(answer.claims, request)
             self._was_full, self._was_ahead = len(answer.claims) >= asked, request.prefetch > 0

@@ -5,7 +5,7 @@ begins once a slot is free.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from uuid import UUID
 
@@ -87,13 +87,13 @@ class Prefetch:
             cursor=cursor,
         )
 
-    def measure(self, finished: int, sent: float, *, asked: int, claimed: int) -> None:
-        """Learn from an exchange that was sent at ``sent`` and settled ``finished`` jobs."""
+    def measure(self, finished: int, sent: float, *, asked: int, claims: Sequence[Claim]) -> None:
+        """Learn from an exchange that was sent at ``sent``, settled ``finished`` jobs and returned these claims."""
         now = self._lease.now()
         self.pace = self.pace.settled(finished, now - self._measured)
         self._measured = now
         if asked:
-            self.pace = self.pace.claimed(now - sent, is_full=claimed >= asked)
+            self.pace = self.pace.claimed(now - sent, is_full=len(claims) >= asked, has_keys=any(claim.key for claim in claims))
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Keep claimed jobs until slots are free for them."""
