@@ -58,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _tell_one(world(given.seed), given, kind)
     seeds = range(given.first, given.first + given.seeds)
     if given.part is not None:
-        gc.freeze()  # imported objects are never garbage
         for part in _run_here(seeds[given.part :: given.jobs], world):
             print(msgspec.json.encode(part).decode(), flush=True)
         return 0
@@ -126,8 +125,13 @@ def _run_all(seeds: range, given: argparse.Namespace, world: World) -> Summary:
 
 
 def _run_here(seeds: range, world: World) -> Iterator[Summary]:
-    for first in range(0, len(seeds), PORTION):
-        yield _run(seeds[first : first + PORTION], world)
+    gc.freeze()  # imported objects are never garbage
+    gc.disable()  # a world becomes garbage as a whole, when it has been checked
+    try:
+        for first in range(0, len(seeds), PORTION):
+            yield _run(seeds[first : first + PORTION], world)
+    finally:
+        gc.enable()
 
 
 def _run_elsewhere(given: argparse.Namespace) -> Iterator[Summary]:
@@ -169,6 +173,8 @@ def _run(seeds: Sequence[int], world: World) -> Summary:
         if seed % REPEAT == 0 and world(seed).history.digest() != outcome.history.digest():
             problems.append("the same seed gave another history: the seed does not decide everything")
         summary.add(outcome, problems)
+        del outcome
+        gc.collect()
     return summary
 
 

@@ -150,7 +150,8 @@ class _Home:
     ) -> asyncio.Handle:
         """Schedule the callback as asyncio does, unless the process has ended."""
         context = self._loop.context_of(self._process) if context is None else context
-        return self._loop.call_soon_threadsafe(callback, *arguments, context=context)
+        handle: asyncio.Handle = self._loop.call_soon_threadsafe(callback, *arguments, context=context)
+        return handle
 
     def is_closed(self) -> bool:
         """Return False: only the end of the process closes the loop, and no code runs there any more."""

@@ -1,12 +1,11 @@
 """Worlds without chance: streams that always return the middle and the first, and a loop that runs callbacks in order."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 from zlib import crc32
 
-from proof.simulator.loop import PROCESS, VirtualLoop
+from proof.simulator.loop import PROCESS, Handle, VirtualLoop
 
 T = TypeVar("T")
 
@@ -49,8 +48,8 @@ class SteadyLoop(VirtualLoop):
         """Return a stream without chance."""
         return Steady(purpose)
 
-    def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
-        owners: list[Any] = [handle._context.get(PROCESS) for handle in batch]  # type: ignore[attr-defined]
+    def _interleaved(self, batch: list[Handle]) -> list[Handle]:
+        owners: list[Any] = [handle.context.get(PROCESS) for handle in batch]
         if owners.count(owners[0]) == len(owners):
             return batch
         several = list(dict.fromkeys(owners))

@@ -6,7 +6,7 @@ store in virtual time and around a real one in real time: it only waits through 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -105,17 +105,21 @@ class Faulty:
         items = _items(verb, arguments, keywords)
         self._note(items, Phase.INVOKE)
         try:
-            async with nullcontext() if self._connections is None else self._connections.lend(verb):
+            if self._connections is None:
                 answer = await self._travel(verb, arguments, keywords)
+            else:
+                async with self._connections.lend(verb):
+                    answer = await self._travel(verb, arguments, keywords)
         except BaseException:
             self._note(items, Phase.UNKNOWN)
             raise
         self._note_answers(verb, items, answer)
         return answer
 
-    async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Awaitable[Any]:
         self._introduce(self._process)
-        return await getattr(self._store, verb)(*arguments, **keywords)
+        asked: Awaitable[Any] = getattr(self._store, verb)(*arguments, **keywords)
+        return asked
 
     def _late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
         """Return what a late copy of a call does: a store that composes its writes does that when the call is sent."""
@@ -126,6 +130,8 @@ class Faulty:
         if (standstill := self._faults.standstill()) > 0 and fate.fault is not Fault.BEFORE:
             return await self._arrive(self._deliver(standstill, ask))
         match fate.fault:
+            case Fault.NONE:
+                pass
             case Fault.BEFORE:
                 await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: the store cannot be reached")
@@ -148,10 +154,7 @@ class Faulty:
             case Fault.IN_FLIGHT:
                 return await self._arrive(self._deliver(fate.slow_way_there, ask))
             case Fault.CRASH_BEFORE | Fault.CRASH_AFTER:
-                if fate.fault is Fault.CRASH_AFTER:
-                    await ask()
-                self._crash()
-                await asyncio.get_running_loop().create_future()
+                await self._end_sender(fate, ask)
             case Fault.WRONG_BEFORE | Fault.WRONG_AFTER:
                 await self._go_wrong(fate, ask)
         if fate.luck.side < 0.5:  # the request takes the time, or the answer
@@ -166,6 +169,12 @@ class Faulty:
         sent = self._carry(delivery)
         await asyncio.wait([sent])
         return sent.result()
+
+    async def _end_sender(self, fate: Fate, ask: Ask) -> None:
+        if fate.fault is Fault.CRASH_AFTER:
+            await ask()
+        self._crash()
+        await asyncio.get_running_loop().create_future()
 
     async def _go_wrong(self, fate: Fate, ask: Ask) -> NoReturn:
         await self._clock.sleep(fate.delay)

@@ -6,13 +6,16 @@ a ``finally``. The callbacks of a frozen one wait until it is thawed. The same s
 
 import asyncio
 import contextvars
-import heapq
 import random
 import warnings
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 from zlib import crc32
+
+from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.host import Exit
@@ -38,7 +41,7 @@ class Process:
         self.on_exit: list[Callable[[Exit], None]] = []
         self._loop = loop
         self._stops: set[str] = set()
-        self._parked: list[asyncio.Handle] = []
+        self._parked: list[Handle] = []
         self._beside: list[Process] = []
         self.tasks: list[asyncio.Task[Any]] = []
 
@@ -110,7 +113,7 @@ class Process:
             for tell in watchers:
                 tell(how)
 
-    def park(self, handle: asyncio.Handle) -> None:
+    def park(self, handle: "Handle") -> None:
         """Keep a callback of a frozen process until it is thawed."""
         self._parked.append(handle)
 
@@ -136,29 +139,29 @@ class _Task(asyncio.Task[T]):
 
 
 class _Future(asyncio.Future[Any]):
-    def __init__(self, number: int, **options: Any) -> None:
-        self._number = number
-        super().__init__(**options)
+    """The same for a future. Its loop sets the number: a method for that would cost as much as the rest of a future."""
+
+    __slots__ = ("number",)
+    number: int
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
 
-class _Handle(asyncio.TimerHandle):
-    """A handle without the fields for asyncio's debugger: a world makes thousands of handles."""
+class Handle(Struct, eq=False):
+    """A handle of asyncio, as far as anything uses it: a world makes thousands of handles."""
 
-    __slots__ = ()
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = contextvars.copy_context() if context is None else context
-        self._cancelled = False
-        self._source_traceback = None
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._callback, self._args = _nothing, ()
+        self.is_cancelled = True
+        self.callback, self.args = _nothing, ()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
 
 
 def _nothing() -> None:
@@ -178,8 +181,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 1000.0
         self._steps = 0
         self._number = 0
-        self._queue: list[asyncio.Handle] = []
-        self._timers: list[tuple[float, int, _Handle]] = []
+        self._queue: list[Handle] = []
+        self._timers: list[tuple[float, int, Handle]] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     def time(self) -> float:
@@ -225,29 +228,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         """Create a future with a stable order in sets."""
         self._number += 1
-        return _Future(self._number, loop=self)
+        future = _Future(loop=self)
+        future.number = self._number
+        return future
 
-    def resume(self, handles: list[asyncio.Handle]) -> None:
+    def resume(self, handles: list[Handle]) -> None:
         """Run parked callbacks before all later ones."""
         self._queue[:0] = handles
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        handle = _Handle(callback, args, context)
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        handle = Handle(callback, args, copy_context() if context is None else context)
         self._queue.append(handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Schedule a callback of a thread, which is a process here: it runs even if that process has ended."""
         return self.call_soon(callback, *args, context=self.outside if context is None else context)
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Schedule a timer as asyncio does; timers of one moment keep their order."""
-        timer = _Handle(callback, args, context)
+        timer = Handle(callback, args, copy_context() if context is None else context)
         self._number += 1
-        heapq.heappush(self._timers, (when, self._number, timer))
+        heappush(self._timers, (when, self._number, timer))
         return timer
 
     def _run_once(self) -> None:
@@ -262,38 +267,35 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if len(batch) > 1:
                 batch = self._interleaved(batch)
             for handle in batch:
-                self._run(handle)
-
-    def _run(self, handle: Any) -> None:
-        if handle._cancelled:
-            return
-        process: Process | None = handle._context.get(PROCESS)
-        if process is not None:
-            if process.exit is not None:
-                return
-            if process._stops:
-                process.park(handle)
-                return
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except Exception as error:
-            self.call_exception_handler({"message": f"callback {handle._callback!r}", "exception": error})
+                if handle.is_cancelled:
+                    continue
+                process = handle.context.get(PROCESS)
+                if process is not None:
+                    if process.exit is not None:
+                        continue
+                    if process._stops:
+                        process.park(handle)
+                        continue
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except Exception as error:
+                    self.call_exception_handler({"message": f"callback {handle.callback!r}", "exception": error})
 
     def _pass_time(self) -> None:
         """Move the time on to the next timer."""
         timers = self._timers
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
+        while timers and timers[0][2].is_cancelled:
+            heappop(timers)
         if not timers:
             raise Stuck("nothing can ever happen again")
         if timers[0][0] > self._now:
             self._now, self._steps = timers[0][0], 0
         while timers and timers[0][0] <= self._now:
-            self._queue.append(heapq.heappop(timers)[2])
+            self._queue.append(heappop(timers)[2])
 
-    def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
+    def _interleaved(self, batch: list[Handle]) -> list[Handle]:
         """Return the callbacks with the processes in a drawn order; each process keeps the order of its callbacks."""
-        owners = [handle._context.get(PROCESS) for handle in batch]  # type: ignore[attr-defined]
+        owners = [handle.context.get(PROCESS) for handle in batch]
         if owners.count(owners[0]) == len(owners):
             return batch
         now, steps, seed = self._now, self._steps, self.seed

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from copy import deepcopy
 from typing import Any, cast
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec
@@ -12,7 +11,7 @@ from holdfast._ports.table import BlockingRowWriter, ClaimedRows, Refusal, Reset
 from holdfast.errors import StoreUnavailable
 from proof.checker.history import By, Event, History, Phase, TableRow
 from proof.simulator.faults import Faulty, verb_of
-from proof.stores.memory_table import MemoryTable, Row
+from proof.stores.memory_table import MemoryTable, Row, copied
 
 VERBS = tuple(name for name, member in vars(Table).items() if inspect.iscoroutinefunction(member))
 
@@ -58,25 +57,25 @@ class WitnessedTable(MemoryTable):
         self.caller = process
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
-        before = deepcopy(self.rows)
+        before = copied(self.rows)
         claimed = await super().claim(owner, limit, stamp)
         self._tell(before, "claim", claimed.fence)
         return claimed
 
     async def renew(self, fence: RowFence) -> RowFence | None:
-        before = deepcopy(self.rows)
+        before = copied(self.rows)
         renewed = await super().renew(fence)
         self._tell(before, "renew", fence)
         return renewed
 
     async def stamp_unstamped(self, limit: int) -> list[Key]:
-        before = deepcopy(self.rows)
+        before = copied(self.rows)
         adopted = await super().stamp_unstamped(limit)
         self._tell(before, "adopt")
         return adopted
 
     async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
-        before = deepcopy(self.rows)
+        before = copied(self.rows)
         found = await super().reset(limit, past)
         self._tell(before, "reset")
         return found
@@ -89,7 +88,7 @@ class WitnessedTable(MemoryTable):
         self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         self.require_all(fence, keys, is_all=is_all)
-        before = deepcopy(self.rows)
+        before = copied(self.rows)
         found = super().moved(fence, keys, end, reason)
         self._tell(before, "move", fence)
         return found
@@ -106,7 +105,7 @@ class WitnessedTable(MemoryTable):
     @asynccontextmanager
     async def _transaction(self, fence: RowFence, caller: str) -> AsyncIterator[_Moves]:
         yield (moves := _Moves(self, fence))
-        self.caller, before, sent = caller, deepcopy(self.rows), [key for key, _, _ in moves.sent]
+        self.caller, before, sent = caller, copied(self.rows), [key for key, _, _ in moves.sent]
         if self.under(fence, sent) != sent:
             raise StoreUnavailable("transaction: a row was taken by another one, and it is rolled back")
         for key in moves.connection:

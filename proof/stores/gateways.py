@@ -80,22 +80,24 @@ class Gateway:
         del verb, arguments, keywords
         return ask
 
-    async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
+    def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Awaitable[Any]:
         """Carry out a verb that may change something."""
         del verb, arguments
-        return await ask()
+        return ask()
 
-    async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Awaitable[Any]:
         self._introduce()
-        return await getattr(self._store, verb)(*arguments, **keywords)
+        asked: Awaitable[Any] = getattr(self._store, verb)(*arguments, **keywords)
+        return asked
 
 
-def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def read(self: Gateway, *arguments: Any, **keywords: Any) -> Any:
-        return await self._ask(name, arguments, keywords)
+def _verb(name: str) -> Callable[..., Awaitable[Any]]:
+    # Not coroutines: each one would be resumed between the caller and the store whenever the call waits.
+    def read(self: Gateway, *arguments: Any, **keywords: Any) -> Awaitable[Any]:
+        return self._ask(name, arguments, keywords)
 
-    async def write(self: Gateway, *arguments: Any, **keywords: Any) -> Any:
-        return await self.write(name, arguments, partial(self._ask, name, arguments, keywords))
+    def write(self: Gateway, *arguments: Any, **keywords: Any) -> Awaitable[Any]:
+        return self.write(name, arguments, partial(self._ask, name, arguments, keywords))
 
     return read if name in READING else write
 

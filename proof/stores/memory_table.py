@@ -5,7 +5,6 @@ Every verb runs to its end without yielding. One lock makes it one step for thre
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from copy import deepcopy
 from threading import RLock
 from typing import Any
 
@@ -13,7 +12,12 @@ from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Clock
 from holdfast._ports.table import ClaimedRows, Findings, Refusal, ResetRow, RowFence, RowHolder, States
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # of values that nothing changes
+
+
+def copied(rows: dict[Key, Row]) -> dict[Key, Row]:
+    """Return a copy of the rows, to which no change of these comes through."""
+    return {key: row.copy() for key, row in rows.items()}
 
 
 class MemoryMoves:
@@ -100,7 +104,7 @@ class MemoryTable:
                 row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: now}
                 self._own(row, fence.owner)
             keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
-            return ClaimedRows(fence, tuple(deepcopy(taken)), keys)
+            return ClaimedRows(fence, tuple(row.copy() for row in taken), keys)
 
     async def move(
         self, fence: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
@@ -243,7 +247,7 @@ class MemoryTable:
 
     @contextmanager
     def _or_undone(self) -> Iterator[None]:
-        before, others = deepcopy(self.rows), deepcopy(self.others)
+        before, others = copied(self.rows), self.others.copy()
         try:
             yield
         except BaseException:

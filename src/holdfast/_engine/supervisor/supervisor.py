@@ -59,6 +59,7 @@ class Supervisor:
         arguments: Sequence[str],
     ) -> None:
         self._host, self._clock, self._chance, self._events = host, clock, chance, events
+        self._lease_time = clock.monotonic
         self._connect, self._open_table = connect, open_table
         self._options, self._arguments = options, tuple(arguments)
         self.workers: list[WorkerHandle] = []
@@ -207,7 +208,7 @@ class Supervisor:
             if self._settings is None:
                 self._store, self._transport = self._connect(settings)
                 self._environment = Environment(self._store, self._transport, self._clock, self._chance, self._events)
-                self._settings = settings
+                self._settings, self._lease_time = settings, self._environment.lease_time
                 self._history = BeatHistory(self._store, self._host, kept=settings.beat_history)
                 for warning in self._store.capabilities.warnings:
                     self._events.emit(EventName.STORE_WARNED, warning=warning)
@@ -378,7 +379,7 @@ class Supervisor:
 
     def _now_of_lease(self) -> float:
         """Return the time on the lease's clock; until a store is open, that is the monotonic clock."""
-        return self._clock.monotonic() if self._settings is None else self._environment.lease_time()
+        return self._lease_time()
 
     def _report_error(self, operation: str, error: BaseException) -> None:
         require_not_cancelled()
