@@ -35,7 +35,7 @@ class ClaimRow(Struct, frozen=True, kw_only=True):
     at: int
     lease: UUID
     room: int
-    tasks: frozenset[str] = frozenset()
+    tasks: tuple[str, ...] = ()
     kind: ClaimKind = ClaimKind.PLAIN
     queues: tuple[str, ...] | None = None
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE

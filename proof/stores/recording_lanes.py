@@ -55,7 +55,7 @@ class RecordingLanes(RecordingSchedules):
             at=(now.wall - _EPOCH) // timedelta(microseconds=1),
             lease=request.lease,
             room=request.room,
-            tasks=frozenset(request.tasks),
+            tasks=tuple(request.tasks),
             kind=request.kind,
             queues=request.queues,
             isolated=request.isolated,

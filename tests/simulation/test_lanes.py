@@ -71,7 +71,7 @@ class Lanes(Tale):
             self.change(number, By(by), before=row, row=running)
             taken.append((UUID(int=100 + number), token))
         limited = ClaimKind.LIMITED if self.limits else ClaimKind.PLAIN
-        asked = ClaimRow(at=round(self.now * 1e6), lease=LEASE, room=room, tasks=frozenset("t"), kind=limited, taken=tuple(taken))
+        asked = ClaimRow(at=round(self.now * 1e6), lease=LEASE, room=room, tasks=("t",), kind=limited, taken=tuple(taken))
         self.say("claim.made", Phase.TRUTH, lease=LEASE, after=structs.replace(asked, **more), by=By("claim"))
         for job, token in taken if is_received else ():
             self.say("claim", Phase.OK, WORKER, job=job, token=token)
@@ -269,7 +269,7 @@ def test_l14_a_claim_may_take_nothing_if_the_only_job_is_not_for_it(row: dict[st
 
 
 @pytest.mark.parametrize(
-    "claim", [{"is_entitled": False}, {"is_named": True}, {"room": 0}, {"isolated": IsolatedJobs.ONLY}, {"tasks": frozenset("x")}]
+    "claim", [{"is_entitled": False}, {"is_named": True}, {"room": 0}, {"isolated": IsolatedJobs.ONLY}, {"tasks": ("x",)}]
 )
 def test_l14_a_claim_that_may_take_nothing_takes_nothing(claim: dict[str, object]) -> None:
     assert Lanes("a").take(**claim).check(LANES).verdict("L14")  # type: ignore[arg-type]

@@ -247,9 +247,9 @@ class Exchange:
                 self._ended.append(FinishedRun(Claim(job=active, payload=b"null"), lifecycle.release(active, code_ran=code_ran)))
         self._abandoned &= theirs
         self.ahead.drop(ahead_before - theirs)
-        for job, token in running_before & self._running():
-            if (job, token) not in theirs:
-                self._executor.stop(job, Stop.LOST, token=token)
+        for running in list(self._executor.running.values()):
+            if running.key in running_before and running.key not in theirs:
+                self._executor.stop(running.claim.job.id, Stop.LOST, token=running.claim.job.token)
 
     def request_audit(self) -> None:
         """Make the next step begin with an audit, and take it soon."""
