@@ -30,6 +30,7 @@ class Schedules:
         self._reads: dict[str, datetime] = {}
         self._sent: dict[UUID, datetime | None] = {}  # by move: the time that its sender had read
         self._landed: dict[UUID, bool] = {}  # by move: whether it has stored a job
+        self._stale = set[UUID]()  # moves sent before the store forgot what their senders had read
         self._calm_since = 0.0 if context.rules.is_always_calm else float("inf")
 
     def seers(self) -> Seers:
@@ -91,6 +92,8 @@ class Schedules:
         verb, move = ("", None) if event.by is None else (event.by.verb, event.by.call)
         if known is not None and verb != FAIL_OVER:
             self._expect_soon(name, known)
+        if verb == FAIL_OVER:
+            self._stale.update(self._sent)
         if verb == "advance" and isinstance(before, ScheduleRow) and after is not None:
             self._see_move(name, before, after, move)
         else:
@@ -112,6 +115,8 @@ class Schedules:
         job = stored[0] if stored else before.last_job
         if tick is None:
             self._expect("S14", False, job, "{} moved on without a tick", name)
+            return
+        if move in self._stale:
             return
         is_due = before.next_at <= after.at and (not rules.is_timed or tick <= after.at + timedelta(seconds=rules.step))
         self._expect("S14", is_due and not before.is_paused, job, "the tick {} of {} fired when it was not due", tick, name)

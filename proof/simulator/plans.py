@@ -208,6 +208,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
         # A runner that could not be started is not asked for again at once: other jobs are claimed in the meantime.
         is_whole = is_whole and not (self.lanes and self.lanes.counts_tasks)  # jobs of one lane may wait for different limits
+        is_whole = is_whole and ({*THREADED}.isdisjoint(self.tasks) or not self.ahead)  # claims ahead leave threads out
         return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property

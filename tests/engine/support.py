@@ -247,6 +247,7 @@ class Bench:
         )
         self.executor.finished = finished = RecordedRuns()
         self.ended, self.slots = finished.all, slots
+        self.asked_for_voids: list[UUID] = []
         self.pool: RunnerPool | None = None
         self.exchange = self.open_exchange(LEASE)
         self.beat()
@@ -259,7 +260,8 @@ class Bench:
         self.lease.id, self.lease.worker = lease.id, lease.worker
         options = WorkerOptions(concurrency=self.slots, threads=self.slots, isolated=isolated)
         slots = Slots(self.registry, self.executor, options, self.pool)
-        return Exchange(self.environment, self.executor, self.writer, self.lease, slots, options, poll_interval=1.0, beat=6.0)
+        own = self.environment, self.executor, self.writer, self.lease, slots, options
+        return Exchange(*own, poll_interval=1.0, beat=6.0, ask_for_void=lambda: self.asked_for_voids.append(self.lease.id))
 
     async def open(self, *payloads: tuple[str, bytes]) -> list[UUID]:
         """Open a lease and enqueue jobs, each given by its task's name and its payload; return their ids."""

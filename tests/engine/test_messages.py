@@ -41,6 +41,7 @@ ALL = (
     messages.Pong(float("-inf"), True),
     messages.UndeliveredOutcomes(TRANSITIONS),
     messages.CodeUnresponsive((JOB,)),
+    messages.ClaimsLost(),
     messages.AttemptWaiting(JOB, TOKEN, 60.0),
     messages.AttemptStarted(JOB, TOKEN, 3.5, 60.0, None),
     messages.AttemptProgressed(JOB, 4.5),

@@ -224,7 +224,8 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         lease = self._all.leases.get(request.lease)
         if lease is None or lease.end is not None or self._overdue(lease, now) > 0:
             return (), request.cursor, True
-        if lease.spec.is_isolated and self._all.holds.get(request.lease):
+        is_voided = request.voids is not None and lease.voids != request.voids
+        if is_voided or (lease.spec.is_isolated and self._all.holds.get(request.lease)):
             return (), request.cursor, True
         claims, cursor, is_whole = list[Claim](), request.cursor, True
         for part in request.parts():

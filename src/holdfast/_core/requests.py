@@ -70,7 +70,8 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
 
     ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all. ``ids``: only these jobs,
     which a transport delivered; all other conditions of a claim apply to them, too. ``cursor``: where lanes are served from; the answer
-    has the next one. ``kind`` does not count for delivered jobs, which are claimed within their limits.
+    has the next one. ``kind`` does not count for delivered jobs, which are claimed within their limits. ``voids``: it takes no job unless
+    its lease has this number of voids; None: any number.
     """
 
     lease: UUID
@@ -83,6 +84,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     ids: tuple[UUID, ...] | None = None
     cursor: Cursor = ()
     kind: ClaimKind = ClaimKind.PLAIN
+    voids: int | None = None
 
     @property
     def room(self) -> int:

@@ -84,6 +84,10 @@ class ClaimsVoided(Struct, frozen=True, tag="voided"):
     voids: int
 
 
+class ClaimsLost(Struct, frozen=True, tag="claims_lost"):
+    """Worker: the answer of a claim of jobs that start later is lost, and the claim may still land; asks to void its claims."""
+
+
 class Ping(Struct, frozen=True, tag="ping"):
     """Supervisor: asks for a ``Pong``, which shows that the worker's event loop runs."""
 
@@ -208,6 +212,7 @@ FromWorker = (
     | Pong
     | UndeliveredOutcomes
     | CodeUnresponsive
+    | ClaimsLost
 )
 Message = FromSupervisor | FromWorker
 

@@ -99,6 +99,19 @@ async def test_a_claim_that_lands_after_the_void_is_returned_by_the_next_one() -
 
 
 @pytest.mark.virtual_time
+async def test_a_worker_that_lost_the_answer_of_a_claim_is_sent_a_void_although_it_answers_pings() -> None:
+    fleet = Fleet(prefetch=True)
+    child, leased = await fleet.ready()
+    jobs = await fleet.claim(leased, prefetch=3)
+    beside = asyncio.create_task(answer_pings(child))
+    child.far.say(messages.ClaimsLost())
+    await passing(CLAIMED_WITHIN + OPERATION)
+    assert await states(fleet, jobs) == [State.RUNNING] + [State.AVAILABLE] * 3
+    assert await fleet.memory.start_through(leased.lease, 1, 1)
+    beside.cancel()
+
+
+@pytest.mark.virtual_time
 async def test_a_worker_that_answers_keeps_what_it_claimed() -> None:
     fleet = Fleet(prefetch=True)
     child, leased = await fleet.ready()

@@ -144,6 +144,8 @@ class WorkerHandle:
                 self.is_idle, self._pong = is_idle, message
             case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
+            case messages.ClaimsLost():
+                self._is_voiding = True
             case messages.CodeUnresponsive(jobs=jobs):
                 self.charged_jobs = dict.fromkeys(jobs, RescueReason.UNRESPONSIVE) | self.charged_jobs
             case messages.AttemptWaiting(job=job, token=token, progress_within=within):
@@ -195,7 +197,7 @@ class WorkerHandle:
         return 0.0 if self._unresponsive_since is None else self._now() - self._unresponsive_since
 
     def seconds_until_void(self, within: float) -> float:
-        """Return the seconds until its event loop has answered no ping for this long, 0 while a void of its claims is unanswered.
+        """Return the seconds until its event loop has answered no ping for this long, 0 while a void of its claims is to be done.
 
         While it stays blocked, its claims are voided again and again: a claim that was under way may land after a void.
         """

@@ -1,6 +1,6 @@
 """Settle finished runs and claim for free slots, in one write; audit the jobs that the store records for this worker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core import lifecycle
@@ -20,7 +20,7 @@ from holdfast._engine.worker.late_results import LateResults
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.locked_outcomes import LockedOutcomes
 from holdfast._engine.worker.options import WorkerOptions
-from holdfast._engine.worker.prefetch import Prefetch
+from holdfast._engine.worker.prefetch import AheadCalls, Key, Prefetch
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
 from holdfast._engine.worker.resting_claims import RestingClaims
@@ -33,7 +33,6 @@ SOON = 0.05
 PIPELINE_FROM = 64
 """Number of slots from which on a claim asks a store on a server for at most half of them: one half runs while the server works
 for the other. With fewer slots, two claims cost more than waiting for one."""
-Key = tuple[UUID, Token]
 
 
 class Exchange:
@@ -50,6 +49,7 @@ class Exchange:
         *,
         poll_interval: float,
         beat: float,
+        ask_for_void: Callable[[], None],
         inbox: Inbox | None = None,
     ) -> None:
         self._store, self._events, self._chance = environment.store, environment.events, environment.chance
@@ -69,9 +69,8 @@ class Exchange:
         self.is_idle = self.has_backlog = self._is_caught_up = False
         self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = False
         self.next_due: float | None = 0.0
-        self.ahead = Prefetch(
-            environment, executor, lease, options, begin=self._begin, audit=self.request_audit, may_start=self._may_start_ahead
-        )
+        calls = AheadCalls(self._begin, self.request_audit, lambda: not (self._needs_audit or self.is_closed), ask_for_void)
+        self.ahead = Prefetch(environment, executor, lease, options, calls)
 
     @property
     def undelivered(self) -> tuple[Transition, ...]:
@@ -164,6 +163,8 @@ class Exchange:
         except BaseException as error:
             # After an error the claim may still have landed, so look up which jobs the store records for this worker.
             self._needs_audit = True
+            if request is not None and request.prefetch:
+                self.ahead.doubt()
             if not batch or not is_refusal(error):
                 self._is_in_doubt = True
                 raise
@@ -290,9 +291,6 @@ class Exchange:
             return None
         self._delivered = {}
         return self.ahead.request(self._slots.loop_tasks, self._turns.cursor_ahead)
-
-    def _may_start_ahead(self) -> bool:
-        return not (self._needs_audit or self._is_in_doubt or self.is_closed)
 
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
         """Return delivered jobs to claim: none until the worker's own poll found nothing due, and none when a poll is due.

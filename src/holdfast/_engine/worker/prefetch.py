@@ -7,6 +7,7 @@ begins once a slot is free.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
 from msgspec import structs
@@ -29,11 +30,24 @@ Aged = tuple[float, Claim]
 """A claim, and the time at which this worker received it."""
 
 
+class AheadCalls(NamedTuple):
+    """What jobs that are claimed ahead need of their worker.
+
+    ``begin`` runs a job in a free slot. ``audit`` compares the worker's jobs with the store's. ``may_start``: whether no answer of a claim
+    is lost. ``ask_for_void`` asks the supervisor to void a claim whose answer is lost.
+    """
+
+    begin: Callable[[Claim], None]
+    audit: Callable[[], None]
+    may_start: Callable[[], bool]
+    ask_for_void: Callable[[], None]
+
+
 class Prefetch:
     """The jobs of one worker that are claimed and have no slot yet.
 
-    ``begin`` runs a job in a free slot, and ``may_start`` is whether no answer of a claim is lost: the number of a later job would also
-    start jobs of which this worker does not know.
+    A job is started by its number, which also starts all jobs with smaller ones, so the worker must know of all these. A claim whose answer
+    is lost may land at any later time, unless it is voided.
     """
 
     def __init__(
@@ -42,19 +56,16 @@ class Prefetch:
         executor: Executor,
         lease: WorkerLease,
         options: WorkerOptions,
-        *,
-        begin: Callable[[Claim], None],
-        audit: Callable[[], None],
-        may_start: Callable[[], bool],
+        calls: AheadCalls,
     ) -> None:
         executor.freed, self.wake, self.pace = self.refill, Signal(), Throughput()
         self.is_on = options.can_prefetch and prefetches(environment.store)
         self._store, self._executor, self._lease, self._options = environment.store, executor, lease, options
         self._chance = environment.chance
-        self._begin, self._audit, self._may_start = begin, audit, may_start
+        self._begin, self._audit, self._may_start, self._ask_for_void = calls
         self._waiting, self._starting, self._started = deque[Aged](), deque[Aged](), deque[Aged]()
         self._returning = set[Key]()
-        self._voids, self._measured = 0, lease.now()
+        self._voids, self._is_in_doubt, self._measured = 0, False, lease.now()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._starting) + len(self._started)
@@ -69,7 +80,8 @@ class Prefetch:
     def wanted(self) -> int:
         """Return how many jobs the next claim should ask for ahead."""
         options = self._options
-        ahead = self.pace.jobs_ahead(options.concurrency, options.prefetch_time, options.prefetch) if self.is_on else 0
+        is_on = self.is_on and not self._is_in_doubt
+        ahead = self.pace.jobs_ahead(options.concurrency, options.prefetch_time, options.prefetch) if is_on else 0
         return max(0, ahead - len(self))
 
     def request(self, tasks: Mapping[str, Policy], cursor: Cursor) -> ClaimRequest | None:
@@ -85,6 +97,7 @@ class Prefetch:
             prefetch=number,
             queues=self._options.queues,
             cursor=cursor,
+            voids=self._voids,
         )
 
     def measure(self, finished: int, sent: float, *, asked: int, claims: Sequence[Claim]) -> None:
@@ -128,10 +141,15 @@ class Prefetch:
         oldest = min((each[0][0] for each in (self._started, self._starting, self._waiting) if each), default=None)
         return 60.0 if oldest is None else max(0.001, oldest + UNSTARTED_LIMIT - self._lease.now())
 
+    def doubt(self) -> None:
+        """Claim and start nothing until the supervisor has voided a claim whose answer is lost."""
+        self._is_in_doubt = True
+        self._ask_for_void()
+
     def voided(self, voids: int) -> None:
         """Forget the jobs that were not started: the supervisor has returned them to their queues, and this is the number of voids."""
         if voids > self._voids:
-            self._voids = voids
+            self._voids, self._is_in_doubt = voids, False
             self.forget()
 
     def forget(self) -> None:
@@ -185,7 +203,7 @@ class Prefetch:
 
     def _choose(self) -> None:
         """Choose the jobs that the next write starts, unless those of the last one are still unanswered."""
-        if self._starting or not self._waiting or self._returning or not self._may_start():
+        if self._starting or not self._waiting or self._returning or self._is_in_doubt or not self._may_start():
             return
         policies = (claim.job.policy for _, claim in self._waiting)
         number = self.pace.jobs_to_start(policies, free=self._free(), started=len(self._started))

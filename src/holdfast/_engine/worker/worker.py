@@ -153,7 +153,7 @@ class Worker:
         poll, wake = settings.poll_interval, self.executor.finished.wake
         inbox = self._make_inbox(wake)
         own = (self._environment, self.executor, progress, self.lease, self._slots, options)
-        self.exchange = Exchange(*own, poll_interval=poll, beat=beat, inbox=inbox)
+        self.exchange = Exchange(*own, poll_interval=poll, beat=beat, ask_for_void=self._ask_for_void, inbox=inbox)
         self._exchanging = self._service("exchange", self._exchange, pause=min(poll, beat), wake=wake)
         self._reporting = self._service("report", partial(self._report, progress), pause=min(1.0, beat), wake=progress.wake)
         self._auditing = self._service("audit", self._audit, pause=beat)
@@ -313,6 +313,7 @@ class Worker:
                 messages.Pong()
                 | messages.UndeliveredOutcomes()
                 | messages.CodeUnresponsive()
+                | messages.ClaimsLost()
                 | messages.AttemptWaiting()
                 | messages.AttemptStarted()
                 | messages.AttemptProgressed()
@@ -354,6 +355,9 @@ class Worker:
             await self._store.end_lease(self.lease.id, LeaseEnd(RescueReason.CLOSED, is_free=True))
         except Exception as error:
             self._events.emit(failure_of_store(error), operation="end_lease", error=type(error).__name__, failures=1)
+
+    def _ask_for_void(self) -> None:
+        self._send(messages.ClaimsLost())
 
     def _send(self, message: messages.Message) -> None:
         self._link.channel.send(messages.encode(message))

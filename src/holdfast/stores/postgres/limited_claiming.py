@@ -103,7 +103,7 @@ class LimitedClaiming(Claiming):
         A second claim of an isolated lease waits here, and then sees the job that the first one took.
         """
         where = sorted(request.tasks), queues_of(request)
-        if found := await fetch("lock_limits", request.lease, False, *where):
+        if found := await fetch("lock_limits", request.lease, False, request.voids, *where):
             self._has_limits = True
             return limits.kept_of(found), False
         ((self._has_limits, is_isolated),) = await fetch("has_limits", request.lease)
@@ -111,7 +111,7 @@ class LimitedClaiming(Claiming):
             return {}, False
         if await fetch("lease_has_jobs", request.lease):
             return {}, True
-        return limits.kept_of(await fetch("lock_limits", request.lease, True, *where)), True
+        return limits.kept_of(await fetch("lock_limits", request.lease, True, request.voids, *where)), True
 
     async def _claim_within(self, fetch: Fetch, request: ClaimRequest, uses: Uses, *, is_lone: bool) -> Claimed:
         """Claim jobs within these limits, over all lanes that they count, in as few walks as find some."""

@@ -226,6 +226,7 @@ def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, 
         *_known(request.tasks),
         *takes(request.isolated),
         is_isolated,
+        request.voids,
     )
 
 

@@ -155,6 +155,7 @@ class Look:
         self._values: Values = {
             **packing.claimable((), part.queues, part.isolated),
             "lease": part.lease.bytes,
+            "voids": part.voids,
             "turns": json_text([(turn.priority, turn.queue, turn.key, turn.left) for turn in part.cursor]),
             "most": part.room,
             "share": share(part.room, 1),

@@ -32,7 +32,16 @@ from holdfast.databases.sqlite.values import Values, micros, micros_of
 _RECORD = b"%b%b%019d%011d%010d"
 _UNOWNED = bytes(16)
 _NO_TOKEN = Token(None, 0)
-NO_CLAIM: Values = {"lease": None, "claim_id": None, "tasks": "{}", "running": 0, "room": 0, "ranges": None, "most": 0}
+NO_CLAIM: Values = {
+    "lease": None,
+    "voids": None,
+    "claim_id": None,
+    "tasks": "{}",
+    "running": 0,
+    "room": 0,
+    "ranges": None,
+    "most": 0,
+}
 NO_CLAIM |= {"normal": True, "isolated": False}
 """The parameters of an exchange that takes no jobs."""
 NO_TRANSITIONS: Values = {"items": b"", "data": b"\0", "kinds": "[]"}
@@ -195,6 +204,7 @@ def claim(request: ClaimRequest) -> Values:
     """Return the parameters of a claim, but for the jobs that it takes."""
     return {
         "lease": request.lease.bytes,
+        "voids": request.voids,
         "claim_id": request.claim.bytes,
         **takes(request.isolated),
         "running": request.limit,

@@ -91,6 +91,20 @@ class VoidContract(Part):
 
     @story
     @needs(Prefetching, not_claimed_ahead)
+    async def test_s26_a_claim_takes_jobs_only_under_the_voids_it_names(self, at: Scene) -> None:
+        (job,), queue = await ahead(at, 1), str(at.chance.uuid4())
+        await at.enqueue(*(at.new(queue=queue) for _ in range(3)))
+
+        async def taken(voids: int | None) -> int:
+            request = at.request(job.lease, 0, prefetch=1, queues=(queue,))
+            return len((await at.store.exchange((), structs.replace(request, voids=voids))).claims)
+
+        assert [await taken(1), await taken(0)] == [0, 1]
+        await verbs(at.store).void(job.lease, 1)
+        assert [await taken(0), await taken(1), await taken(None)] == [0, 1, 1]
+
+    @story
+    @needs(Prefetching, not_claimed_ahead)
     async def test_a_job_that_was_started_one_by_one_is_not_voided(self, at: Scene) -> None:
         jobs = await ahead(at, 2)
         await verbs(at.store).void(jobs[0].lease, 1)

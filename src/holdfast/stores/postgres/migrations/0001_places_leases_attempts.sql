@@ -329,11 +329,12 @@ CREATE TABLE holdfast.leases (
     expires_at timestamptz NOT NULL,
     renewals bigint NOT NULL DEFAULT 1,
     is_draining boolean NOT NULL DEFAULT false,
+    voids bigint NOT NULL DEFAULT 0, -- how often it lost the right to start its claimed jobs
     ended_at timestamptz,
     end_reason text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
 
--- started: claimed jobs of the lease through this claim number run. voids: how often it lost the right to start its claimed jobs.
+-- started: claimed jobs of the lease through this claim number run. voids: as in leases.
 -- Not in leases, because a worker writes it many times a second, and a beat skips a lease whose row is locked.
 CREATE TABLE holdfast.lease_starts (
     lease uuid NOT NULL PRIMARY KEY,

@@ -4,7 +4,7 @@
 -- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
 -- :lease, :claim. :is_running: whether the claimed jobs start at once. `:room`: at most how many jobs.
 -- :tasks (ascending by bytes), :policies, :progress_within, :timeouts. :normal and :isolated: which kinds of jobs.
--- :is_lone: whether the lease may be an isolated one. due_….sql states where to look, and declares the parameters of that search.
+-- :is_lone: whether the lease may be an isolated one. :voids: the number that the lease must have, NULL: any. due_….sql states where to look, and declares the parameters of that search.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty. Rows are found by = ANY(array),
 -- and the parameters that belong to them by width_bucket(), which is a binary search.
 -- Jobs are taken by their ctid, so that no plan can take more than were locked. Return the claimed jobs, each with the number of

@@ -3,7 +3,7 @@
 -- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
 -- :lease, :claim. :is_running: whether the claimed jobs start at once. `:room`: at most how many jobs.
 -- :tasks (ascending by bytes), :policies, :progress_within, :timeouts. :normal and :isolated: which kinds of jobs.
--- :is_lone: whether the lease may be an isolated one. :queues, NULL: all.
+-- :is_lone: whether the lease may be an isolated one. :voids: the number that it must have, NULL: any. :queues, NULL: all.
 -- :look, how many jobs are dealt out: `:room`, and more while other claims have as many locked.
 -- :misses, at how many lanes without due jobs the walk of a task gives up.
 -- :share, how many turns of a lane a claim gives while more lanes wait. :turns, how many turns of each lane are read at once: the share,

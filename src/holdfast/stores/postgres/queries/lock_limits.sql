@@ -1,5 +1,5 @@
 -- Lock the lease of a claim, and then the limits that may count its jobs; return the limits as they are now.
--- :lease; :is_lone, whether it may be an isolated one; :tasks; :queues, NULL: all.
+-- :lease; :is_lone, whether it may be an isolated one; :voids, the number that it must have, NULL: any; :tasks; :queues, NULL: all.
 -- The statement that locks must not be the one that counts: what it sees is older than its locks. A claim that waited here for another
 -- one counts afterwards, in limit_uses.sql, what that one took.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),

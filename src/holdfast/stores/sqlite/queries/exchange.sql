@@ -7,10 +7,10 @@
 -- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most, is_even,
+    items, data, kinds, lease, voids, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most, is_even,
     within_limits
 ) AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- The jobs that a claim takes, in its order. A table numbers them at half the cost of row_number().
 CREATE TEMP TABLE holdfast_due (
@@ -145,7 +145,7 @@ BEGIN
     INSERT INTO holdfast_due (place, policy, is_limited, worker, last_number)
     SELECT * FROM (
         WITH
-        -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
+        -- include owner(NEW.lease, NEW.voids, NEW.monotonic, NEW.boot, NEW.clock, 1),
         -- include spans(iif(NEW.is_even, NEW.ranges, NULL))
         SELECT job.rowid, spans.policy, spans.is_limited, owner.worker, owner.last_number
         FROM owner
@@ -162,7 +162,7 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, normal, isolated, running, room, wall, monotonic, boot, clock, ranges, most, is_even
+    items, data, kinds, lease, voids, claim_id, tasks, normal, isolated, running, room, wall, monotonic, boot, clock, ranges, most, is_even
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim_id, :tasks, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock, :ranges, :most, true
+    :items, :data, :kinds, :lease, :voids, :claim_id, :tasks, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock, :ranges, :most, true
 );

@@ -9,7 +9,7 @@ BEGIN
     INSERT INTO holdfast_due (place, policy, is_limited, worker, last_number)
     SELECT * FROM (
         WITH RECURSIVE
-        -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
+        -- include owner(NEW.lease, NEW.voids, NEW.monotonic, NEW.boot, NEW.clock, 1),
         asked (place, id) AS (
             SELECT 0, substr(NEW.ids, 1, 16)
             UNION ALL
@@ -40,8 +40,8 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, within_limits
+    items, data, kinds, lease, voids, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, within_limits
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim_id, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot,
+    :items, :data, :kinds, :lease, :voids, :claim_id, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot,
     :clock, :ids, :within_limits
 );

@@ -8,7 +8,7 @@ BEGIN
     INSERT INTO holdfast_due (place, policy, is_limited, worker, last_number)
     SELECT * FROM (
         WITH
-        -- include owner(NEW.lease, NEW.monotonic, NEW.boot, NEW.clock, 1),
+        -- include owner(NEW.lease, NEW.voids, NEW.monotonic, NEW.boot, NEW.clock, 1),
         -- include spans(NEW.ranges),
         found AS (
             SELECT
@@ -35,8 +35,8 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim_id, tasks, normal, isolated, running, room, wall, monotonic, boot, clock, ranges, most, is_even
+    items, data, kinds, lease, voids, claim_id, tasks, normal, isolated, running, room, wall, monotonic, boot, clock, ranges, most, is_even
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim_id, :tasks, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock, :ranges,
+    :items, :data, :kinds, :lease, :voids, :claim_id, :tasks, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock, :ranges,
     :most, false
 );

@@ -8,7 +8,7 @@
 -- left of it and without; 3, the ring is over. A weight of 0: the queue is paused or not wanted.
 -- :caps: NULL, for lanes that no limit counts; else for lanes within limits, the jobs that each scope and each of its keys allows.
 WITH RECURSIVE
--- include owner(:lease, :monotonic, :boot, :clock, :is_settled),
+-- include owner(:lease, :voids, :monotonic, :boot, :clock, :is_settled),
 turns AS MATERIALIZED (
     SELECT
         json_extract(value, '$[0]') AS priority, json_extract(value, '$[1]') AS queue, json_extract(value, '$[2]') AS key,
