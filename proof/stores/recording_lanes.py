@@ -71,6 +71,8 @@ class RecordingLanes(RecordingSchedules):
         lease = self._all.leases.get(request.lease)
         if lease is None or lease.end is not None or self._overdue(lease, now) > 0:
             return False
+        if request.voids is not None and lease.voids != request.voids:
+            return False
         return not (lease.spec.is_isolated and self._all.holds.get(request.lease))
 
     def _record_limit(self, scope: Scope, before: KeptLimit | None, by: By) -> None:

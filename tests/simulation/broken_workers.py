@@ -66,13 +66,16 @@ def second_attempt_beside_first() -> Any:
 
 
 def starts_during_a_lost_claim() -> Any:
-    """A worker starts jobs by their numbers while it does not know which jobs a lost claim has given it."""
+    """A worker claims and starts jobs by their numbers while it does not know which jobs a lost claim has given it."""
 
     def choose(self: Prefetch) -> None:
         if not self._starting:
             self._starting, self._waiting = self._waiting, deque()
 
-    return patched(Prefetch, _choose=choose)
+    def doubt(self: Prefetch) -> None:
+        del self
+
+    return patched(Prefetch, _choose=choose, doubt=doubt)
 
 
 def one_claim_id() -> Any:

@@ -191,6 +191,25 @@ async def test_s26_nothing_is_started_between_a_lost_claim_and_the_return_of_its
     assert sorted(bench.reports.begins) == sorted([*jobs, *lost])[: len(bench.reports.begins)] != []
 
 
+async def test_s1_jobs_of_a_claim_that_was_voided_before_its_answer_came_do_not_begin() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.open(*[("quick", NOTHING)] * 10)
+    bench.ahead.pace = BUSY
+    gate = bench.store.hold("exchange", is_back=True)
+    step = asyncio.create_task(bench.exchange.step())
+    await gate.entered.wait()
+    await bench.memory.void(LEASE.id, 1)
+    bench.ahead.voided(1)
+    gate.opened.set()
+    await step
+    await bench.ahead.step()
+    await turns()
+    assert bench.reports.begins == []
+    bench.exchange.is_closed = True
+    await bench.exchange.step()
+    await bench.free(jobs)
+
+
 async def test_s26_a_claim_that_arrives_after_its_void_takes_nothing() -> None:
     bench = Ahead(quick)
     await bench.claimed()

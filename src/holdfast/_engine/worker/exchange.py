@@ -307,7 +307,7 @@ class Exchange:
         for claim in now:
             self._begin(claim)
         if may_start:
-            self.ahead.add(later)
+            self.ahead.add(later, request.voids)
         for claim in claims[len(now) + (len(later) if may_start else 0) :]:  # too late, or more jobs than asked for
             self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
 

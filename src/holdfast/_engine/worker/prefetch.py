@@ -108,8 +108,11 @@ class Prefetch:
         if asked:
             self.pace = self.pace.claimed(now - sent, is_full=len(claims) >= asked, has_keys=any(claim.key for claim in claims))
 
-    def add(self, claims: Iterable[Claim]) -> None:
-        """Keep claimed jobs until slots are free for them."""
+    def add(self, claims: Iterable[Claim], voids: int | None) -> None:
+        """Keep claimed jobs until slots are free for them; not those of a claim that was voided before its answer came."""
+        if voids != self._voids:
+            self._audit()
+            return
         now = self._lease.now()
         self._waiting.extend((now, claim) for claim in claims)
         self.wake.set()
