@@ -70,6 +70,7 @@ async def test_two_full_claims_in_a_row_are_followed_by_a_claim_ahead() -> None:
         await bench.exchange.step()
         sizes.append(len(bench.ahead))
         await turns()
+    assert "held" not in bench.store.calls
     assert sizes[:2] == [0, 0]
     assert sizes[3] > 50
 

@@ -306,7 +306,7 @@ class Exchange:
         now, later = claims[: request.limit], claims[request.limit : request.limit + request.prefetch]
         for claim in now:
             self._begin(claim)
-        if may_start:
+        if may_start and later:
             self.ahead.add(later, request.voids)
         for claim in claims[len(now) + (len(later) if may_start else 0) :]:  # too late, or more jobs than asked for
             self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
