@@ -202,10 +202,11 @@ def ahead(plan: Plan) -> bool:
 
 
 def blocked_beside_others(plan: Plan) -> Plan:
-    """A world whose event loops are blocked with jobs claimed ahead, and whose answers of moves are slow."""
+    """A world whose event loops are blocked with jobs claimed ahead, and whose starts are slower than a void."""
     return structs.replace(
         plan,
-        mix=structs.replace(plan.mix, rates={Fault.SLOW: 0.15}, focus="exchange"),
+        settings=structs.replace(plan.settings, claimed_within=0.3),
+        mix=structs.replace(plan.mix, rates={Fault.SLOW: 0.5}, focus="start_through", timeout=6.0),
         tasks=("blocking", "quick"),
         strikes=("cut_supervisor",),
         outfits=(),
