@@ -7,6 +7,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from holdfast.errors import ConfigurationError
+
 STEP_LIMIT = 64 * 1024
 """The most bytes that one step may return."""
 STEPS_LIMIT = 4 * 1024 * 1024
@@ -80,9 +82,11 @@ class SignalAnswer(StrEnum):
     MISSING = "missing"
 
 
-def is_usable(name: object) -> bool:
-    """Return whether users may give this name to a step or a signal."""
-    return isinstance(name, str) and 0 < len(name) <= NAME_LIMIT and name.isprintable() and not name.startswith(":")
+def usable(what: str, name: str) -> str:
+    """Return a name that a user gave to a step or a signal; ``ConfigurationError`` if it cannot be one."""
+    if isinstance(name, str) and 0 < len(name) <= NAME_LIMIT and name.isprintable() and not name.startswith(":"):
+        return name
+    raise ConfigurationError([f"{what} {name!r}: use 1 to {NAME_LIMIT} printable characters that do not begin with ':'"])
 
 
 def shown(key: StepKey) -> str:

@@ -8,6 +8,7 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast.cli.completions import complete_job
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
+from holdfast.cli.signals import signal
 from holdfast.cli.options import JSON, store_options
 from holdfast.cli.selection import matching
 
@@ -21,7 +22,7 @@ def jobs() -> None:
     """See jobs, learn why they wait, cancel them, run them again."""
 
 
-for _command in (cancel, delete, reschedule, retry):
+for _command in (cancel, delete, reschedule, retry, signal):
     jobs.add_command(_command)
 
 

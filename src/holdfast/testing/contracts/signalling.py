@@ -267,8 +267,8 @@ class SignalContract(Part):
         assert await take(at, await again(at, completed), wait(), "stop") == NOTHING
         await enqueued_again(at, [deleted.id, purged.id])
         await at.store.reopen([kept_one.id], is_fresh=True)
-        for job, answer in ((deleted, NOTHING), (purged, NOTHING), (kept_one, SignalTaken(b"1"))):
-            assert await take(at, await again(at, job), wait(), "stop") == answer
+        for gone, answer in ((deleted, NOTHING), (purged, NOTHING), (kept_one, SignalTaken(b"1"))):
+            assert await take(at, await again(at, gone), wait(), "stop") == answer
 
     @story
     @needs(Steps, no_steps)
