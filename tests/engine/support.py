@@ -21,8 +21,8 @@ from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
-from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.attempt_calls import AttemptCalls
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.exchange import Exchange
 from holdfast._engine.worker.executor import Executor, FinishedRun, FinishedRuns

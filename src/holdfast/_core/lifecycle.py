@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
-from holdfast._core.outcome import Cancel, Done, Fail, Hold, Invalid, Outcome, Raised, Retry, Snooze, Suspend
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import CrashPolicy
 
 
@@ -114,7 +114,7 @@ def finish(job: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
             return _fail(job, why, failure, failures=job.failures + 1)
         case Suspend(for_=wait, awaits=awaits):
             return structs.replace(_settle(job, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED), awaits=awaits)
-        case Hold(failure=failure):
+        case StepsChanged(failure=failure):
             held = _settle(job, State.HELD, delay=0.0, error=failure, record=AttemptOutcome.FAILED)
             return structs.replace(held, held_for=HeldFor.STEPS)
         case _:

@@ -75,10 +75,10 @@ class Suspend(Struct, frozen=True):
     awaits: str | None = None
 
 
-class Hold(Struct, frozen=True):
+class StepsChanged(Struct, frozen=True):
     """The outcome of a handler whose code was changed under its steps: an operator decides how to go on. It spends no attempt."""
 
     failure: Failure
 
 
-Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid | Suspend | Hold
+Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid | Suspend | StepsChanged

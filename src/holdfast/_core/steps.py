@@ -31,14 +31,14 @@ SLEEP, UNTIL, WAIT = ":sleep", ":until:", ":wait_for:"
 class StepRecord(Struct, frozen=True, kw_only=True):
     """The record of a step. ``nth``: which use of its name it was, from 1. ``place``: its number in the order of calls.
 
-    ``is_alone``: no other step of the job ran beside it, so its place says in which order the code calls its steps. ``result``: the JSON
-    that it returned; ``None``: a wait whose timeout passed.
+    ``is_sequential``: no other step of the job ran beside it, so the order in which the code calls it is known. ``result``: the JSON that
+    it returned; ``None``: a wait whose timeout passed.
     """
 
     name: str
     nth: int
     place: int
-    is_alone: bool
+    is_sequential: bool
     result: bytes | None = None
 
     @property
@@ -96,22 +96,24 @@ def shown(key: StepKey) -> str:
     ("'charge' (use 2)", "wait_for('approved') (use 1)")
     """
     name, nth = key
-    if name.startswith(WAIT):
-        name = f"wait_for({name.removeprefix(WAIT)!r})"
-    elif name == SLEEP:
-        name = "sleep"
+    if name == SLEEP:
+        known_as = "sleep"
+    elif name.startswith(WAIT):
+        known_as = f"wait_for({name.removeprefix(WAIT)!r})"
+    elif name.startswith(UNTIL):
+        known_as = f"the timeout of wait_for({name.removeprefix(UNTIL)!r})"
     else:
-        name = repr(name)
-    return f"{name} (use {nth})"
+        known_as = repr(name)
+    return f"{known_as} (use {nth})"
 
 
 def changed_code(asked: StepKey, records: Iterable[StepRecord], known: Collection[StepKey]) -> str | None:
     """Return how the code was changed, if it was, when a step without a record is called while no other one runs.
 
-    The code of the attempt before called its steps in the order of their places. A step that ran alone then and has not been asked for
-    by now, the ``known`` ones, has been renamed, moved or removed: to go on could do its work twice.
+    The code of an earlier attempt called its steps in the order of their places. A sequential step that is not among the ``known`` ones,
+    for which this attempt has asked, was renamed, moved or removed: to go on could do its work twice.
     """
-    missing = [record for record in records if record.is_alone and record.key not in known]
+    missing = [record for record in records if record.is_sequential and record.key not in known]
     if not missing:
         return None
     first = min(missing, key=lambda record: record.place)

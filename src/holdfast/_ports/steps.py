@@ -11,7 +11,7 @@ class Steps(Protocol):
     """The verbs of steps and signals. The records of a job are deleted with it, or when it completes with ``forgets_steps``.
 
     A store with these verbs also does what transitions ask for. One that ``awaits`` a signal makes the job due at once if there is such a
-    signal by then, judged under the lock of the job's row; else the job is due after its delay, and is shown as blocked until then.
+    signal, judged under the lock of the job's row. Without one, the job is due after its delay, and is shown as blocked until then.
     """
 
     async def steps(self, job: UUID) -> StepList:

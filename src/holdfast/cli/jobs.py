@@ -8,9 +8,9 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast.cli.completions import complete_job
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
-from holdfast.cli.signals import signal
 from holdfast.cli.options import JSON, store_options
 from holdfast.cli.selection import matching
+from holdfast.cli.signals import signal
 
 if TYPE_CHECKING:
     from holdfast._core.job import Failure

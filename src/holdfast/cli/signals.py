@@ -2,18 +2,19 @@
 
 import click
 
+from holdfast.cli.completions import complete_job
 from holdfast.cli.options import JSON, store_options
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete_job)
 @click.argument("name")
 @click.argument("value", default="null")
 @store_options
 @JSON
 @click.pass_context
 def signal(
-    context: click.Context, /, id: str, name: str, value: str, target: str | None, url: str | None, as_json: bool
+    context: click.Context, /, *, id: str, name: str, value: str, target: str | None, url: str | None, as_json: bool
 ) -> None:
     """Send a signal to the job ID, which consumes it with job.wait_for(NAME).
 

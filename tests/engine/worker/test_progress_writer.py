@@ -9,8 +9,8 @@ from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.child_jobs import ChildJobs
-from holdfast._engine.worker.step_records import StepRecords
 from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, ProgressWriter
+from holdfast._engine.worker.step_records import StepRecords
 from holdfast.errors import JobLost, StoreUnavailable
 from holdfast.testing.clock import FakeClock
 from tests.engine.support import LEASE, Bench, RecordedReports, turns

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -162,13 +163,13 @@ async def test_the_step_key_is_the_same_in_every_attempt_and_belongs_to_the_step
     async def in_loop(job: Job) -> None:
         await job.step("charge", shop.charge)
         await job.step("charge", note, job)
-        with pytest.raises(HoldfastError, match="job.step_key"):
+        with pytest.raises(HoldfastError, match=r"job\.step_key"):
             job.step_key  # noqa: B018 - it raises
 
     def in_thread(job: SyncJob) -> None:
         job.step("charge", shop.charge)
         job.step("charge", note, job)
-        with pytest.raises(HoldfastError, match="job.step_key"):
+        with pytest.raises(HoldfastError, match=r"job\.step_key"):
             job.step_key  # noqa: B018 - it raises
 
     bench, job = await opened(in_loop if kind == "loop" else in_thread)
@@ -333,7 +334,7 @@ async def test_a_store_without_steps_refuses_them_in_the_handler() -> None:
 
 
 def shopping(shop: Shop, *names: str, unordered: bool = False) -> Callable[..., Any]:
-    """Return a handler that takes these steps, then fails as often as the shop says."""
+    """Return a handler that takes these steps, then fails as often as the shop asks."""
 
     async def handler(job: Job) -> list[Any]:
         found = [await job.step(name, shop.charge, name, unordered=unordered) for name in names]
@@ -410,7 +411,7 @@ async def test_a_change_is_found_although_the_handler_catches_everything() -> No
     assert [type(error) for error in seen] == [Suspended, Suspended]
 
 
-async def test_an_added_last_step_and_a_new_step_beside_running_ones_are_no_change() -> None:
+async def test_an_added_last_step_is_not_a_change_of_recorded_ones() -> None:
     shop = Shop()
     bench, job = await opened(shopping(shop, "a"))
     await in_attempts(bench, 1)
@@ -464,7 +465,7 @@ async def test_a_short_sleep_keeps_its_slot() -> None:
     bench, job = await opened(handler)
     await attempt(bench)
     assert await state(bench, job) is State.COMPLETED
-    assert [round(after - before, 3) for before, after in zip(times, times[1:], strict=False)] == [TIMING.beat] * 2
+    assert [round(after - before, 3) for before, after in pairwise(times)] == [TIMING.beat] * 2
 
 
 async def test_an_attempt_after_a_sleep_does_not_sleep_again() -> None:

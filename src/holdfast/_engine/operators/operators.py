@@ -172,9 +172,7 @@ class Jobs:
     @overload
     async def aretry(self, jobs: Id | Sequence[Id], *, fresh: bool = False) -> dict[UUID, State]: ...
     @overload
-    async def aretry(
-        self, *, where: Where, limit: int | None = None, dry_run: bool = False, fresh: bool = False
-    ) -> Steered: ...
+    async def aretry(self, *, where: Where, limit: int | None = None, dry_run: bool = False, fresh: bool = False) -> Steered: ...
     async def aretry(
         self,
         jobs: Id | Sequence[Id] = (),

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import Claim, Failure, NewJob, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Hold, Invalid, Outcome, Raised, Retry, Snooze, Suspend
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 
 
@@ -124,7 +124,7 @@ class OutcomeKind(StrEnum):
     RAISED = "raised"
     INVALID = "invalid"
     SUSPEND = "suspend"
-    HOLD = "hold"
+    STEPS_CHANGED = "steps_changed"
 
 
 class OutcomeData(Struct, frozen=True, kw_only=True):
@@ -159,8 +159,8 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return cls(kind=OutcomeKind.INVALID, reason=reason, failure=failure)
             case Suspend(for_=wait, awaits=awaits):
                 return cls(kind=OutcomeKind.SUSPEND, seconds=wait, awaits=awaits)
-            case Hold(failure=failure):
-                return cls(kind=OutcomeKind.HOLD, failure=failure)
+            case StepsChanged(failure=failure):
+                return cls(kind=OutcomeKind.STEPS_CHANGED, failure=failure)
             case _:
                 assert_never(outcome)
 
@@ -181,8 +181,8 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return Raised(self.failure or Failure("Exception", ""), self.is_final)
             case OutcomeKind.SUSPEND:
                 return Suspend(self.seconds or 0.0, self.awaits)
-            case OutcomeKind.HOLD:
-                return Hold(self.failure or Failure("Exception", ""))
+            case OutcomeKind.STEPS_CHANGED:
+                return StepsChanged(self.failure or Failure("Exception", ""))
             case OutcomeKind.INVALID:
                 return Invalid(self.reason or Reason.RESULT_INVALID, self.failure or Failure("Exception", ""))
             case _:

@@ -262,7 +262,7 @@ class RunnerProcess:
         if error is not None:  # of any kind: this process goes on, and its worker waits for an answer
             outcome = outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=work.job.saw_cancellation)
         if outcome is not None and work.job.suspension is not None:
-            outcome = work.job.suspension  # whatever a handler answered that did not let it through
+            outcome = work.job.suspension  # a handler that has caught it may have answered something else
         verdict = None if outcome is None else messages.OutcomeData.of(outcome)
         return messages.RunEnded(verdict, self._link.memory(), work.job.unused_steps)
 

@@ -70,7 +70,6 @@ class RunnerJobContext(JobContext):
         self._require_owned()
         return await self._reporter.children.enqueue(self._claim.job, child)
 
-
     async def read_steps(self) -> StepList:
         """Read the steps of the handler's job; ``JobLost`` if the job is lost."""
         self._require_owned()

@@ -14,7 +14,7 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import inherited
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
-from holdfast._core.outcome import Hold, Suspend
+from holdfast._core.outcome import StepsChanged, Suspend
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint, encode_step
 from holdfast._core.steps import usable
 from holdfast._engine.client.handle import Handle
@@ -143,7 +143,7 @@ class JobContext:
         return current_key()
 
     @property
-    def suspension(self) -> Suspend | Hold | None:
+    def suspension(self) -> Suspend | StepsChanged | None:
         """Why the handler must end, although its job has not; for the engine."""
         return None if self._steps is None else self._steps.suspension
 
@@ -256,9 +256,9 @@ class Job(JobContext):
         returns is JSON, and this returns it as plain data in every attempt. An exception is not recorded. A crash after the function
         and before the record calls it again, with the same ``job.step_key``.
 
-        A step is known by its name, and by which use of that name it is. If the code asks for a step without a record before one that
-        has a record and ran alone, the code was changed: the job is held, and ``holdfast jobs explain`` says how to go on. Steps whose
-        order may differ between attempts are ``unordered``.
+        A step is known by its name, and by which use of that name it is. If the code asks for a step without a record, although it has
+        not asked for one that has a record and ran with no other beside it, the code was changed. Then the job is held, and
+        ``holdfast jobs explain`` names how to go on. Steps whose order may differ between attempts are ``unordered``.
 
         Raises ``JobLost``, and ``PayloadTooLarge`` beyond 64 KiB for a step, 4 MiB for all, or 1,000 steps.
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from holdfast._core.job import ActiveJob, Failure
-from holdfast._core.outcome import Hold, Suspend
+from holdfast._core.outcome import StepsChanged, Suspend
 from holdfast._core.steps import (
     FOREVER,
     MOST_STEPS,
@@ -61,7 +61,7 @@ class Step(Struct, eq=False):
     name: str
     nth: int
     place: int
-    is_alone: bool
+    is_sequential: bool
     is_unordered: bool
     record: StepRecord | None = None
 
@@ -72,15 +72,15 @@ class Step(Struct, eq=False):
 
     def new_record(self, result: bytes | None = None) -> StepRecord:
         """Return the record to write."""
-        is_alone = self.is_alone and not self.is_unordered
-        return StepRecord(name=self.name, nth=self.nth, place=self.place, is_alone=is_alone, result=result)
+        is_sequential = self.is_sequential and not self.is_unordered
+        return StepRecord(name=self.name, nth=self.nth, place=self.place, is_sequential=is_sequential, result=result)
 
 
 class StepLog:
     """The steps of one attempt. The records of earlier attempts are read with the first step."""
 
     def __init__(self, job: ActiveJob, writer: StepWriter) -> None:
-        self.suspension: Suspend | Hold | None = None
+        self.suspension: Suspend | StepsChanged | None = None
         self._job, self._writer = job, writer
         self._records: dict[StepKey, StepRecord] | None = None
         self._size = 0
@@ -95,7 +95,7 @@ class StepLog:
         """The recorded steps that this attempt has not asked for."""
         return tuple(shown(key) for key in self._records or () if key not in self._asked)
 
-    def suspend(self, why: Suspend | Hold) -> Suspended:
+    def suspend(self, why: Suspend | StepsChanged) -> Suspended:
         """Suspend the attempt, and return the exception to raise; the first reason stands."""
         self.suspension = self.suspension or why
         return Suspended(f"job {self._job.id} is suspended; its handler must end")
@@ -111,7 +111,7 @@ class StepLog:
         step = Step(name, self._uses[name], self._uses.total() - 1, not self._running, is_unordered)
         self._asked.add(step.key)
         for other in self._running:
-            other.is_alone = False
+            other.is_sequential = False
         self._running.append(step)
         try:
             records = await self._read()
@@ -204,10 +204,12 @@ class StepLog:
         return self._records
 
     def _require_allowed(self, step: Step, records: dict[StepKey, StepRecord]) -> None:
-        if step.is_alone and not step.is_unordered and (change := changed_code(step.key, records.values(), self._asked)):
-            raise self.suspend(Hold(Failure("StepsChanged", change)))
+        if step.is_sequential and not step.is_unordered and (change := changed_code(step.key, records.values(), self._asked)):
+            raise self.suspend(StepsChanged(Failure("StepsChanged", change)))
         if len(records) >= MOST_STEPS:
-            raise PayloadTooLarge(f"job {self._job.id} has {MOST_STEPS:,} steps, and may have no more: do several things in one step")
+            raise PayloadTooLarge(
+                f"job {self._job.id} has {MOST_STEPS:,} steps, and may have no more: do several things in one step"
+            )
 
     def _require_room(self, step: Step, result: bytes | None) -> None:
         size = self._size + len(result or b"")

@@ -198,7 +198,7 @@ class Executor:
             CURRENT.set(job)  # this task is the job's own
         outcome = await self._outcome(running) if running.has_begun else None
         if outcome is not None and running.context.suspension is not None:
-            outcome = running.context.suspension  # whatever a handler answered that did not let it through
+            outcome = running.context.suspension  # a handler that has caught it may have answered something else
         # The code has stopped; only now may the job move.
         if running.timer is not None:
             running.timer.cancel()

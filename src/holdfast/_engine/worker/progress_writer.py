@@ -13,8 +13,8 @@ from holdfast._core.requests import ProgressUpdate
 from holdfast._engine import store_defaults
 from holdfast._engine.progress import report
 from holdfast._engine.service import Signal
-from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.attempt_calls import AttemptCalls
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.step_records import StepRecords
 from holdfast._ports.store import Store

@@ -23,8 +23,8 @@ from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import ERRORS, Service, Signal
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry
-from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.attempt_calls import AttemptCalls
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.drain import Drain
 from holdfast._engine.worker.exchange import Exchange

@@ -18,7 +18,7 @@ Row = Any
 _STATES = {state.value: state for state in State}
 
 
-def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:  # size: one line for each column
     """Return the job of a row of the view ``jobs``; ``early_as``: the state in which to show it while it is not due yet."""
     return JobRecord(
         id=row["id"],

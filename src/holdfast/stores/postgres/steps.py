@@ -15,7 +15,9 @@ class StepVerbs(StoreDatabase):
     async def steps(self, job: UUID) -> StepList:
         found = await self._fetch("steps", job)
         records = (
-            StepRecord(name=row["name"], nth=row["nth"], place=row["place"], is_alone=row["is_alone"], result=row["result"])
+            StepRecord(
+                name=row["name"], nth=row["nth"], place=row["place"], is_sequential=row["is_sequential"], result=row["result"]
+            )
             for row in found
             if row["name"] is not None
         )
@@ -44,4 +46,4 @@ def _named(job: UUID, token: Token) -> tuple[Any, ...]:
 
 
 def _columns(record: StepRecord) -> tuple[Any, ...]:
-    return storable_text(record.name), record.nth, record.place, record.is_alone
+    return storable_text(record.name), record.nth, record.place, record.is_sequential

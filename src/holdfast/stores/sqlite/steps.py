@@ -19,8 +19,8 @@ class StepVerbs:
     async def steps(self, job: UUID) -> StepList:
         found = await self._thread.run(lambda database: database.read("steps", job=job.bytes))
         records = tuple(
-            StepRecord(name=name, nth=nth, place=place, is_alone=bool(is_alone), result=result)
-            for _, name, nth, place, is_alone, result in found
+            StepRecord(name=name, nth=nth, place=place, is_sequential=bool(is_sequential), result=result)
+            for _, name, nth, place, is_sequential, result in found
             if name is not None
         )
         return StepList(records, instant(found[0][0]))
@@ -79,5 +79,5 @@ def _named(job: UUID, token: Token, record: StepRecord) -> Values:
         "step": storable_text(record.name),
         "nth": record.nth,
         "place": record.place,
-        "is_alone": record.is_alone,
+        "is_sequential": record.is_sequential,
     }

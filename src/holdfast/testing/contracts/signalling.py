@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, AttemptOutcome, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
-from holdfast._core.outcome import Cancel, Hold, Snooze, Suspend
+from holdfast._core.outcome import Cancel, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import JobFilter
 from holdfast._core.steps import FOREVER, MOST_SIGNALS, Signal, SignalAnswer, SignalTaken, StepRecord
@@ -38,7 +38,7 @@ NOTHING, LOST = SignalTaken(), SignalTaken(is_lost=True)
 
 def wait(nth: int = 1, place: int = 0) -> StepRecord:
     """Return the step of a wait that has no result yet."""
-    return StepRecord(name=":wait_for:go", nth=nth, place=place, is_alone=True)
+    return StepRecord(name=":wait_for:go", nth=nth, place=place, is_sequential=True)
 
 
 async def send(at: Scene, job: UUID, value: bytes = b"1", *, name: str = "go", call: UUID | None = None) -> SignalAnswer:
@@ -201,7 +201,7 @@ class SignalContract(Part):
     async def test_who_may_be_signalled(self, at: Scene) -> None:
         waiting, held, prefetched = at.new(), await at.running(), await at.prefetched()
         await at.enqueue(waiting)
-        await at.settle(answered(held, Hold(CHANGED)))
+        await at.settle(answered(held, StepsChanged(CHANGED)))
         for job in (waiting.id, held.id, prefetched.id):
             assert await send(at, job) is ACCEPTED
         assert [await at.state(job) for job in (waiting.id, held.id)] == [State.AVAILABLE, State.HELD]
@@ -241,7 +241,7 @@ class SignalContract(Part):
 
     @story
     @needs(Steps, no_steps)
-    async def test_a_job_keeps_a_limited_number_of_signals_each_of_its_own(self, at: Scene) -> None:
+    async def test_each_job_keeps_a_limited_number_of_signals(self, at: Scene) -> None:
         job, other = await at.running(), await at.running()
         calls = [at.chance.uuid4() for _ in range(MOST_SIGNALS)]
         for call in calls:

@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
-from holdfast._core.outcome import Fail, Hold, Snooze, Suspend
+from holdfast._core.outcome import Fail, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
 from holdfast._core.requests import JobFilter, ProgressUpdate, Steer, SteerVerb
 from holdfast._core.steps import StepRecord
@@ -18,8 +18,8 @@ from holdfast._ports.store import Selectors, Store
 from holdfast.errors import Unsupported
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, in_threads, needs, raised, rescued, stale, story
 
-FIRST = StepRecord(name="charge", nth=1, place=0, is_alone=True, result=b'{"id":1}')
-SECOND = StepRecord(name="charge", nth=2, place=1, is_alone=False, result=b"null")
+FIRST = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b'{"id":1}')
+SECOND = StepRecord(name="charge", nth=2, place=1, is_sequential=False, result=b"null")
 CHANGED = Failure("StepsChanged", "the code asks for step 'b'")
 
 
@@ -94,7 +94,9 @@ class StepContract(Part):
         assert await kept(at, job.id) == (FIRST,)
         await recorded(at, owner, SECOND)
         await at.settle(raised(owner))
-        assert not await verbs(at.store).record_step(job.id, owner.token, StepRecord(name="x", nth=1, place=2, is_alone=True))
+        assert not await verbs(at.store).record_step(
+            job.id, owner.token, StepRecord(name="x", nth=1, place=2, is_sequential=True)
+        )
         assert await kept(at, job.id) == (FIRST, SECOND)
 
     @story
@@ -162,8 +164,8 @@ class StepContract(Part):
     async def test_a_job_whose_code_was_changed_is_held_for_its_steps_until_it_is_retried(self, at: Scene) -> None:
         job = await at.running()
         await recorded(at, job, FIRST)
-        assert await at.settle(answered(job, Hold(CHANGED))) == (Answer.APPLIED,)
-        assert await at.settle(answered(job, Hold(CHANGED))) == (Answer.APPLIED,)
+        assert await at.settle(answered(job, StepsChanged(CHANGED))) == (Answer.APPLIED,)
+        assert await at.settle(answered(job, StepsChanged(CHANGED))) == (Answer.APPLIED,)
         row = await at.row(job.id)
         assert (row.state, row.held_for, row.error, row.failures) == (State.HELD, HeldFor.STEPS, CHANGED, 0)
         assert [record.outcome for record in row.attempts] == [AttemptOutcome.FAILED]
@@ -175,7 +177,7 @@ class StepContract(Part):
 
     @story
     @needs(Steps, no_steps)
-    async def test_a_job_held_for_a_crash_says_so_and_a_cancelled_one_is_held_for_nothing(self, at: Scene) -> None:
+    async def test_a_job_is_held_for_a_crash_and_a_cancelled_one_for_nothing(self, at: Scene) -> None:
         job = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
         await at.store.end_lease(job.lease, why := LeaseEnd(RescueReason.CRASHED))
         await at.settle(rescued(job, why))
@@ -185,7 +187,7 @@ class StepContract(Part):
         assert (row.state, row.held_for) == (State.CANCELLED, None)
         doomed = await at.running()
         await at.store.request_cancel([doomed.id])
-        await at.settle(answered(doomed, Hold(CHANGED)))
+        await at.settle(answered(doomed, StepsChanged(CHANGED)))
         row = await at.row(doomed.id)
         assert (row.state, row.held_for, row.awaits) == (State.CANCELLED, None, None)
 

@@ -202,7 +202,7 @@ CREATE TABLE holdfast.steps (
     name text COLLATE "C" NOT NULL,
     nth integer NOT NULL,
     place integer NOT NULL,
-    is_alone boolean NOT NULL,
+    is_sequential boolean NOT NULL,
     result bytea,
     PRIMARY KEY (job, name, nth)
 );

@@ -1,7 +1,7 @@
 -- Keep a signal for an unfinished job that has fewer than :most, and make the job due if it awaits one of that name; a call that has a
 -- receipt already changes nothing. Return the answer; NULL: the job moved since, ask again.
 -- :job, :call, :name, :value; :most.
--- The job's row is locked first. A job that settles meanwhile either looks for signals after this one is committed, or has moved by now.
+-- The job's row is locked first: a settle of the job either looks for signals after this one is committed, or came before this one.
 -- Lock order: the job, the receipt.
 WITH running AS MATERIALIZED (
     SELECT id FROM holdfast.active WHERE id = :job FOR KEY SHARE
@@ -33,7 +33,7 @@ woken AS (
 
 SELECT CASE
     WHEN EXISTS (SELECT FROM holdfast.receipts AS known WHERE known.call = :call) OR EXISTS (SELECT FROM receipt) THEN 'accepted'
-    -- Without a receipt of its own it is full, or a copy of this call was faster by a moment: then it has one now.
+    -- Without a receipt the job is full, or a copy of this call was faster: the next statement sees its receipt.
     WHEN EXISTS (SELECT FROM running) OR EXISTS (SELECT FROM waiting) THEN CASE
         WHEN (SELECT count(*) FROM holdfast.signals AS signals WHERE signals.job = :job) >= :most THEN 'full'
     END

@@ -1,6 +1,6 @@
 -- Consume the oldest signal of this name of a job that is active under this token, as the result of a step that has no record yet.
 -- Return whether the job is, whether the step has a result, and the result.
--- :job, :claim, :number; :signal; :name, :nth, :place, :is_alone of the step.
+-- :job, :claim, :number; :signal; :name, :nth, :place, :is_sequential of the step.
 -- Lock order: the job, its signals.
 WITH mine AS MATERIALIZED (
     SELECT id FROM holdfast.active WHERE id = :job AND claim_id = :claim AND claim_number = :number FOR KEY SHARE
@@ -22,8 +22,8 @@ taken AS (
 ),
 
 recorded AS (
-    INSERT INTO holdfast.steps (job, name, nth, place, is_alone, result)
-    SELECT :job, :name, :nth, :place, :is_alone, value FROM taken
+    INSERT INTO holdfast.steps (job, name, nth, place, is_sequential, result)
+    SELECT :job, :name, :nth, :place, :is_sequential, value FROM taken
 )
 
 SELECT EXISTS (SELECT FROM mine) AS is_mine, coalesce((SELECT value FROM taken), (SELECT result FROM known)) AS result;

@@ -105,7 +105,7 @@ CREATE TABLE main.holdfast_steps (
     name TEXT NOT NULL,
     nth INTEGER NOT NULL,
     place INTEGER NOT NULL,
-    is_alone INTEGER NOT NULL,
+    is_sequential INTEGER NOT NULL,
     result BLOB,
     PRIMARY KEY (job, name, nth)
 );
