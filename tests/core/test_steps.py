@@ -5,8 +5,8 @@ import pytest
 from holdfast import ConfigurationError
 from holdfast._core.steps import NAME_LIMIT, StepRecord, changed_code, shown, usable
 
-A, B = (StepRecord(name=name, nth=1, place=place, is_alone=True) for place, name in enumerate("ab"))
-BESIDE = StepRecord(name="beside", nth=1, place=2, is_alone=False)
+A, B = (StepRecord(name=name, nth=1, place=place, is_sequential=True) for place, name in enumerate("ab"))
+BESIDE = StepRecord(name="beside", nth=1, place=2, is_sequential=False)
 
 
 def test_code_that_asked_for_every_sequential_step_was_not_changed() -> None:
