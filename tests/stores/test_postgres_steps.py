@@ -78,7 +78,7 @@ def test_s23_a_suspension_beside_a_signal_under_way_is_sent_again(home: Home) ->
     play(Stage(home), act)
 
 
-def test_s23_a_signal_to_a_job_that_finishes_meanwhile_is_refused(home: Home) -> None:
+def test_s23_a_signal_that_waits_for_the_end_of_its_job_is_refused(home: Home) -> None:
     async def act(at: Scene) -> None:
         job = await at.running()
         async with rival(home) as other:

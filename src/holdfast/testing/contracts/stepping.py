@@ -14,7 +14,7 @@ from holdfast._core.requests import JobFilter, ProgressUpdate, Steer, SteerVerb
 from holdfast._core.steps import StepRecord
 from holdfast._engine import store_defaults
 from holdfast._ports.steps import Steps
-from holdfast._ports.store import Selectors, Store
+from holdfast._ports.store import Store
 from holdfast.errors import Unsupported
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, in_threads, needs, raised, rescued, stale, story
 
@@ -217,7 +217,7 @@ class StepContract(Part):
         assert [await kept(at, job.id) for job in jobs] == [(), (), (FIRST,)]
 
     @story
-    @needs(Selectors, no_steps)
+    @needs(Steps, no_steps)
     async def test_a_retry_of_chosen_jobs_may_be_fresh(self, at: Scene) -> None:
         job, other = await at.running(policy=Policy(max_attempts=1)), await at.running(policy=Policy(max_attempts=1))
         for each in (job, other):
