@@ -1,5 +1,6 @@
--- Keep a signal for an unfinished job that has fewer than :most, and make the job due if it awaits one of that name; a call that has a
--- receipt already changes nothing. Return the answer; NULL: the job moved since, ask again.
+-- Keep a signal for an unfinished job, and make the job due if it awaits one of that name.
+-- A job that has :most signals gets no more; a call that has a receipt already changes nothing. Return the answer; NULL: the job moved
+-- since, ask again.
 -- :job, :call, :name, :value; :most.
 -- The job's row is locked first: a settle of the job either looks for signals after this one is committed, or came before this one.
 -- Lock order: the job, the receipt.

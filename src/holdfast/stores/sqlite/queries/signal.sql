@@ -1,5 +1,5 @@
--- Keep a signal for an unfinished job that has fewer than :most, and make the job due if it awaits one of that name; a call that has a
--- receipt already changes nothing.
+-- Keep a signal for an unfinished job, and make the job due if it awaits one of that name.
+-- A job that has :most signals gets no more; a call that has a receipt already changes nothing.
 --
 -- A temporary trigger, because it writes three tables in one step: see exchange.sql.
 CREATE TEMP VIEW holdfast_signal (call, job, name, value, most, wall) AS
