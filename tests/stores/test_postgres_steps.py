@@ -90,6 +90,19 @@ def test_s23_a_signal_that_waits_for_the_end_of_its_job_is_refused(home: Home) -
     play(Stage(home), act)
 
 
+def test_s23_a_signal_waits_for_the_deletion_of_its_job_and_leaves_nothing(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        (job,) = await at.enqueue(at.new())
+        async with rival(home) as other:
+            await other.delete([job])
+            sending = asyncio.ensure_future(send(at, job))
+            assert await waits(home, sending)
+        assert await sending is SignalAnswer.MISSING
+        assert left(home) == (0, 0)
+
+    play(Stage(home), act)
+
+
 def test_a_copy_of_a_call_under_way_is_accepted_and_keeps_one_signal(home: Home) -> None:
     async def act(at: Scene) -> None:
         job, call = await at.running(), at.chance.uuid4()

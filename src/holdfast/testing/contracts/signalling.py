@@ -65,16 +65,17 @@ class SignalContract(Part):
     @needs(Steps, no_steps)
     async def test_s23_signals_are_consumed_once_and_in_their_order_under_the_token(self, at: Scene) -> None:
         job, other = await at.running(), await at.running()
+        assert await send(at, other.id, b"9") is ACCEPTED
         for value, name in ((b"1", "go"), (b"2", "stop"), (b"3", "go")):
             assert await send(at, job.id, value, name=name) is ACCEPTED
-        assert await send(at, other.id, b"9") is ACCEPTED
         thief = structs.replace(job, token=stale(job.token))
-        assert await take(at, thief, wait()) == LOST
-        assert await take(at, structs.replace(job, token=structs.replace(job.token, claim=at.chance.uuid4())), wait()) == LOST
-        assert await take(at, structs.replace(job, id=at.chance.uuid7()), wait()) == LOST
+        assert await take(at, thief, wait(7)) == LOST
+        assert await take(at, structs.replace(job, token=structs.replace(job.token, claim=at.chance.uuid4())), wait(8)) == LOST
+        assert await take(at, structs.replace(job, id=at.chance.uuid7()), wait(9)) == LOST
         assert await take(at, job, wait(1)) == SignalTaken(b"1")
         assert await take(at, job, wait(2, 1)) == SignalTaken(b"3")
         assert await take(at, job, wait(3, 2)) == NOTHING
+        assert await take(at, other, wait()) == SignalTaken(b"9")
         assert await kept(at, job.id) == (structs.replace(wait(1), result=b"1"), structs.replace(wait(2, 1), result=b"3"))
 
     @story
@@ -110,11 +111,15 @@ class SignalContract(Part):
         owner = await again(at, job)
         assert await take(at, job, wait()) == LOST
         assert await take(at, owner, wait()) == SignalTaken(b"1")
+        await send(at, job.id)
+        await at.settle(done(owner))
+        assert await take(at, owner, wait(2)) == LOST
+        assert await kept(at, job.id) == (structs.replace(wait(), result=b"1"),)
 
     @story
     @needs(Steps, no_steps)
     async def test_s23_a_job_that_awaits_a_signal_is_blocked_until_it_comes(self, at: Scene) -> None:
-        job = await suspended(at)
+        job, other = await suspended(at), await suspended(at)
         row = await at.row(job.id)
         assert (row.state, row.awaits, row.failures, row.attempts[0].outcome) == (State.BLOCKED, "go", 0, AttemptOutcome.SNOOZED)
         await at.store.next_due(["task"])
@@ -124,6 +129,7 @@ class SignalContract(Part):
         assert await send(at, job.id) is ACCEPTED
         row = await at.row(job.id)
         assert (row.state, row.awaits) == (State.AVAILABLE, None)
+        assert await at.state(other.id) is State.BLOCKED
         assert await take(at, await again(at, job), wait()) == SignalTaken(b"1")
 
     @story

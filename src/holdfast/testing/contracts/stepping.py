@@ -80,6 +80,9 @@ class StepContract(Part):
             assert not await verbs(at.store).record_step(job.id, token, FIRST)
         assert not await verbs(at.store).record_step(at.chance.uuid7(), job.token, FIRST)
         assert await kept(at, job.id) == ()
+        await at.settle(done(job))
+        assert not await verbs(at.store).record_step(job.id, job.token, FIRST)
+        assert await kept(at, job.id) == ()
 
     @story
     @needs(Steps, no_steps)
