@@ -56,7 +56,7 @@ class SimRunner:
         self._loop, self._worker, self._process, self._clock = loop, worker, process, clock
         self._scene, self._known = scene, known
         self._channel, self._inside = SimChannel.pair(loop)
-        self._line = PipeProgressSink(self._inside, _no_store, 0.0)
+        self._line = PipeProgressSink(self._inside, _no_store, 0.0, 0.0)
         self._work: _Work | None = None
         self._is_killed = False
         self._importing, self._reaping = process.numbers.uniform(*IMPORTING), process.numbers.uniform(*REAPING)

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from holdfast._core.job import Claim, Json, NewJob
 from holdfast._core.policy import Backoff
 from holdfast._engine.runners.runners import ThreadRunner
-from holdfast._engine.tasks.context import ChildSpec, Job, ProgressSink, SyncJob
+from holdfast._engine.tasks.child_spec import ChildSpec
+from holdfast._engine.tasks.context import Job, ProgressSink, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.programs import (

@@ -82,8 +82,8 @@ class LockedRows(Book):
         self._name_locked("request_cancel", ids)
         return states
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
-        answer = super().reopen(now, self._free(ids))
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
+        answer = super().reopen(now, self._free(ids), is_fresh=is_fresh)
         self._name_locked("reopen", ids)
         return answer
 

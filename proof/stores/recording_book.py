@@ -71,9 +71,9 @@ class RecordingBook(RecordingLanes):
         self._by, self._tokens = By("request_cancel"), ()
         return super().request_cancel(now, ids)
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         self._by, self._tokens = By("reopen"), ()
-        return super().reopen(now, ids)
+        return super().reopen(now, ids, is_fresh=is_fresh)
 
     def reschedule(
         self, now: Moment, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None

@@ -87,6 +87,34 @@ def test_jobs_are_made_due_at_another_time() -> None:
     assert answer("jobs", "reschedule", "--all", "--delay", "0s", "--yes")["states"] == {"available": 1}
 
 
+def test_a_signal_is_sent_with_a_value_that_is_json() -> None:
+    job = enqueue()
+    assert run("jobs", "signal", job, "approved").stdout == "accepted\n"
+    assert answer("jobs", "signal", job, "approved", '{"by": "ada"}') == {"id": job, "signal": "approved", "accepted": True}
+    done = run("jobs", "signal", job, "approved", "yes")
+    assert (done.exit_code, "VALUE is not JSON" in done.stderr) == (2, True)
+    run("jobs", "cancel", job)
+    done = run("jobs", "signal", job, "approved")
+    assert (done.exit_code, done.stdout) == (1, "refused: the job has finished\n")
+    assert run("jobs", "signal", "00000000-0000-0000-0000-000000000005", "approved").exit_code == 1
+
+
+def test_a_retry_may_be_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [enqueue() for _ in range(2)]
+    fresh = list[bool]()
+    retry, steer = Client.retry, Client.steer
+    monkeypatch.setattr(
+        Client, "retry", lambda self, ids, *, is_fresh=False: fresh.append(is_fresh) or retry(self, ids, is_fresh=is_fresh)
+    )
+    monkeypatch.setattr(Client, "steer", lambda self, how, ids, which: fresh.append(how.is_fresh) or steer(self, how, ids, which))
+    run("jobs", "cancel", *jobs)
+    assert answer("jobs", "retry", jobs[0], "--fresh") == {jobs[0]: "available"}
+    assert answer("jobs", "retry", "--state", "cancelled", "--fresh", "--yes")["states"] == {"available": 1}
+    run("jobs", "cancel", *jobs)
+    assert answer("jobs", "retry", *jobs) == dict.fromkeys(jobs, "available")
+    assert fresh == [True, True, False]
+
+
 def test_many_are_done_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         enqueue()

@@ -15,6 +15,8 @@ from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.noting import noted
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.contracts.scheduling import written
+from holdfast.testing.contracts.signalling import send
+from holdfast.testing.contracts.stepping import FIRST, recorded
 
 
 class TestMemory(StoreContract):
@@ -40,12 +42,14 @@ class TestMemory(StoreContract):
             assert (await self.store.exchange((), at.request(active.lease, kind=ClaimKind.LIMITED))).claims
             await written(at)
             await noted(at, active.lease, 1, kept=1000.0)
+            await recorded(at, active, FIRST)
+            await send(at, active.id)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
             twin = snapshot.copy()
             for _ in range(2):
                 at.advance(1000.0)
-                await at.settle(done(active))
+                await at.settle(structs.replace(done(active), forgets_steps=True))
                 await at.store.delete([waiting, retried.id])
                 await at.store.pause(["q"], is_paused=False)
                 await at.running(key="m")

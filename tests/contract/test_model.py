@@ -31,7 +31,7 @@ from holdfast._core.lifecycle import (
 )
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.requests import (
     AttemptNote,
@@ -54,6 +54,7 @@ from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from tests.contract.model_schedules import ScheduleRules
+from tests.contract.model_steps import StepRules
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
@@ -73,6 +74,9 @@ OUTCOMES = [
     Cancel("no need"),
     Fail("no way"),
     Invalid(Reason.RESULT_INVALID, Failure("E", "not JSON")),
+    Suspend(5.0, "go"),
+    Suspend(40.0, "go"),
+    StepsChanged(Failure("StepsChanged", "asks for 'b'")),
 ]
 ENDS = [
     LeaseEnd(RescueReason.CRASHED, "SIGKILL"),
@@ -124,7 +128,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-class Model(ScheduleRules, RuleBasedStateMachine):
+class Model(ScheduleRules, StepRules, RuleBasedStateMachine):
     """A state machine of which every rule sends the same call to both stores."""
 
     def __init__(self) -> None:
@@ -254,7 +258,7 @@ class Model(ScheduleRules, RuleBasedStateMachine):
         self.exchange([], structs.replace(request, isolated=isolated, ids=tuple(self.ids(chosen))))
 
     @precondition(lambda self: self.active_jobs)
-    @rule(chosen=st.lists(st.tuples(indexes, st.integers(0, 20), indexes), min_size=1, max_size=4), asks=st.booleans())
+    @rule(chosen=st.lists(st.tuples(indexes, st.integers(0, 23), indexes), min_size=1, max_size=4), asks=st.booleans())
     def settle(self, chosen: list[tuple[int, int, int]], asks: bool) -> None:
         moves = []
         for index, kind, wrong in chosen:
@@ -320,10 +324,10 @@ class Model(ScheduleRules, RuleBasedStateMachine):
         self.ask(lambda store: store.request_cancel(ids))
 
     @precondition(lambda self: any(jobs for _, jobs in self.calls))
-    @rule(chosen=some)
-    def reopen(self, chosen: list[int]) -> None:
+    @rule(chosen=some, is_fresh=st.booleans())
+    def reopen(self, chosen: list[int], is_fresh: bool) -> None:
         ids = self.ids(chosen)
-        self.ask(lambda store: store.reopen(ids))
+        self.ask(lambda store: store.reopen(ids, is_fresh=is_fresh))
 
     @precondition(lambda self: any(jobs for _, jobs in self.calls))
     @rule(chosen=some, delay=st.sampled_from([0.0, 5.0]), run_in=st.sampled_from([None, None, -5.0, 5.0]))
@@ -449,7 +453,7 @@ class Model(ScheduleRules, RuleBasedStateMachine):
 
     def move(self, active: ActiveJob, kind: int) -> Transition:
         if kind < len(OUTCOMES):
-            return finish(active, OUTCOMES[kind], jitter=0.5)
+            return structs.replace(finish(active, OUTCOMES[kind], jitter=0.5), forgets_steps=kind == 1)
         kinds = [
             lambda: release(active, code_ran=False),
             lambda: release(active, code_ran=True),

@@ -7,6 +7,7 @@ from typing import Any, cast
 from holdfast._core.answers import Capabilities
 from holdfast._engine import store_defaults
 from holdfast._ports.prefetching import Prefetching
+from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
@@ -63,7 +64,8 @@ class TestRequiredVerbs(StoreContract):
 def test_the_bare_store_has_no_optional_verb_and_the_memory_store_has_all_but_transactions() -> None:
     memory = MemoryStore(FakeClock())
     bare = RequiredVerbs(memory)
-    optional = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Prefetching, CallerTransactions)
-    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 8
-    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 7, False]
+    known = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Prefetching, Steps)
+    optional = (*known, CallerTransactions)
+    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 9
+    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 8, False]
     assert not store_defaults.has_hooks(memory)

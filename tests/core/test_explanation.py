@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.cause import Code
+from holdfast._core.cause import Code, clock
 from holdfast._core.explanation import WorkerFacts, explain
-from holdfast._core.job import Reason, State, Token
+from holdfast._core.job import Failure, HeldFor, Reason, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
+from holdfast._core.steps import FOREVER
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -104,6 +105,23 @@ def test_a_finished_held_or_blocked_job_is_explained_without_regard_to_workers(
     state: State, changes: dict[str, object], expected: list[str]
 ) -> None:
     assert codes(structs.replace(JOB, state=state, **changes)) == expected  # type: ignore[arg-type]
+
+
+def test_a_job_held_for_its_steps_names_both_ways_to_go_on() -> None:
+    held = structs.replace(JOB, state=State.HELD, held_for=HeldFor.STEPS, error=Failure("StepsChanged", "asks for 'b'"))
+    (cause,) = explain(held, is_paused=False, workers=(), now=NOW).causes
+    assert cause.message == "its code was changed under its steps: asks for 'b'"
+    again = f"`holdfast jobs retry {JOB.id}"
+    assert cause.remedy.startswith(f"deploy the code that recorded its steps and run {again}`, or {again} --fresh`")
+
+
+def test_a_job_that_awaits_a_signal_names_it_and_until_when() -> None:
+    waiting = structs.replace(JOB, state=State.BLOCKED, awaits="go", available_at=LATER)
+    (cause,) = explain(waiting, is_paused=False, workers=(), now=NOW).causes
+    assert cause.message == f"it waits for the signal 'go', at most until {clock(LATER)}"
+    assert cause.remedy == f"`holdfast jobs signal {JOB.id} go VALUE` sends it"
+    for_ever = structs.replace(waiting, available_at=NOW + timedelta(seconds=FOREVER))
+    assert explain(for_ever, is_paused=False, workers=(), now=NOW).summary == "it waits for the signal 'go'"
 
 
 def test_a_running_job_is_explained_with_its_worker_and_progress() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, Place, Reason, RescueReason, State, Token
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, HeldFor, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import (
     LeaseEnd,
     Precondition,
@@ -21,7 +21,7 @@ from holdfast._core.lifecycle import (
     rescue,
     runner_crashed,
 )
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 
 
@@ -87,9 +87,10 @@ BOOM = Failure("ValueError", "boom")
 OUTCOMES: dict[Event, tuple[Outcome, ...]] = {
     E.COMPLETE: (Done(), Done(b"1")),
     E.RETRY: (Retry(), Retry(after="5s"), Raised(BOOM)),
-    E.SNOOZE: (Snooze(for_="5s"),),
+    E.SNOOZE: (Snooze(for_="5s"), Suspend(5.0), Suspend(5.0, "go")),
     E.FAIL: (Fail("no"), Raised(BOOM, is_final=True), Invalid(Reason.RESULT_INVALID, BOOM)),
     E.CANCEL: (Cancel("no need"),),
+    E.HOLD: (StepsChanged(BOOM),),
 }
 LIMITS = {RescueReason.STALLED: Reason.STALLED, RescueReason.TIMED_OUT: Reason.TIMED_OUT}
 CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="…")
@@ -119,6 +120,19 @@ def test_an_outcome_moves_a_running_job_only_where_its_event_may(event: Event, o
     move = finish(active_job(), outcome, jitter=0.0)
     assert as_read(move) in ALLOWED[S.RUNNING, event]
     assert (move.job, move.token, move.precondition) == (UUID(int=1), Token(UUID(int=2), 3), Precondition.TOKEN)
+
+
+def test_a_suspended_job_awaits_its_signal_and_a_held_one_keeps_its_error_at_no_cost() -> None:
+    job = active_job(failures=1, crashes=1)
+    waits = finish(job, Suspend(5.0, "go"), jitter=0.0)
+    assert (waits.delay, waits.awaits, waits.record, waits.failures) == (5.0, "go", AttemptOutcome.SNOOZED, 1)
+    held = finish(job, StepsChanged(BOOM), jitter=0.0)
+    assert (held.held_for, held.error, held.record, held.failures) == (HeldFor.STEPS, BOOM, AttemptOutcome.FAILED, 1)
+    for move in (waits, held):
+        ended = move.with_cancellation(cancel_requested=True)
+        assert (ended.to, ended.awaits, ended.held_for) == (S.CANCELLED, None, None)
+    crashed = rescue(active_job(on_crash=CrashPolicy.HOLD), CRASH, jitter=0.0)
+    assert crashed.held_for is HeldFor.CRASH
 
 
 def test_the_last_retry_fails() -> None:

@@ -60,7 +60,16 @@ REFERENCE = ROOT / "docs/reference"
 SOURCES = sorted((ROOT / "src/holdfast").rglob("*.py"))
 EVENTS = (ROOT / "src/holdfast/_engine/events.py").read_text()
 
-OF_THE_ENGINE = {"mark_lost", "mark_cancelled", "mark_draining", "was_told", "on_begun"}
+OF_THE_ENGINE = {
+    "mark_lost",
+    "mark_cancelled",
+    "mark_draining",
+    "was_told",
+    "on_begun",
+    "suspension",
+    "unused_steps",
+    "uses_steps",
+}
 """Names of a job that its handler does not need."""
 ATTRIBUTES: dict[type, set[str]] = {
     Rows: {"settings"},

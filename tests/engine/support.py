@@ -21,6 +21,7 @@ from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
+from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.exchange import Exchange
@@ -29,6 +30,7 @@ from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.slots import Slots
+from holdfast._engine.worker.step_records import StepRecords
 from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable
 from holdfast.settings import Settings
@@ -235,11 +237,13 @@ class Bench:
         self.environment = Environment(self.store, self.transport, self.clock, self.chance, self.log.events)  # type: ignore[arg-type]
         self.lease = WorkerLease(self.clock.monotonic)
         self.reports = RecordedReports()
-        children = ChildJobs(self.environment, self.reports, lost=self._lose)
+        calls = AttemptCalls(self.environment, self.reports, lost=self._lose)
         self.writer = ProgressWriter(
             self.store,  # type: ignore[arg-type]
             self.reports,
-            children,
+            calls,
+            ChildJobs(self.environment, calls),
+            StepRecords(self.store, calls, longest_nap=TIMING.beat),  # type: ignore[arg-type]
             now=self.clock.monotonic,
         )
         self.executor = Executor(

@@ -23,8 +23,8 @@ Under = tuple[UUID, Token] | None
 class ReopenResetsNumber(Book):
     """An operator's retry starts the claim numbers again."""
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
-        answer = super().reopen(now, ids)
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
+        answer = super().reopen(now, ids, is_fresh=is_fresh)
         for row in self._rows(ids):
             if row.state is State.AVAILABLE:
                 self._put(structs.replace(row, token=Token(None, 0)))
@@ -86,19 +86,19 @@ class CancelAtOnce(Book):
 class ReopenOwned(Book):
     """An operator's retry takes a running job from its owner."""
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         for row in self._rows(ids):
             if PLACE_OF[row.state] is Place.ACTIVE:
                 self._put(reopened(row, now.wall))
-        return super().reopen(now, ids)
+        return super().reopen(now, ids, is_fresh=is_fresh)
 
 
 class ReopenForgets(Book):
     """An operator's retry forgets the answer to the last attempt."""
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         tokens = {row.id: row.token for row in self._rows(ids)}
-        answer = super().reopen(now, ids)
+        answer = super().reopen(now, ids, is_fresh=is_fresh)
         for job, token in tokens.items():
             self._all.attempts.get(job, {}).pop(token, None)
         return answer
@@ -187,11 +187,11 @@ class KeyFreedByClaim(Book):
 class ReopenIgnoresKey(KeyLookedUpEarlier):
     """A retried job returns although another job has its key."""
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         rows = [row for row in self._rows(ids) if PLACE_OF[row.state] is Place.FINISHED and row.unique_key is not None]
         for row in rows:
             self._all.keys.pop((row.task, str(row.unique_key)), None)
-        return super().reopen(now, ids)
+        return super().reopen(now, ids, is_fresh=is_fresh)
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
         return Book._holder(self, row)

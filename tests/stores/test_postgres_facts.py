@@ -138,7 +138,12 @@ def test_a_new_owner_is_given_the_objects_of_the_schema_that_it_does_not_own(dat
         kinds = {"r": "TABLE", "p": "TABLE", "v": "VIEW", "S": "SEQUENCE"}
         question = "SELECT relkind::text, relname::text FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"
         there = {(kinds[kind], name) for kind, name in link.execute(question) if kind in kinds} - {("TABLE", "pending")}
-        there |= {("FUNCTION", "take_key"), ("FUNCTION", "take_keys"), ("FUNCTION", "make_partitions")}
+        there |= {
+            ("FUNCTION", "take_key"),
+            ("FUNCTION", "take_keys"),
+            ("FUNCTION", "make_partitions"),
+            ("FUNCTION", "has_signal"),
+        }
     found = [row["statement"] for row in asked(database, "objects_to_reassign", "holdfast", "an_owner")]
     assert found[0] == "ALTER SCHEMA holdfast OWNER TO an_owner"
     assert sorted(found[1:]) == sorted(f"ALTER {kind} holdfast.{name} OWNER TO an_owner" for kind, name in there)

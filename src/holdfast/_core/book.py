@@ -18,6 +18,7 @@ from holdfast._core.book_operations import BookOperations
 from holdfast._core.book_prefetching import BookPrefetching
 from holdfast._core.book_scheduling import BookScheduling
 from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
+from holdfast._core.book_steps import BookSteps
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor
@@ -30,8 +31,8 @@ from holdfast.errors import HoldfastError
 _REPORTED = ("stage", "fraction", "message", "checkpoint")
 
 
-class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
-    """Jobs, leases, receipts and schedules in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
+class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookSteps):
+    """Jobs, leases, receipts, schedules and steps in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
 
     def enqueue(
         self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
@@ -182,11 +183,6 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
                 self._put(structs.replace(row, priority=row.priority + more) if more else row)
         return answer
 
-    def _active(self, job: UUID, token: Token) -> JobRecord | None:
-        row = self._all.jobs.get(job)
-        is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == token
-        return row if is_owned else None
-
     def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._active(transition.job, transition.token)
         if row is None or row.lease is None:
@@ -207,10 +203,14 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         if row.state is State.CLAIMED and not transition.never_ran:
             row = begun(row)
         moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
+        if self._has_signal(row.id, moved.awaits):
+            moved = structs.replace(moved, delay=0.0, awaits=None)
         ended = attempt_to_keep(row, transition, now.wall)
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._put(settled(row, moved, now.wall))
+        if moved.to is State.COMPLETED and moved.forgets_steps:
+            self._forget_steps(row.id)
         return True
 
     def _answer_again(self, transition: Transition) -> Answer:
@@ -245,6 +245,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
             worker=worker,
             claimed_at=now.wall,
             started_at=now.wall if is_running else None,
+            awaits=None,
         )
         self._put(taken)
         self._all.report_orders.pop(row.id, None)

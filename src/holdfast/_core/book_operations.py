@@ -31,14 +31,15 @@ class BookOperations(BookState):
         for row in self._rows(ids):
             match PLACE_OF[row.state]:
                 case Place.PENDING:
-                    self._put(structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall))
+                    ended = structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall)
+                    self._put(structs.replace(ended, awaits=None, held_for=None))
                 case Place.ACTIVE:
                     self._put(structs.replace(row, cancel_requested=True))
                 case Place.FINISHED:
                     pass
         return self._states(ids, now)
 
-    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         taken = dict[UUID, UUID]()
         for row in self._rows(ids):
             if as_read(row, now.wall).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
@@ -49,7 +50,9 @@ class BookOperations(BookState):
                 continue
             if row.token.claim is not None:
                 self._all.attempts.setdefault(row.id, {}).setdefault(row.token, record_of_finished(row))
-            self._put(reopened(row, now.wall))
+            self._put(reopened(row, now.wall, is_fresh=is_fresh))
+            if is_fresh:
+                self._all.steps.pop(row.id, None)
         return ReopenAnswer(self._states(ids, now), taken)
 
     def reschedule(
@@ -73,7 +76,7 @@ class BookOperations(BookState):
             case SteerVerb.CANCEL:
                 self.request_cancel(now, chosen)
             case SteerVerb.REOPEN:
-                self.reopen(now, chosen)
+                self.reopen(now, chosen, is_fresh=how.is_fresh)
             case SteerVerb.RESCHEDULE:
                 self.reschedule(now, chosen, delay=how.delay, run_at=how.run_at)
             case SteerVerb.DELETE:

@@ -21,6 +21,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import JobRecord, SettledAttempt
 from holdfast._core.requests import NewLease, QueueSettings
 from holdfast._core.schedule import Schedule
+from holdfast._core.steps import Signal, StepKey, StepRecord
 from holdfast._core.timing import LeaseTiming
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
@@ -113,6 +114,14 @@ class KeptRate(Struct, frozen=True):
     ready_at: int
 
 
+class KeptSteps(Struct, frozen=True):
+    """The steps of a job, and the signals that it has not consumed, oldest first."""
+
+    job: UUID
+    records: list[StepRecord]
+    signals: list[Signal]
+
+
 class NamedLimit(Struct, frozen=True):
     """A limit with its scope."""
 
@@ -136,6 +145,7 @@ class Tables(Struct, frozen=True):
     rates: list[KeptRate] = []
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
+    steps: list[KeptSteps] = []
     claim_number: int = 0
 
 
@@ -162,6 +172,8 @@ class Snapshot(Struct):
     rates: dict[tuple[Scope, str | None], int] = {}
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
+    steps: dict[UUID, dict[StepKey, StepRecord]] = {}
+    signals: dict[UUID, list[Signal]] = {}
     claim_number: int = 0
 
     def copy(self) -> "Snapshot":
@@ -183,6 +195,8 @@ class Snapshot(Struct):
             rates=self.rates.copy(),
             schedules=self.schedules.copy(),
             beats=self.beats.copy(),
+            steps={job: records.copy() for job, records in self.steps.items()},
+            signals={job: waiting.copy() for job, waiting in self.signals.items()},
             claim_number=self.claim_number,
         )
 
@@ -219,6 +233,8 @@ class BookState:
         known.queue_settings = tables.queue_settings.copy()
         known.limits = {each.scope: each.kept for each in tables.limits}
         known.rates = {(each.scope, each.key): each.ready_at for each in tables.rates}
+        known.steps = {each.job: {record.key: record for record in each.records} for each in tables.steps}
+        known.signals = {each.job: each.signals.copy() for each in tables.steps}
         return book
 
     def tables(self) -> Tables:
@@ -239,6 +255,10 @@ class BookState:
             rates=[KeptRate(scope, key, ready_at) for (scope, key), ready_at in known.rates.items()],
             schedules=known.schedules.copy(),
             beats=known.beats.copy(),
+            steps=[
+                KeptSteps(job, [*known.steps.get(job, {}).values()], known.signals.get(job, []).copy())
+                for job in {**known.steps, **known.signals}
+            ],
             claim_number=known.claim_number,
         )
 
@@ -266,8 +286,9 @@ class BookState:
     def _forget(self, row: JobRecord) -> None:
         self._take_from_indexes(row)
         del self._all.jobs[row.id]
-        for remembered_of in (self._all.attempts, self._all.started, self._all.last_moved, self._all.report_orders):
-            remembered_of.pop(row.id, None)
+        known = self._all
+        for kept in (known.attempts, known.started, known.last_moved, known.report_orders, known.steps, known.signals):
+            kept.pop(row.id, None)
 
     def _take_from_indexes(self, row: JobRecord) -> None:
         place = PLACE_OF[row.state]
@@ -292,6 +313,11 @@ class BookState:
     def _held(self, lease: UUID) -> Rows:
         rows = [self._all.jobs[job] for job in self._all.holds.get(lease, ())]
         return sorted(rows, key=lambda row: row.token.number)
+
+    def _active(self, job: UUID, token: Token) -> JobRecord | None:
+        row = self._all.jobs.get(job)
+        is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == token
+        return row if is_owned else None
 
     def _is_alive(self, lease: UUID) -> bool:
         known = self._all.leases.get(lease)

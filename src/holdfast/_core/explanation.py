@@ -6,11 +6,12 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from holdfast._core.cause import Cause, Code, clock
-from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.job import PLACE_OF, HeldFor, Place, Reason, State
 from holdfast._core.lane_cause import LaneFacts, lane_causes, position
 from holdfast._core.limit_causes import limit_causes
 from holdfast._core.limits import LimitView
 from holdfast._core.record import JobRecord
+from holdfast._core.steps import FOREVER
 
 
 class Explanation(Struct, frozen=True):
@@ -99,12 +100,14 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
 
 
 def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:
+    if job.state is State.HELD and job.held_for is HeldFor.STEPS:
+        return (_of_changed_code(job),)
     if job.state is State.HELD:
         decide = f"`holdfast jobs retry {job.id}` runs it again, `holdfast jobs cancel {job.id}` ends it"
         held = "its worker ended while it ran, and its task leaves the decision to an operator (on_crash='hold')"
         return (Cause(Code.HELD, held, decide),)
     if job.state is State.BLOCKED:
-        return (Cause(Code.BLOCKED, "it waits for other jobs to finish", f"`holdfast jobs show {job.id}` shows what it is"),)
+        return (_of_signal(job, now),)
     causes = []
     if job.attempt == 0 and job.expires_at is not None and job.expires_at <= now:
         again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
@@ -116,6 +119,20 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
         sooner = f"wait, or `holdfast jobs reschedule {job.id} --delay 0s` makes it due now"
         causes.append(Cause(Code.DUE_LATER, f"it is due at {clock(job.available_at)}{again}", sooner))
     return (*causes, *_of_workers(job, workers))
+
+
+def _of_changed_code(job: JobRecord) -> Cause:
+    why = "" if job.error is None else f": {job.error.message}"
+    old = f"deploy the code that recorded its steps and run `holdfast jobs retry {job.id}`"
+    new = f"`holdfast jobs retry {job.id} --fresh`, which forgets its steps and its checkpoint and does all of its work again"
+    return Cause(Code.HELD, f"its code was changed under its steps{why}", f"{old}, or {new}")
+
+
+def _of_signal(job: JobRecord, now: datetime) -> Cause:
+    ends = (job.available_at - now).total_seconds() < FOREVER / 2
+    until = f", at most until {clock(job.available_at)}" if ends else ""
+    send = f"`holdfast jobs signal {job.id} {job.awaits} VALUE` sends it"
+    return Cause(Code.BLOCKED, f"it waits for the signal {job.awaits!r}{until}", send)
 
 
 def _of_turns(

@@ -81,6 +81,13 @@ class RescueReason(StrEnum):
     TIMED_OUT = "timed_out"
 
 
+class HeldFor(StrEnum):
+    """The reason why a job is held: its worker ended while it ran, or its code was changed under its steps."""
+
+    CRASH = "crash"
+    STEPS = "steps"
+
+
 class AttemptOutcome(StrEnum):
     """The outcome of one start of a handler."""
 

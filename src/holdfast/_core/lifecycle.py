@@ -10,8 +10,8 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, RescueReason, State, Token
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import CrashPolicy
 
 
@@ -31,7 +31,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice counts
     once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code was
     interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the lease
-    must still have.
+    must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
+    ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted.
     """
 
     job: UUID
@@ -51,6 +52,9 @@ class Transition(Struct, frozen=True, kw_only=True):
     rescued: RescueReason | None = None
     owes_hook: bool = False
     voids: int = 0
+    awaits: str | None = None
+    held_for: HeldFor | None = None
+    forgets_steps: bool = False
 
     @property
     def never_ran(self) -> bool:
@@ -61,7 +65,7 @@ class Transition(Struct, frozen=True, kw_only=True):
         """Return the transition that applies to a row: a job with a requested cancellation that does not complete ends cancelled."""
         if not cancel_requested or self.to in (State.COMPLETED, State.CANCELLED):
             return self
-        return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=None)
+        return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=None, awaits=None, held_for=None)
 
 
 class LeaseEnd(Struct, frozen=True):
@@ -108,6 +112,11 @@ def finish(job: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
             return _fail(job, Reason.PERMANENT, Failure("Fail", reason), failures=job.failures + 1)
         case Invalid(reason=why, failure=failure):
             return _fail(job, why, failure, failures=job.failures + 1)
+        case Suspend(for_=wait, awaits=awaits):
+            return structs.replace(_settle(job, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED), awaits=awaits)
+        case StepsChanged(failure=failure):
+            held = _settle(job, State.HELD, delay=0.0, error=failure, record=AttemptOutcome.FAILED)
+            return structs.replace(held, held_for=HeldFor.STEPS)
         case _:
             assert_never(outcome)
 
@@ -191,7 +200,8 @@ def _crashed(job: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: flo
     match job.policy.on_crash:
         case CrashPolicy.HOLD:
             # A delay of 0: the job leaves its position in its queue, and the age of its rescue hook counts from now.
-            return _settle(job, State.HELD, crashes=crashes, record=record, delay=0.0)
+            held = _settle(job, State.HELD, crashes=crashes, record=record, delay=0.0)
+            return structs.replace(held, held_for=HeldFor.CRASH)
         case CrashPolicy.RETRY if crashes < job.policy.max_crashes:
             return _settle(job, State.AVAILABLE, crashes=crashes, record=record, delay=delay)
         case CrashPolicy.RETRY | CrashPolicy.FAIL:

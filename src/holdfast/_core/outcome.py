@@ -67,4 +67,18 @@ class Invalid(Struct, frozen=True):
     failure: Failure
 
 
-Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid
+class Suspend(Struct, frozen=True):
+    """The outcome of a handler that sleeps or waits: run it again after ``for_`` seconds or, if earlier, once the signal has come that
+    it ``awaits``. It spends no attempt."""
+
+    for_: float
+    awaits: str | None = None
+
+
+class StepsChanged(Struct, frozen=True):
+    """The outcome of a handler whose code was changed under its steps: an operator decides how to go on. It spends no attempt."""
+
+    failure: Failure
+
+
+Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid | Suspend | StepsChanged

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
 from holdfast._core.job import Json
+from holdfast._core.steps import SIGNAL_LIMIT, STEP_LIMIT
 from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
 
 PAYLOAD_LIMIT = 256 * 1024
@@ -168,6 +169,16 @@ def encode_result(value: object) -> bytes:
 def encode_checkpoint(value: object) -> bytes:
     """Return a checkpoint as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` if that is not possible."""
     return _encode(value, "the checkpoint", CHECKPOINT_LIMIT)
+
+
+def encode_step(name: str, value: object) -> bytes:
+    """Return what a step returned as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` if that is not possible."""
+    return _encode(value, f"step {name!r}: its result", STEP_LIMIT)
+
+
+def encode_signal(name: str, value: object) -> bytes:
+    """Return the value of a signal as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` if that is not possible."""
+    return _encode(value, f"signal {name!r}: its value", SIGNAL_LIMIT)
 
 
 def decode_json(data: bytes) -> Json:

@@ -6,7 +6,19 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.headers import Headers
-from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, NewJob, Place, Reason, Rescue, State, Token
+from holdfast._core.job import (
+    PLACE_OF,
+    ActiveJob,
+    AttemptOutcome,
+    Failure,
+    HeldFor,
+    NewJob,
+    Place,
+    Reason,
+    Rescue,
+    State,
+    Token,
+)
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
 from holdfast._core.requests import JobFilter
@@ -38,7 +50,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A job in full, read in one snapshot, its attempts included.
 
     ``is_stub``: its retention has passed, and only what the answer to repeated requests needs is left of it.
-    ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed.
+    ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed. ``awaits``: the signal for which it
+    waits; ``held_for``: why it is held.
     """
 
     id: UUID
@@ -74,6 +87,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     is_stub: bool = False
     rescue: Rescue | None = None
     hook_due_at: datetime | None = None
+    awaits: str | None = None
+    held_for: HeldFor | None = None
     tags: tuple[str, ...] = ()
     headers: Headers = ()
     attempts: tuple[AttemptRecord, ...] = ()
@@ -114,9 +129,9 @@ def new_record(job: NewJob, now: datetime) -> JobRecord:
 
 
 def as_read(row: JobRecord, now: datetime) -> JobRecord:
-    """Return the record as users read it: a waiting job that is not due yet is shown as scheduled."""
+    """Return the record as users read it: a job that is not due yet is shown as scheduled, or as blocked if it awaits a signal."""
     is_early = row.state is State.AVAILABLE and row.available_at > now
-    return structs.replace(row, state=State.SCHEDULED) if is_early else row
+    return structs.replace(row, state=State.SCHEDULED if row.awaits is None else State.BLOCKED) if is_early else row
 
 
 def is_expired(row: JobRecord, now: datetime) -> bool:
@@ -174,6 +189,8 @@ def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
         worker=None,
         claimed_at=None,
         started_at=None,
+        awaits=None,
+        held_for=None,
     )
 
 
@@ -199,16 +216,17 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
         ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
         return structs.replace(ended, lease=None, finished_at=now)
     waiting = requeued(spent, moved.to, row.available_at if moved.delay is None else _later(now, moved.delay))
-    return structs.replace(waiting, error=moved.error or row.error)
+    return structs.replace(waiting, error=moved.error or row.error, awaits=moved.awaits, held_for=moved.held_for)
 
 
-def reopened(row: JobRecord, now: datetime) -> JobRecord:
+def reopened(row: JobRecord, now: datetime, *, is_fresh: bool = False) -> JobRecord:
     """Return the record after an operator's retry: due at once with fresh budgets; attempts and claim numbers continue.
 
-    It does not expire any more, because the operator asked for it in spite of its age.
+    It does not expire any more, because the operator asked for it in spite of its age. ``is_fresh``: without its checkpoint.
     """
     fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None, expires_at=None)
-    return requeued(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
+    fresh = structs.replace(fresh, cancel_requested=False, checkpoint=None if is_fresh else row.checkpoint)
+    return requeued(fresh, State.AVAILABLE, now)
 
 
 def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> SettledAttempt | None:

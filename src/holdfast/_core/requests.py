@@ -149,11 +149,12 @@ class SteerVerb(StrEnum):
 
 
 class Steer(Struct, frozen=True):
-    """An operator's verb; ``delay`` and ``run_at`` are those of RESCHEDULE."""
+    """An operator's verb; ``delay`` and ``run_at`` are those of RESCHEDULE, ``is_fresh`` is that of REOPEN."""
 
     verb: SteerVerb
     delay: float = 0.0
     run_at: datetime | None = None
+    is_fresh: bool = False
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):

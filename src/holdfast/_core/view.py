@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import AttemptOutcome, Claim, Failure, Json, Reason, Rescue, RescueReason, State
+from holdfast._core.job import AttemptOutcome, Claim, Failure, HeldFor, Json, Reason, Rescue, RescueReason, State
 from holdfast._core.payload import decode_json
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast.errors import PayloadInvalid
@@ -34,7 +34,8 @@ class AttemptView(Struct, frozen=True, kw_only=True):
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``.
 
-    ``rescued``: why it was last taken from a worker while its code ran.
+    ``rescued``: why it was last taken from a worker while its code ran. ``awaits``: the signal for which it waits. ``held_for``: why it is
+    held.
     """
 
     id: UUID
@@ -70,6 +71,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     key: str = ""
     headers: dict[str, str] = {}
     workflow: UUID | None = None
+    awaits: str | None = None
+    held_for: HeldFor | None = None
 
     @classmethod
     def of(cls, record: JobRecord) -> "JobView":

@@ -29,6 +29,7 @@ class EventName(StrEnum):
     JOB_COMPLETED = "job.completed"  # job task attempt worker
     JOB_RETRIED = "job.retried"  # job task attempt worker error delay
     JOB_SNOOZED = "job.snoozed"  # job task attempt worker delay
+    JOB_HELD = "job.held"  # job task attempt worker error: its code was changed under its steps
     JOB_FAILED = "job.failed"  # job task attempt worker reason error
     JOB_CANCELLED = "job.cancelled"  # job task attempt worker reason
     JOB_RELEASED = "job.released"  # job task attempt worker
@@ -75,6 +76,8 @@ class EventName(StrEnum):
     SCHEDULE_SKIPPED = "schedule.skipped"  # schedule tick: the job of an earlier tick has not finished
     SCHEDULE_MISSED = "schedule.missed"  # schedule ticks tick: the number of ticks that its catch_up left out
     SCHEDULE_FAILED = "schedule.failed"  # schedule error: its next tick cannot be computed or stored
+    STEPS_UNUSED = "steps.unused"  # job task steps: recorded, and not asked for by the attempt that completed
+    JOB_SIGNALLED = "job.signalled"  # job signal
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
@@ -82,6 +85,7 @@ class EventName(StrEnum):
 
 _LEVELS: dict[EventName, int] = {
     EventName.JOB_RETRIED: logging.WARNING,
+    EventName.JOB_HELD: logging.ERROR,
     EventName.JOB_FAILED: logging.ERROR,
     EventName.JOB_RESCUED: logging.WARNING,
     EventName.JOB_DEADLINE_EXCEEDED: logging.WARNING,
@@ -97,6 +101,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.SCHEDULE_SKIPPED: logging.INFO,
     EventName.SCHEDULE_MISSED: logging.WARNING,
     EventName.SCHEDULE_FAILED: logging.ERROR,
+    EventName.STEPS_UNUSED: logging.WARNING,
     EventName.TASK_UNKNOWN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,

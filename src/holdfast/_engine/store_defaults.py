@@ -15,6 +15,7 @@ from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
+from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
     CallerTransactions,
     QueueVerbs,
@@ -27,7 +28,7 @@ from holdfast._ports.store import (
 )
 from holdfast.errors import Unsupported
 
-WAITING = (State.AVAILABLE, State.SCHEDULED)
+WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
 PAGE = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -66,7 +67,7 @@ async def steer(store: Store, how: Steer, ids: Sequence[UUID], which: JobFilter)
         case SteerVerb.CANCEL:
             states = await store.request_cancel(chosen)
         case SteerVerb.REOPEN:
-            states = (await store.reopen(chosen)).states
+            states = (await store.reopen(chosen, is_fresh=how.is_fresh)).states
         case SteerVerb.RESCHEDULE:
             states = await store.reschedule(chosen, delay=how.delay, run_at=how.run_at)
         case SteerVerb.DELETE:
@@ -135,6 +136,15 @@ def limits(store: Store) -> Limits:
     if offers(store, Limits):
         return cast(Limits, store)
     raise Unsupported(f"the {store.capabilities.name} store keeps no limits: use one that does, such as sqlite:///jobs.db")
+
+
+def steps(store: Store) -> Steps:
+    """Return the verbs of durable steps and signals. Raises ``Unsupported`` for a store without them."""
+    if offers(store, Steps):
+        return cast(Steps, store)
+    raise Unsupported(
+        f"the {store.capabilities.name} store keeps no steps and no signals: use one that does, such as sqlite:///jobs.db"
+    )
 
 
 def has_history(store: Store) -> bool:

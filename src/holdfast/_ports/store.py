@@ -187,10 +187,11 @@ class Operating(Protocol):
         """Cancel waiting jobs, request it of active ones, leave finished ones; answer each job's state now, absent if unknown."""
         ...
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+    async def reopen(self, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         """Make finished, held and scheduled jobs available at once with fresh budgets; claim numbers go on.
 
         A job whose unique key another job has taken in the meantime stays finished. So does a stub, which has no payload left.
+        ``is_fresh``: the reopened jobs lose their checkpoint and, if the store keeps steps, their steps.
         """
         ...
 

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
             app.lifespan(),
             open_store=lambda: open_store(app.settings),
             idle=app.settings.timing.margin,
+            longest_nap=app.settings.timing.beat,
             on_start=app.runners.on_start,
         )
     except ConfigurationError as error:

@@ -43,7 +43,10 @@ _CANCEL = JobAction(
 )
 _RETRY = JobAction(name="retry", verb=SteerVerb.REOPEN, doing="reopening")
 _RESCHEDULE = JobAction(
-    name="reschedule", verb=SteerVerb.RESCHEDULE, doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE)
+    name="reschedule",
+    verb=SteerVerb.RESCHEDULE,
+    doing="rescheduling",
+    states=(State.SCHEDULED, State.AVAILABLE, State.BLOCKED),
 )
 _DELETE = JobAction(
     name="delete",
@@ -69,19 +72,24 @@ def cancel(context: click.Context, /, target: str | None, url: str | None, as_js
 
 
 @click.command()
+@click.option("--fresh", is_flag=True, help="Forget their steps and checkpoints: they do all of their work again.")
 @choosing
 @store_options
 @JSON
 @click.pass_context
-def retry(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
+def retry(context: click.Context, /, target: str | None, url: str | None, as_json: bool, fresh: bool, **typed: Any) -> None:
     """Run finished, held or scheduled jobs now, with fresh budgets.
 
     Jobs are given by id, or chosen by a selector, which must name a state or a reason: otherwise completed jobs would
-    run again by accident.
+    run again by accident. They go on from their checkpoints and steps, unless --fresh is given.
     """
     if not typed["ids"] and not typed["state"] and not typed["reason"]:
         raise click.UsageError("retry by selector needs --state (failed, held, cancelled, scheduled, completed) or --reason")
-    _steer(context, _RETRY, lambda app: app.jobs.retry, target, url, as_json=as_json, **typed)
+
+    def bind(app: "App") -> Act:
+        return lambda ids: app.jobs.retry(ids, fresh=fresh)
+
+    _steer(context, _RETRY, bind, target, url, when={"is_fresh": fresh}, as_json=as_json, **typed)
 
 
 @click.command()

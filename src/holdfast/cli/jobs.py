@@ -10,6 +10,7 @@ from holdfast.cli.completions import complete_job
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
 from holdfast.cli.options import JSON, store_options
 from holdfast.cli.selection import matching
+from holdfast.cli.signals import signal
 
 if TYPE_CHECKING:
     from holdfast._core.job import Failure
@@ -21,7 +22,7 @@ def jobs() -> None:
     """See jobs, learn why they wait, cancel them, run them again."""
 
 
-for _command in (cancel, delete, reschedule, retry):
+for _command in (cancel, delete, reschedule, retry, signal):
     jobs.add_command(_command)
 
 

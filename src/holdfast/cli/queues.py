@@ -74,7 +74,7 @@ def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | No
 
     with opened(target, url) as app:
         counts = next((queue.counts for queue in app.queues.list() if queue.name == name), {})
-        waiting = counts.get(State.SCHEDULED, 0) + counts.get(State.AVAILABLE, 0)
+        waiting = sum(counts.get(state, 0) for state in (State.SCHEDULED, State.AVAILABLE, State.BLOCKED))
         if not dry_run and waiting:
             confirm(f"delete {waiting:,} waiting jobs of queue {name}?", yes=yes)
         deleted = 0 if dry_run or not waiting else app.queues.purge(name)

@@ -107,6 +107,12 @@ class MemoryStore:
     set_schedule = _verb(Book.set_schedule)
     remove_schedule = _verb(Book.remove_schedule)
 
+    steps = _verb(Book.steps)
+    record_step = _verb(Book.record_step)
+    take_signal = _verb(Book.take_signal)
+    signal = _verb(Book.signal)
+    job_with_key = _verb(Book.job_with_key)
+
     async def migrate(self) -> tuple[int, int]:
         return _VERSION, _VERSION
 

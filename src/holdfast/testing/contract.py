@@ -35,7 +35,9 @@ from holdfast.testing.contracts.reporting import ReportContract
 from holdfast.testing.contracts.rescuing import RescueContract
 from holdfast.testing.contracts.scheduling import ScheduleContract
 from holdfast.testing.contracts.settling import SettleContract
+from holdfast.testing.contracts.signalling import SignalContract
 from holdfast.testing.contracts.steering import SteerContract
+from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
 
@@ -69,6 +71,8 @@ class StoreContract(
     NoteContract,
     ReadContract,
     ScheduleContract,
+    StepContract,
+    SignalContract,
     RaceContract,
 ):
     """Each verb, each refusal, lost answers, races, and the clock at the edge.

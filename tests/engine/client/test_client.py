@@ -15,6 +15,7 @@ from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, JobFilter, NewLease
+from holdfast._core.steps import Signal, SignalAnswer
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client import client
 from holdfast._engine.client.client import Client
@@ -377,6 +378,34 @@ def test_a_retried_job_is_available_again() -> None:
         assert await bench.client.retry([job, UUID(int=5)]) == ReopenAnswer({job: State.AVAILABLE})
         assert bench.transport.hints == [Hint(ids=(job,))]
         assert (await bench.client.get(job)).state is State.AVAILABLE
+
+    run(scenario)
+
+
+def test_s23_a_signal_is_sent_once_announced_and_hinted() -> None:
+    async def scenario(bench: ClientBench) -> None:
+        new = bench.job()
+        await bench.client.enqueue([new])
+        job = new.id
+        bench.transport.hints.clear()
+        calls = list[UUID]()
+        ask = bench.store.signal
+
+        async def signal(to: UUID, sent: Signal) -> SignalAnswer:
+            calls.append(sent.call)
+            answer = await ask(to, sent)
+            if len(calls) == 1:
+                raise StoreUnavailable("the answer was lost")
+            return answer
+
+        bench.store.signal = signal  # type: ignore[method-assign]
+        assert await bench.client.signal(job, "approved", {"by": "ada"})
+        assert len(calls) == 2
+        assert len(set(calls)) == 1
+        (kept,) = bench.store.snapshot().signals[job]
+        assert (kept.name, kept.value) == ("approved", b'{"by":"ada"}')
+        assert bench.transport.hints == [Hint(ids=(job,))]
+        assert bench.fields_of("job.signalled") == [{"job": job, "signal": "approved"}]
 
     run(scenario)
 

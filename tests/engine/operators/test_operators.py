@@ -38,7 +38,9 @@ from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Outcome
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, ClaimRequest, JobFilter, NewLease, Steer, SteerVerb
+from holdfast._core.steps import StepRecord
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
 from holdfast._engine.operators import operators
 
@@ -491,3 +493,59 @@ async def test_every_verb_has_its_async_twin(app: App) -> None:
     assert await app.queues.apurge("default") == 1
     assert await app.jobs.adelete(handle.id) == {}
     assert await app.aprune() == Pruned()
+
+
+def test_s23_a_signal_is_accepted_by_an_unfinished_job_and_refused_by_a_finished_one(app: App) -> None:
+    task = app.task(shrink)
+    handle = task.options(unique_key="order-7").enqueue(path="a")
+    assert handle.signal("approved", {"by": "ada"})
+    assert app.jobs.signal(str(handle.id), "approved")
+    assert app.jobs.signal_key("shrink", "order-7", "approved", [1])
+    with pytest.raises(JobNotFound):
+        app.jobs.signal_key("shrink", "order-8", "approved")
+    with pytest.raises(JobNotFound):
+        app.jobs.signal(UNKNOWN, "approved")
+    with pytest.raises(PayloadTooLarge):
+        handle.signal("approved", "x" * 65_536)
+    with pytest.raises(ConfigurationError, match="signal ':a'"):
+        handle.signal(":a")
+    handle.cancel()
+    assert not handle.signal("approved")
+    assert not app.jobs.signal(handle.id, "approved")
+
+
+def test_a_job_takes_a_limited_number_of_signals(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("holdfast._core.book_steps", "holdfast.stores.sqlite.steps", "holdfast._engine.client.client"):
+        monkeypatch.setattr(f"{module}.MOST_SIGNALS", 2)
+    handle = app.task(shrink).enqueue(path="a")
+    assert handle.signal("go")
+    assert handle.signal("go")
+    with pytest.raises(PayloadTooLarge, match="has 2 signals that it has not consumed: wait until it asks for them"):
+        handle.signal("go")
+
+
+def test_a_fresh_retry_forgets_steps_and_a_plain_one_keeps_them(app: App) -> None:
+    handle = app.task(shrink).enqueue(path="a")
+    store = app._connections.store
+    steps = store_defaults.steps(store)
+
+    async def fail_after_a_step(claim: Claim) -> None:
+        record = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b"1")
+        assert await steps.record_step(claim.job.id, claim.job.token, record)
+        await store.exchange([finish(claim.job, Fail(), jitter=0.0)])
+
+    def has_steps() -> bool:
+        return bool(asyncio.run(steps.steps(handle.id)).records)
+
+    asyncio.run(fail_after_a_step(claim(app)[0]))
+    handle.retry()
+    assert has_steps()
+    for retry in (
+        lambda: handle.retry(fresh=True),
+        lambda: app.jobs.retry(handle.id, fresh=True),
+        lambda: app.jobs.retry(where=Where(state="failed"), fresh=True),
+    ):
+        asyncio.run(fail_after_a_step(claim(app)[0]))
+        assert has_steps()
+        retry()
+        assert not has_steps()

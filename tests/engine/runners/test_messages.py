@@ -1,11 +1,14 @@
 """A message between a worker and its runner survives encoding and decoding."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import Failure, NewJob, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import Policy
+from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine.runners import messages
 from tests.engine.runners_support import processed
 from tests.engine.support import JOB, claim
@@ -22,7 +25,11 @@ OUTCOMES: list[Outcome] = [
     Raised(BOOM, is_final=True),
     Invalid(Reason.PAYLOAD_INVALID, BOOM),
     Invalid(Reason.RESULT_INVALID, BOOM),
+    Suspend(5.0),
+    Suspend(5.0, "go"),
+    StepsChanged(BOOM),
 ]
+STEP = StepRecord(name="charge", nth=2, place=3, is_sequential=True, result=b"1")
 MESSAGES: list[messages.Message] = [
     messages.Run(claim(processed(timeout="5s"), b'{"n": 1}', failures=2)),
     messages.CancelRequested(),
@@ -30,6 +37,11 @@ MESSAGES: list[messages.Message] = [
     messages.CallAnswered(1),
     messages.CallAnswered(2, messages.CallProblem.LOST, "taken"),
     messages.CallAnswered(3, answer=EnqueueAnswer({JOB: Duplicate(JOB, is_same=True)})),
+    messages.CallAnswered(3, steps=StepList((STEP,), datetime(2024, 5, 1, 12, 0, 0, 7, tzinfo=UTC))),
+    messages.CallAnswered(3, taken=SignalTaken(b"1")),
+    messages.StepsAsked(4),
+    messages.StepRecorded(4, STEP),
+    messages.SignalAsked(4, "go", STEP),
     messages.Shutdown(),
     messages.Ready(),
     messages.Refused(("no module",)),
@@ -39,7 +51,7 @@ MESSAGES: list[messages.Message] = [
     messages.Checkpointed(4, b"1"),
     messages.Enqueued(5, NewJob(id=JOB, task="t", payload=b"{}", policy=Policy(), tags=("a",))),
     *(messages.RunEnded(messages.OutcomeData.of(outcome), 7) for outcome in OUTCOMES),
-    messages.RunEnded(),
+    messages.RunEnded(unused_steps=("charge",)),
 ]
 
 

@@ -10,6 +10,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Failure, State
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.outcome import Raised, Snooze
+from holdfast._core.steps import Signal, SignalTaken, StepRecord
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.running import Stop
@@ -19,6 +20,7 @@ from tests.engine.runners_support import DONE, GRACE, MARGIN, PAUSE, STACKS, Fak
 from tests.engine.support import JOB, claim, turns, until
 
 OTHER_JOB = UUID(int=78)
+STEP = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b"1")
 
 
 def moved_in(bench: RunnerBench, number: int = 0) -> Transition:
@@ -343,6 +345,47 @@ async def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> Non
     assert [fields["job"] for fields in bench.log.of("job.started")] == [job]
     assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
     assert bench.reports.moves == [job, job]
+
+
+@pytest.mark.virtual_time
+async def test_s22_steps_and_signals_of_a_runner_are_written_by_its_worker_until_its_job_completes() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    (job,) = await bench.open(("handler", b"{}"))
+    await bench.memory.signal(job, Signal(bench.chance.uuid4(), "go", b"7"))
+    await bench.exchange.step()
+    child = await bench.child()
+    child.say(messages.Ready())
+    await child.next(messages.Run)
+    child.say(messages.RunStarted(), messages.StepsAsked(1))
+    found = (await child.next(messages.CallAnswered)).steps
+    assert found is not None
+    assert found.records == ()
+    wait = StepRecord(name=":wait_for:go", nth=1, place=1, is_sequential=True)
+    child.say(messages.StepRecorded(2, STEP))
+    assert await child.next(messages.CallAnswered) == messages.CallAnswered(2)
+    child.say(messages.SignalAsked(3, "go", wait))
+    assert await child.next(messages.CallAnswered) == messages.CallAnswered(3, taken=SignalTaken(b"7"))
+    assert (await bench.memory.steps(job)).records == (STEP, structs.replace(wait, result=b"7"))
+    child.say(structs.replace(DONE, unused_steps=("'old' (use 1)",)))
+    await bench.until_ended()
+    await bench.settle()
+    assert (await bench.memory.steps(job)).records == ()
+    assert bench.log.of("steps.unused") == [{"job": job, "task": "handler", "steps": "'old' (use 1)"}]
+
+
+@pytest.mark.virtual_time
+async def test_s22_a_runner_that_lost_its_job_records_nothing() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    bench.executor.start(claim(task))
+    child = await bench.begun_child()
+    bench.executor.stop(JOB, Stop.LOST)
+    child.say(messages.StepsAsked(1), messages.StepRecorded(2, STEP), messages.SignalAsked(3, "go", STEP))
+    await until(lambda: sum(isinstance(each, messages.CallAnswered) for each in child.received) == 3)
+    answers = [each for each in child.received if isinstance(each, messages.CallAnswered)]
+    assert {each.problem for each in answers} == {messages.CallProblem.LOST}
+    assert not {"steps", "record_step", "take_signal"} & set(bench.store.calls)
 
 
 @pytest.mark.virtual_time

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from holdfast import App, Cancel, Fail, Retry
 from holdfast._core.answers import Capabilities, Duplicate, EnqueueAnswer
 from holdfast._core.job import Claim
-from holdfast._core.outcome import Done, Invalid, Outcome, Raised
+from holdfast._core.outcome import Done, Invalid, Outcome, Raised, Suspend
+from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.process import RunnerProcess
 from holdfast._engine.tasks.around import Around
@@ -64,6 +66,7 @@ class Scene:
                 self._lifespan,
                 open_store=Transactional,  # type: ignore[arg-type]
                 idle=2.5,
+                longest_nap=6.0,
                 on_start=self._on_start,
             )
         except ConfigurationError as error:
@@ -352,6 +355,40 @@ async def test_a_child_is_enqueued_by_the_worker() -> None:
         assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
         scene.send(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
         assert await scene.outcome() == Done(f'"{JOB}"'.encode())
+
+
+async def test_s22_steps_and_waits_go_through_the_pipe_and_a_suspension_is_the_outcome() -> None:
+    def handler(job: SyncJob) -> object:
+        found = [job.step("charge", lambda: {"id": 1}), job.step("ship", str, 7)]
+        try:
+            job.wait_for("go", timeout="1h")
+        except BaseException:
+            return found
+        return None
+
+    known = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b'{"id":0}')
+    old = StepRecord(name="old", nth=1, place=2, is_sequential=False, result=b"1")
+    async with Scene(handler) as scene:
+        await scene.begin()
+        now = datetime(2024, 5, 1, tzinfo=UTC)
+        asked = await scene.next(messages.StepsAsked)
+        scene.send(messages.CallAnswered(asked.call, steps=StepList((known, old), now)))
+        asked = await scene.next(messages.StepRecorded)
+        assert asked.record == StepRecord(name="ship", nth=1, place=1, is_sequential=True, result=b'"7"')
+        scene.send(messages.CallAnswered(asked.call))
+        asked = await scene.next(messages.StepRecorded)
+        assert asked.record.name == ":until:go"
+        assert 3600.0 <= int(asked.record.result or b"") / 1e6 - now.timestamp() < 3660.0
+        scene.send(messages.CallAnswered(asked.call))
+        asked = await scene.next(messages.SignalAsked)
+        assert (asked.name, asked.record.key, asked.record.result) == ("go", (":wait_for:go", 1), None)
+        scene.send(messages.CallAnswered(asked.call, taken=SignalTaken()))
+        ended = await scene.next(messages.RunEnded)
+        assert ended.unused_steps == ("'old' (use 1)",)
+        assert ended.verdict is not None
+        outcome = ended.verdict.outcome()
+        assert isinstance(outcome, Suspend)
+        assert (outcome.awaits, 3500.0 < outcome.for_ <= 3600.0) == ("go", True)
 
 
 @pytest.mark.parametrize("looks", [True, False])

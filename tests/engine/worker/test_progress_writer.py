@@ -7,8 +7,10 @@ import pytest
 
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.policy import Policy
+from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, ProgressWriter
+from holdfast._engine.worker.step_records import StepRecords
 from holdfast.errors import JobLost, StoreUnavailable
 from holdfast.testing.clock import FakeClock
 from tests.engine.support import LEASE, Bench, RecordedReports, turns
@@ -46,10 +48,13 @@ class WriterBench:
         self.clock, self.store = FakeClock(), Reports()
         self.losses, self.reports, bench = list[tuple[UUID, Token]](), RecordedReports(), Bench()
         self.moves = self.reports.moves
+        calls = AttemptCalls(bench.environment, self.reports, lost=lambda job, token: self.losses.append((job, token)))
         self.writer = ProgressWriter(
             self.store,  # type: ignore[arg-type]
             self.reports,
-            ChildJobs(bench.environment, self.reports, lost=lambda job, token: self.losses.append((job, token))),
+            calls,
+            ChildJobs(bench.environment, calls),
+            StepRecords(self.store, calls, longest_nap=6.0),  # type: ignore[arg-type]
             now=self.clock.monotonic,
         )
 

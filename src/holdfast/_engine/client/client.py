@@ -13,10 +13,11 @@ from holdfast._core.explanation import Explanation
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.limits import Limit, LimitView, Scope, ScopeKind
 from holdfast._core.origin import Origin
-from holdfast._core.payload import decode_json
+from holdfast._core.payload import decode_json, encode_signal
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
 from holdfast._core.schedule import Schedule, ScheduleList
+from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, usable
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.explaining import explained
@@ -24,9 +25,9 @@ from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._engine.store_defaults import lanes, limits, purge, scheduling, steer, worker_history
+from holdfast._engine.store_defaults import lanes, limits, purge, scheduling, steer, steps, worker_history
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, PayloadTooLarge, StoreBusy, UniqueConflict
 
 RESULT_PAUSES = (0.005, 0.25)
 HINTED = 64
@@ -35,7 +36,7 @@ BATCH = 1000
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = EnqueueAnswer()
-MOVABLE = (State.AVAILABLE, State.SCHEDULED)
+MOVABLE = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
 
 States = dict[UUID, State]
 Ids = list[UUID]
@@ -117,12 +118,35 @@ class Client:
 
         return await self._each("request_cancel", jobs, self._store.request_cancel, self._report_cancelled)
 
-    async def retry(self, jobs: Sequence[UUID]) -> ReopenAnswer:
+    async def signal(self, job: UUID, name: str, value: Json) -> bool:
+        """Send a signal to a job, and wake a worker for it; return whether the job may still consume it. ``JobNotFound``."""
+        signal = Signal(self._environment.chance.uuid4(), usable("signal", name), encode_signal(name, value))
+        match await self._retry("signal", partial(steps(self._store).signal, job, signal)):
+            case SignalAnswer.ACCEPTED:
+                self._events.emit(EventName.JOB_SIGNALLED, job=job, signal=name)
+                await self._publish_ids([job])
+                return True
+            case SignalAnswer.REFUSED:
+                return False
+            case SignalAnswer.FULL:
+                most = f"job {job} has {MOST_SIGNALS:,} signals that it has not consumed"
+                raise PayloadTooLarge(f"{most}: wait until it asks for them, or send several values in one signal")
+            case SignalAnswer.MISSING:
+                raise JobNotFound(f"no job has the id {job}: it never existed here, or its retention has passed")
+
+    async def job_with_key(self, task: str, unique_key: str) -> UUID:
+        """Return the unfinished job of a task that has a unique key; ``JobNotFound``."""
+        job = await self._retry("job_with_key", partial(steps(self._store).job_with_key, task, unique_key))
+        if job is None:
+            raise JobNotFound(f"no unfinished job of the task {task} has the unique key {unique_key!r}")
+        return job
+
+    async def retry(self, jobs: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         """Run finished, held and scheduled jobs now, with fresh budgets; also return which jobs have the keys of those that could not."""
         taken: dict[UUID, UUID] = {}
 
         async def reopen(some: Sequence[UUID]) -> States:
-            answer = await self._store.reopen(some)
+            answer = await (self._store.reopen(some, is_fresh=True) if is_fresh else self._store.reopen(some))
             taken.update(answer.taken)
             return answer.states
 

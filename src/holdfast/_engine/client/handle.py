@@ -42,16 +42,28 @@ class Handle:
         """End the job if it waits, ask it to end if it runs; return its state now, unchanged if it had finished."""
         return self._found(await self._connect().cancel([self.id]))
 
-    async def aretry(self) -> State:
+    async def aretry(self, *, fresh: bool = False) -> State:
         """Run the job again, with fresh budgets, if it has finished, is held or waits for later; return its state now.
 
-        ``UniqueConflict`` if another unfinished job has its unique key.
+        It goes on from its checkpoint and its steps; with ``fresh``, it forgets both. ``UniqueConflict`` if another unfinished job has its
+        unique key.
         """
-        answer = await self._connect().retry([self.id])
+        answer = await self._connect().retry([self.id], is_fresh=fresh)
         if holder := answer.taken.get(self.id):
             message = f"job {self.id} cannot run again: job {holder} has its unique key; wait for that one, or cancel it"
             raise UniqueConflict(message, holder)
         return self._found(answer.states)
+
+    async def asignal(self, name: str, value: Json = None) -> bool:
+        """Send a signal that the job consumes with ``job.wait_for(name)``, now or later; return false if the job has finished.
+
+        It is kept until the job asks for it. A call that is sent again after a lost answer sends one signal. Raises ``JobNotFound``;
+        ``PayloadTooLarge`` for a value beyond 64 KiB, or if the job has 1,000 signals that it has not consumed.
+
+        >>> handle.signal("approved", {"by": "ada"})  # doctest: +SKIP
+        True
+        """
+        return await self._connect().signal(self.id, name, value)
 
     async def anotify(self) -> None:
         """Wake idle workers, after a job was written without Holdfast knowing when it was committed."""
@@ -61,6 +73,7 @@ class Handle:
     result = blocking(aresult)
     cancel = blocking(acancel)
     retry = blocking(aretry)
+    signal = blocking(asignal)
     notify = blocking(anotify)
 
     def _found(self, states: dict[UUID, State]) -> State:

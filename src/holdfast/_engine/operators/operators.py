@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from holdfast._core.answers import BeatView, LeaseView
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.explanation import Explanation
-from holdfast._core.job import Reason, State
+from holdfast._core.job import Json, Reason, State
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
@@ -170,22 +170,29 @@ class Jobs:
         return await self._steer(jobs, where, how, UNFINISHED, meant, limit=limit, dry_run=dry_run)
 
     @overload
-    async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
+    async def aretry(self, jobs: Id | Sequence[Id], *, fresh: bool = False) -> dict[UUID, State]: ...
     @overload
-    async def aretry(self, *, where: Where, limit: int | None = None, dry_run: bool = False) -> Steered: ...
+    async def aretry(self, *, where: Where, limit: int | None = None, dry_run: bool = False, fresh: bool = False) -> Steered: ...
     async def aretry(
-        self, jobs: Id | Sequence[Id] = (), *, where: Where | None = None, limit: int | None = None, dry_run: bool = False
+        self,
+        jobs: Id | Sequence[Id] = (),
+        *,
+        where: Where | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        fresh: bool = False,
     ) -> dict[UUID, State] | Steered:
         """Run finished, held and scheduled jobs now, with fresh budgets; return the state each is in now. Unknown ids are left out.
 
-        A finished job stays finished if another unfinished job has its unique key. ``where`` must name a state or a reason,
-        because completed jobs would run again otherwise.
+        They go on from their checkpoints and steps; with ``fresh``, they forget both. A finished job stays finished if another unfinished
+        job has its unique key. ``where`` must name a state or a reason, because completed jobs would run again otherwise.
         """
         if where is None:
-            return (await self._connect().retry(_ids(jobs))).states
+            return (await self._connect().retry(_ids(jobs), is_fresh=fresh)).states
         if where.state is None and where.reason is None:
             raise ConfigurationError(["retry: name a state or a reason in Where, or completed jobs would run again"])
-        return await self._steer(jobs, where, Steer(SteerVerb.REOPEN), (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
+        how = Steer(SteerVerb.REOPEN, is_fresh=fresh)
+        return await self._steer(jobs, where, how, (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
 
     @overload
     async def areschedule(
@@ -284,6 +291,23 @@ class Jobs:
         """
         return await self._connect().explain(_id(job))
 
+    async def asignal(self, job: Id, name: str, value: Json = None) -> bool:
+        """Send a signal to a job, as ``handle.signal`` does; return false if the job has finished. ``JobNotFound``.
+
+        >>> app.jobs.signal(handle.id, "approved")  # doctest: +SKIP
+        True
+        """
+        return await self._connect().signal(_id(job), name, value)
+
+    async def asignal_key(self, task: str, unique_key: str, name: str, value: Json = None) -> bool:
+        """Send a signal to the unfinished job of a task that has a unique key, for callers that do not know its id. ``JobNotFound``.
+
+        >>> app.jobs.signal_key("ship", "order-7", "paid")  # doctest: +SKIP
+        True
+        """
+        client = self._connect()
+        return await client.signal(await client.job_with_key(task, unique_key), name, value)
+
     get = blocking(aget)
     list = blocking(alist)
     ids = blocking(aids)
@@ -293,6 +317,8 @@ class Jobs:
     reschedule = blocking(areschedule)
     delete = blocking(adelete)
     explain = blocking(aexplain)
+    signal = blocking(asignal)
+    signal_key = blocking(asignal_key)
 
 
 async def asteer_matching(jobs: Jobs, how: Steer, ids: Sequence[UUID], where: Where) -> dict[UUID, State]:

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import Claim, Failure, NewJob, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
+from holdfast._core.steps import SignalTaken, StepList, StepRecord
 
 
 class Run(Struct, frozen=True, tag="run"):
@@ -40,6 +41,8 @@ class CallAnswered(Struct, frozen=True, tag="answered"):
     problem: CallProblem | None = None
     text: str = ""
     answer: EnqueueAnswer | None = None
+    steps: StepList | None = None
+    taken: SignalTaken | None = None
 
 
 class Shutdown(Struct, frozen=True, tag="finish"):
@@ -89,6 +92,27 @@ class Enqueued(Struct, frozen=True, tag="enqueued"):
     child: NewJob
 
 
+class StepsAsked(Struct, frozen=True, tag="steps"):
+    """Runner: answer the steps that are recorded."""
+
+    call: int
+
+
+class StepRecorded(Struct, frozen=True, tag="recorded"):
+    """Runner: record this step under the job's token, and answer once it is durable."""
+
+    call: int
+    record: StepRecord
+
+
+class SignalAsked(Struct, frozen=True, tag="signal"):
+    """Runner: consume the oldest signal of this name as the result of this step, and answer its value."""
+
+    call: int
+    name: str
+    record: StepRecord
+
+
 class OutcomeKind(StrEnum):
     """Which outcome a verdict stands for."""
 
@@ -99,6 +123,8 @@ class OutcomeKind(StrEnum):
     FAIL = "fail"
     RAISED = "raised"
     INVALID = "invalid"
+    SUSPEND = "suspend"
+    STEPS_CHANGED = "steps_changed"
 
 
 class OutcomeData(Struct, frozen=True, kw_only=True):
@@ -111,6 +137,7 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     is_final: bool = False
     reason: Reason | None = None
+    awaits: str | None = None
 
     @classmethod
     def of(cls, outcome: Outcome) -> "OutcomeData":
@@ -130,6 +157,10 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return cls(kind=OutcomeKind.RAISED, failure=failure, is_final=is_final)
             case Invalid(reason=reason, failure=failure):
                 return cls(kind=OutcomeKind.INVALID, reason=reason, failure=failure)
+            case Suspend(for_=wait, awaits=awaits):
+                return cls(kind=OutcomeKind.SUSPEND, seconds=wait, awaits=awaits)
+            case StepsChanged(failure=failure):
+                return cls(kind=OutcomeKind.STEPS_CHANGED, failure=failure)
             case _:
                 assert_never(outcome)
 
@@ -148,6 +179,10 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return Fail(self.text)
             case OutcomeKind.RAISED:
                 return Raised(self.failure or Failure("Exception", ""), self.is_final)
+            case OutcomeKind.SUSPEND:
+                return Suspend(self.seconds or 0.0, self.awaits)
+            case OutcomeKind.STEPS_CHANGED:
+                return StepsChanged(self.failure or Failure("Exception", ""))
             case OutcomeKind.INVALID:
                 return Invalid(self.reason or Reason.RESULT_INVALID, self.failure or Failure("Exception", ""))
             case _:
@@ -155,14 +190,17 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
 
 
 class RunEnded(Struct, frozen=True, tag="ended"):
-    """Runner: the handler's code has stopped. No verdict: it stopped because it was cancelled. ``memory``: bytes occupied since."""
+    """Runner: the handler's code has stopped. No verdict: it stopped because it was cancelled. ``memory``: bytes occupied since.
+    ``unused_steps``: recorded, but not asked for."""
 
     verdict: OutcomeData | None = None
     memory: int = 0
+    unused_steps: tuple[str, ...] = ()
 
 
 FromWorker = Run | CancelRequested | JobLostNotice | CallAnswered | Shutdown
-FromRunner = Ready | Refused | RunStarted | TaskMissing | Progressed | Checkpointed | Enqueued | RunEnded
+Calls = Checkpointed | Enqueued | StepsAsked | StepRecorded | SignalAsked
+FromRunner = Ready | Refused | RunStarted | TaskMissing | Progressed | Calls | RunEnded
 Message = FromWorker | FromRunner
 
 _encoder = msgspec.msgpack.Encoder()

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.outcome import Invalid, Outcome
+from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
@@ -55,11 +56,12 @@ class WorkerLink(Protocol):
 class PipeProgressSink:
     """The pipe to the worker, in place of a progress writer. All of it runs in the loop of its thread, except the blocking transaction."""
 
-    def __init__(self, channel: Channel, open_store: Callable[[], Store], idle: float) -> None:
+    def __init__(self, channel: Channel, open_store: Callable[[], Store], idle: float, longest_nap: float) -> None:
+        self.longest_nap = longest_nap
         self._channel = channel
         self._open_store, self._idle = open_store, idle
         self._store: Store | None = None
-        self._calls: dict[int, asyncio.Future[EnqueueAnswer | None]] = {}
+        self._calls: dict[int, asyncio.Future[messages.CallAnswered]] = {}
         self._number = 0
         self._unsent: messages.Progressed | None = None
         self._pause: asyncio.TimerHandle | None = None
@@ -67,6 +69,11 @@ class PipeProgressSink:
     @property
     def children(self) -> "PipeProgressSink":
         """This object: child jobs go through the same pipe."""
+        return self
+
+    @property
+    def steps(self) -> "PipeProgressSink":
+        """This object: so do steps."""
         return self
 
     def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
@@ -83,7 +90,21 @@ class PipeProgressSink:
 
     async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
         """Return once the worker reports that the child is durable."""
-        return await self._call(lambda call: messages.Enqueued(call, child)) or EnqueueAnswer()
+        return (await self._call(lambda call: messages.Enqueued(call, child))).answer or EnqueueAnswer()
+
+    async def read(self, job: ActiveJob) -> StepList:
+        """Return the steps that the worker reads."""
+        found = (await self._call(messages.StepsAsked)).steps
+        assert found is not None
+        return found
+
+    async def record(self, job: ActiveJob, record: StepRecord) -> None:
+        """Return once the worker reports that the record is durable."""
+        await self._call(lambda call: messages.StepRecorded(call, record))
+
+    async def take_signal(self, job: ActiveJob, name: str, record: StepRecord) -> SignalTaken:
+        """Return what the worker consumes."""
+        return (await self._call(lambda call: messages.SignalAsked(call, name, record))).taken or SignalTaken()
 
     def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """Open a transaction on a connection of this process."""
@@ -116,7 +137,7 @@ class PipeProgressSink:
             return
         match answer.problem:
             case None:
-                future.set_result(answer.answer)
+                future.set_result(answer)
             case messages.CallProblem.LOST:
                 future.set_exception(JobLost(answer.text))
             case messages.CallProblem.STOPPED:
@@ -126,9 +147,9 @@ class PipeProgressSink:
             case _:
                 assert_never(answer.problem)
 
-    async def _call(self, message: Callable[[int], messages.FromRunner]) -> EnqueueAnswer | None:
+    async def _call(self, message: Callable[[int], messages.FromRunner]) -> messages.CallAnswered:
         self._number += 1
-        answer: asyncio.Future[EnqueueAnswer | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[messages.CallAnswered] = asyncio.get_running_loop().create_future()
         self._calls[self._number] = answer
         self.send(message(self._number))
         return await answer
@@ -166,14 +187,15 @@ class RunnerProcess:
         *,
         open_store: Callable[[], Store],
         idle: float,
+        longest_nap: float,
         on_start: Callable[[], object] | None = None,
     ) -> None:
         """Run jobs in the main thread until the worker sends ``Shutdown``. ``ConfigurationError`` if the lifespan or ``on_start`` fails.
 
-        ``open_store``: for ``job.transaction``, which may take ``idle`` seconds.
+        ``open_store``: for ``job.transaction``, which may take ``idle`` seconds. ``longest_nap``: that of ``job.sleep`` in its slot.
         """
         self._registry, self._lifespan = registry, lifespan
-        self._sink = PipeProgressSink(self._link.channel, open_store, idle)
+        self._sink = PipeProgressSink(self._link.channel, open_store, idle, longest_nap)
         self._in_loop(lifespan.enter())
         if on_start is not None:
             self._prepare(on_start)
@@ -239,8 +261,10 @@ class RunnerProcess:
         outcome, error = captured(partial(self._outcome, work, task))
         if error is not None:  # of any kind: this process goes on, and its worker waits for an answer
             outcome = outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=work.job.saw_cancellation)
+        if outcome is not None and work.job.suspension is not None:
+            outcome = work.job.suspension  # a handler that has caught it may have answered something else
         verdict = None if outcome is None else messages.OutcomeData.of(outcome)
-        return messages.RunEnded(verdict, self._link.memory())
+        return messages.RunEnded(verdict, self._link.memory(), work.job.unused_steps)
 
     def _outcome(self, work: CurrentRun, task: TaskDefinition) -> Outcome | None:
         self._in_loop(self._send(messages.RunStarted()))  # reading the payload runs the user's constructors already

@@ -1,11 +1,11 @@
 """The worker's view of one runner process, and the worker's half of the job that runs there."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, TypeVar, assert_never
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import Claim, NewJob
+from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners import messages
 from holdfast._engine.tasks.context import JobContext, ProgressSink
@@ -35,6 +35,11 @@ class RunnerJobContext(JobContext):
     def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         super().__init__(claim, reporter)
         self.runner: RunnerHandle | None = None
+        self._unused: tuple[str, ...] = ()
+
+    @property
+    def unused_steps(self) -> tuple[str, ...]:
+        return self._unused
 
     @property
     def task(self) -> str:
@@ -64,6 +69,26 @@ class RunnerJobContext(JobContext):
         """Enqueue the handler's child job; ``JobLost`` if the job is lost."""
         self._require_owned()
         return await self._reporter.children.enqueue(self._claim.job, child)
+
+    async def read_steps(self) -> StepList:
+        """Read the steps of the handler's job; ``JobLost`` if the job is lost."""
+        self._require_owned()
+        self.uses_steps = True
+        return await self._reporter.steps.read(self._claim.job)
+
+    async def record_step(self, record: StepRecord) -> None:
+        """Record a step of the handler; ``JobLost`` if the job is lost."""
+        self._require_owned()
+        await self._reporter.steps.record(self._claim.job, record)
+
+    async def take_signal(self, name: str, record: StepRecord) -> SignalTaken:
+        """Consume a signal for the handler; ``JobLost`` if the job is lost."""
+        self._require_owned()
+        return await self._reporter.steps.take_signal(self._claim.job, name, record)
+
+    def ended(self, message: "messages.RunEnded") -> None:
+        """Keep what the handler's process reports of its steps."""
+        self._unused = message.unused_steps
 
 
 class RunnerHandle:
@@ -126,6 +151,7 @@ class RunnerHandle:
                 call.cancel()
         if isinstance(ended, messages.TaskMissing):
             raise TaskNotInRunner
+        job.ended(ended)
         if self._first_memory is None:
             self._first_memory = ended.memory
         self.memory, self.growth = ended.memory, ended.memory - self._first_memory
@@ -180,12 +206,15 @@ class RunnerHandle:
             case messages.Progressed():
                 if job is not None:
                     job.progressed(message)
-            case messages.Checkpointed(call=call, data=data):
+            case (
+                messages.Checkpointed()
+                | messages.Enqueued()
+                | messages.StepsAsked()
+                | messages.StepRecorded()
+                | messages.SignalAsked()
+            ):
                 if job is not None:
-                    self._answer(call, job.save(data))
-            case messages.Enqueued(call=call, child=child):
-                if job is not None:
-                    self._answer(call, job.add(child))
+                    self._answer(message, job)
             case messages.RunEnded() | messages.TaskMissing():
                 _settle(self._ended, message)
             case (
@@ -199,14 +228,15 @@ class RunnerHandle:
             case _:
                 assert_never(message)
 
-    def _answer(self, call: int, asked: Coroutine[Any, Any, EnqueueAnswer | None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask(call, asked))
+    def _answer(self, message: messages.Calls, job: RunnerJobContext) -> None:
+        task = asyncio.get_running_loop().create_task(self._ask(message, job))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
-    async def _ask(self, call: int, asked: Coroutine[Any, Any, EnqueueAnswer | None]) -> None:
+    async def _ask(self, message: messages.Calls, job: RunnerJobContext) -> None:
+        call = message.call
         try:
-            answer = messages.CallAnswered(call, answer=await asked)
+            answer = await _answer_of(message, job)
         except JobLost as error:
             answer = messages.CallAnswered(call, messages.CallProblem.LOST, str(error))
         except asyncio.CancelledError:
@@ -214,6 +244,24 @@ class RunnerHandle:
         except Exception as error:
             answer = messages.CallAnswered(call, messages.CallProblem.UNAVAILABLE, str(error))
         self.send(answer)
+
+
+async def _answer_of(message: messages.Calls, job: RunnerJobContext) -> messages.CallAnswered:
+    match message:
+        case messages.Checkpointed(call=call, data=data):
+            await job.save(data)
+            return messages.CallAnswered(call)
+        case messages.Enqueued(call=call, child=child):
+            return messages.CallAnswered(call, answer=await job.add(child))
+        case messages.StepsAsked(call=call):
+            return messages.CallAnswered(call, steps=await job.read_steps())
+        case messages.StepRecorded(call=call, record=record):
+            await job.record_step(record)
+            return messages.CallAnswered(call)
+        case messages.SignalAsked(call=call, name=name, record=record):
+            return messages.CallAnswered(call, taken=await job.take_signal(name, record))
+        case _:
+            assert_never(message)
 
 
 def _settle(awaited: "asyncio.Future[Value]", value: Value) -> None:

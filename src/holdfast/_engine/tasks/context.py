@@ -1,48 +1,29 @@
 """What a handler receives: its job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent import futures
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import inherited
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
-from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
+from holdfast._core.outcome import StepsChanged, Suspend
+from holdfast._core.payload import cut_text, decode_json, encode_checkpoint, encode_step
+from holdfast._core.steps import usable
 from holdfast._engine.client.handle import Handle
+from holdfast._engine.tasks.child_spec import Bindable, ChildSpec, Payload
+from holdfast._engine.tasks.steps import Step, StepLog, StepWriter, current_key
 from holdfast.errors import JobLost
 
 MESSAGE_LIMIT = 1024
 Result = TypeVar("Result")
-Payload = ParamSpec("Payload")
-
-
-class ChildSpec(Protocol):
-    """A child that a handler enqueues: a task with its options and a checked payload."""
-
-    def new_child(self) -> NewJob:
-        """Return a new job. ``ConfigurationError`` if an option does not fit a child."""
-        ...
-
-    def around(self, job: NewJob) -> AbstractContextManager[Sequence[NewJob]]:
-        """Return the code around the enqueue of this job; it yields the job to be written."""
-        ...
-
-    def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
-        """Return the handle of a job that was written."""
-        ...
-
-
-class Bindable(Protocol[Payload]):
-    """A task, one with options, or one that is bound already."""
-
-    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> ChildSpec:
-        """Check the arguments, and return a job that is ready to be enqueued."""
-        ...
 
 
 class ChildWriter(Protocol):
@@ -59,6 +40,11 @@ class ProgressSink(Protocol):
     @property
     def children(self) -> ChildWriter:
         """The writer of the child jobs that a handler enqueues with ``job.enqueue``."""
+        ...
+
+    @property
+    def steps(self) -> StepWriter:
+        """The reader and writer of the steps that a handler takes with ``job.step``."""
         ...
 
     def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
@@ -85,6 +71,8 @@ class JobContext:
     """What ``App(lifespan=…)`` yielded in this worker: connections and the like, which its handlers share."""
     on_begun: Callable[[], None] | None = None
     """For the engine: called when code that runs in another process starts there."""
+    uses_steps = False
+    """For the engine: whether this attempt has asked for the job's steps."""
 
     def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         self._claim = claim
@@ -93,6 +81,7 @@ class JobContext:
         self._is_cancelled = claim.job.cancel_requested
         self._is_lost = self._is_draining = False
         self.saw_cancellation = False
+        self._steps: StepLog | None = None
 
     @property
     def id(self) -> UUID:
@@ -145,6 +134,24 @@ class JobContext:
         self.saw_cancellation = self._is_cancelled
         return self.saw_cancellation
 
+    @property
+    def step_key(self) -> str:
+        """The idempotency key of the step whose function runs: the same in every attempt, ``job id:name:nth``.
+
+        A step whose process dies before its result is recorded runs again. An outside system that knows the key does its work once.
+        """
+        return current_key()
+
+    @property
+    def suspension(self) -> Suspend | StepsChanged | None:
+        """Why the handler must end, although its job has not; for the engine."""
+        return None if self._steps is None else self._steps.suspension
+
+    @property
+    def unused_steps(self) -> tuple[str, ...]:
+        """The recorded steps that this attempt has not asked for; for the engine."""
+        return () if self._steps is None else self._steps.unused
+
     def mark_lost(self) -> None:
         """Make every later call raise ``JobLost``; for the engine."""
         self._is_lost = True
@@ -160,6 +167,36 @@ class JobContext:
     def _require_owned(self) -> None:
         if self._is_lost:
             raise JobLost(f"job {self.id} was taken from this attempt ({self.attempt}); its handler must end")
+        if self._steps is not None:
+            self._steps.require_awake()
+
+    def _step_log(self) -> StepLog:
+        self._require_owned()
+        if self._steps is None:
+            self._steps, self.uses_steps = StepLog(self._claim.job, self._reporter.steps), True
+        return self._steps
+
+    async def _begin_step(self, name: str, *, is_unordered: bool) -> Step:
+        return await self._step_log().begin(usable("step", name), is_unordered=is_unordered)
+
+    async def _end_step(self, step: Step, value: Json) -> Json:
+        assert self._steps is not None
+        try:
+            result = encode_step(step.name, value)
+        except BaseException:
+            self._steps.drop(step)
+            raise
+        await self._steps.end(step, result)
+        if self._claim.job.policy.progress_within is not None:
+            self._reporter.progress(self._claim.job, stage=None, fraction=None, message=None)
+        return decode_json(result)
+
+    async def _sleep(self, for_: Duration) -> None:
+        await self._step_log().sleep(seconds(for_))
+
+    async def _wait_for(self, name: str, timeout: Duration | None) -> Json:
+        log = self._step_log()
+        return decode_json(await log.wait_for(usable("signal", name), None if timeout is None else seconds(timeout)))
 
     async def _progress(self, stage: str | None, fraction: float | None, message: str | None) -> None:
         self._require_owned()
@@ -212,6 +249,51 @@ class Job(JobContext):
         """Save where the next attempt starts; durable when it returns. At most 64 KiB of JSON, else ``PayloadTooLarge``."""
         await self._save(value)
 
+    async def step(self, name: str, function: Callable[..., Any], /, *args: Any, unordered: bool = False, **kwargs: Any) -> Json:
+        """Call the function, record what it returned, and return that; once it is recorded, no later attempt calls the function again.
+
+        Without it, an attempt that follows a crash or a failure does everything again. The function may be sync or async; what it
+        returns is JSON, and this returns it as plain data in every attempt. An exception is not recorded. A crash after the function
+        and before the record calls it again, with the same ``job.step_key``.
+
+        A step is known by its name, and by which use of that name it is. If the code asks for a step without a record, although it has
+        not asked for one that has a record and ran with no other beside it, the code was changed. Then the job is held, and
+        ``holdfast jobs explain`` names how to go on. Steps whose order may differ between attempts are ``unordered``.
+
+        Raises ``JobLost``, and ``PayloadTooLarge`` beyond 64 KiB for a step, 4 MiB for all, or 1,000 steps.
+
+        >>> receipt = await job.step("charge", charge, order)  # doctest: +SKIP
+        """
+        step = await self._begin_step(name, is_unordered=unordered)
+        if step.record is not None:
+            return decode_json(step.record.result or b"null")
+        with self._step_log().running(step):
+            value = function(*args, **kwargs)
+            if isinstance(value, Awaitable):
+                value = await value
+        return await self._end_step(step, value)
+
+    async def sleep(self, for_: Duration) -> None:
+        """Sleep for a time that begins with the first attempt to ask; later attempts sleep what is left of it.
+
+        Up to one beat the handler sleeps in its slot. A longer sleep suspends the job: its slot is free, the job is scheduled, no attempt
+        is spent, and the handler is called again from its top when the time is over. So do what must not be repeated in steps. The
+        handler ends by a ``BaseException``, which it must not keep. Raises ``JobLost``.
+
+        >>> await job.sleep("2h")  # doctest: +SKIP
+        """
+        await self._sleep(for_)
+
+    async def wait_for(self, name: str, *, timeout: Duration | None = None) -> Json:
+        """Return the value of the oldest signal of that name that the job has not consumed; without one, suspend until it comes.
+
+        A signal is consumed once, and its value is a step: later attempts get it again. The job waits as in ``job.sleep``, shown as
+        blocked, for one signal at a time. Raises ``TimeoutError`` when ``timeout`` is over, which is recorded too, and ``JobLost``.
+
+        >>> decision = await job.wait_for("approved", timeout="3d")  # doctest: +SKIP
+        """
+        return await self._wait_for(name, timeout)
+
     async def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job.
 
@@ -258,6 +340,34 @@ class SyncJob(JobContext):
     def checkpoint(self, value: Json) -> None:
         """Save where the next attempt starts; durable when it returns."""
         self._in_loop(self._save(value))
+
+    def step(self, name: str, function: Callable[..., Any], /, *args: Any, unordered: bool = False, **kwargs: Any) -> Json:
+        """Call the function, record what it returned, and return that; see ``Job.step``.
+
+        >>> receipt = job.step("charge", charge, order)  # doctest: +SKIP
+        """
+        step = self._in_loop(self._begin_step(name, is_unordered=unordered))
+        if step.record is not None:
+            return decode_json(step.record.result or b"null")
+        with self._step_log().running(step):
+            value = function(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value = self._in_loop(value)
+        return self._in_loop(self._end_step(step, value))
+
+    def sleep(self, for_: Duration) -> None:
+        """Sleep for a time that begins with the first attempt to ask; see ``Job.sleep``.
+
+        >>> job.sleep("2h")  # doctest: +SKIP
+        """
+        self._in_loop(self._sleep(for_))
+
+    def wait_for(self, name: str, *, timeout: Duration | None = None) -> Json:
+        """Return the value of the oldest signal of that name, or suspend until it comes; see ``Job.wait_for``.
+
+        >>> decision = job.wait_for("approved", timeout="3d")  # doctest: +SKIP
+        """
+        return self._in_loop(self._wait_for(name, timeout))
 
     def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job."""

@@ -197,6 +197,8 @@ class Executor:
         if running.has_begun:
             CURRENT.set(job)  # this task is the job's own
         outcome = await self._outcome(running) if running.has_begun else None
+        if outcome is not None and running.context.suspension is not None:
+            outcome = running.context.suspension  # a handler that has caught it may have answered something else
         # The code has stopped; only now may the job move.
         if running.timer is not None:
             running.timer.cancel()
@@ -217,7 +219,11 @@ class Executor:
         job, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
         if outcome is not None:
             # Also for a lost job: the store refuses the outcome and keeps the result, or no supervisor has moved the job yet.
-            return FinishedRun(running.claim, lifecycle.finish(job, outcome, jitter=jitter))
+            moved = lifecycle.finish(job, outcome, jitter=jitter)
+            if running.context.uses_steps and isinstance(outcome, Done):
+                moved = structs.replace(moved, forgets_steps=True)
+                self._report_unused(running)
+            return FinishedRun(running.claim, moved)
         match running.stop:
             case Stop.LOST:
                 return FinishedRun(running.claim, None)
@@ -307,6 +313,11 @@ class Executor:
         if ignored:
             self._ignore(running, ignored)
         return await self._runners[running.kind].run(running.definition, running.context, arguments)
+
+    def _report_unused(self, running: Running) -> None:
+        if unused := running.context.unused_steps:
+            job = running.claim.job
+            self._events.emit(EventName.STEPS_UNUSED, job=job.id, task=job.task, steps=", ".join(unused))
 
     def _ignore(self, running: Running, fields: tuple[str, ...]) -> None:
         job = running.claim.job

@@ -28,6 +28,7 @@ EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
     (State.AVAILABLE, AttemptOutcome.STALLED): EventName.JOB_RETRIED,
     (State.AVAILABLE, AttemptOutcome.TIMED_OUT): EventName.JOB_RETRIED,
     (State.AVAILABLE, AttemptOutcome.CRASHED): EventName.JOB_RETRIED,
+    (State.HELD, AttemptOutcome.FAILED): EventName.JOB_HELD,
     (State.FAILED, AttemptOutcome.FAILED): EventName.JOB_FAILED,
     (State.FAILED, AttemptOutcome.STALLED): EventName.JOB_FAILED,
     (State.FAILED, AttemptOutcome.TIMED_OUT): EventName.JOB_FAILED,

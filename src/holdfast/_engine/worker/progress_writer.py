@@ -13,8 +13,10 @@ from holdfast._core.requests import ProgressUpdate
 from holdfast._engine import store_defaults
 from holdfast._engine.progress import report
 from holdfast._engine.service import Signal
+from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
+from holdfast._engine.worker.step_records import StepRecords
 from holdfast._ports.store import Store
 from holdfast.errors import JobLost
 
@@ -29,12 +31,14 @@ class ProgressWriter:
         self,
         store: Store,
         reports: AttemptReporter,
+        calls: AttemptCalls,
         children: ChildJobs,
+        steps: StepRecords,
         *,
         now: Callable[[], float],
         idle: float = 5.0,
     ) -> None:
-        self.children = children
+        self._calls, self.children, self.steps = calls, children, steps
         self._store, self._idle = store, idle
         self._now = now
         self._reports = reports
@@ -78,7 +82,7 @@ class ProgressWriter:
             update = self._updates.get(job.id)
             if update is not None and update.token == job.token:
                 self._final_updates[job.id] = self._updates.pop(job.id)
-        if self._waiters or self.children.writing:
+        if self._waiters or self._calls.waiting:
             self.interrupt(job)
 
     async def write_final_updates(self) -> None:
@@ -92,7 +96,7 @@ class ProgressWriter:
 
     def interrupt(self, job: ActiveJob, *, is_lost: bool = False) -> None:
         """End the waits of a handler that must stop: a checkpoint must not hold it up while the store does not answer."""
-        self.children.interrupt(job)
+        self._calls.interrupt(job)
         if waiting := self._waiters.pop(job.id, None):
             _answer(waiting, _lost_error(job.id) if is_lost else asyncio.CancelledError())
 

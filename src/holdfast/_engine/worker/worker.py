@@ -23,6 +23,7 @@ from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import ERRORS, Service, Signal
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry
+from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.drain import Drain
@@ -35,6 +36,7 @@ from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast._engine.worker.slots import Slots
 from holdfast._engine.worker.startup_checks import require_startup_checks
+from holdfast._engine.worker.step_records import StepRecords
 from holdfast._engine.worker.undelivered import OutcomeBackup
 from holdfast._ports.host import RunnerHost, SupervisorLink
 from holdfast._ports.transport import Hint
@@ -133,8 +135,11 @@ class Worker:
         options, settings, beat = self._options, self._settings, self._settings.timing.beat
         if is_isolated:
             options = structs.replace(options, concurrency=1, isolated=IsolatedJobs.ONLY)
-        children = ChildJobs(self._environment, self._reports, lost=self._lose)
-        progress = ProgressWriter(self._store, self._reports, children, now=self.lease.now, idle=settings.timing.margin)
+        calls = AttemptCalls(self._environment, self._reports, lost=self._lose)
+        children, steps = ChildJobs(self._environment, calls), StepRecords(self._store, calls, longest_nap=beat)
+        progress = ProgressWriter(
+            self._store, self._reports, calls, children, steps, now=self.lease.now, idle=settings.timing.margin
+        )
         threads = options.threads + options.runners
         self.hooks = RescueHooks(
             self._environment, self._registry, settings, self.lease, threads=threads, may_start=self._may_claim

@@ -78,9 +78,9 @@ class Moves(LimitedClaiming):
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("request_cancel", ids)
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+    async def reopen(self, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         taken: dict[UUID, UUID] = {}
-        states = await self._states("reopen", ids, taken=taken)
+        states = await self._states("reopen", ids, is_fresh, taken=taken)
         return ReopenAnswer(states, taken)
 
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
@@ -90,7 +90,12 @@ class Moves(LimitedClaiming):
         return await self._states("delete", ids, only_waiting, column="left_as" if only_waiting else "state")
 
     async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        more = {SteerVerb.RESCHEDULE: (how.delay, how.run_at), SteerVerb.DELETE: (False,)}.get(how.verb, ())
+        options = {
+            SteerVerb.RESCHEDULE: (how.delay, how.run_at),
+            SteerVerb.DELETE: (False,),
+            SteerVerb.REOPEN: (how.is_fresh,),
+        }
+        more = options.get(how.verb, ())
 
         async def steer() -> SteerAnswer:
             async with self._transaction() as connection:

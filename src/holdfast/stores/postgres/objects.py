@@ -16,8 +16,9 @@ RIGHTS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(
         ("receipts", "unique_keys", "queues", "limits", "rates", "schedules", "leases", "lease_starts", "beats"), _WRITTEN
     ),
+    **dict.fromkeys(("steps", "signals"), _WRITTEN),
     **dict.fromkeys(("versions", "partition_days", "jobs"), frozenset({"SELECT"})),
-    "claim_numbers": frozenset({"USAGE"}),
+    **dict.fromkeys(("claim_numbers", "signal_places"), frozenset({"USAGE"})),
 }
 """The rights that a worker needs, as ``roles.sql`` grants them."""
 

@@ -90,6 +90,9 @@ class SettleKind(Struct, omit_defaults=True):
     stacks: str | None = None
     rescued: str | None = None
     voids: int = 0
+    awaits: str | None = None
+    held_for: str | None = None
+    forgets_steps: bool = False
 
 
 _PLAIN = json_text(
@@ -314,7 +317,7 @@ def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
 
 def _is_plain(settle: Transition) -> bool:
     is_success = settle.to is _COMPLETED and settle.record is None and settle.precondition is _TOKEN
-    return is_success and not settle.failures and not settle.crashes and settle.rescued is None
+    return is_success and not (settle.failures or settle.crashes or settle.forgets_steps) and settle.rescued is None
 
 
 def _number_of(settle: Transition) -> int:
@@ -340,6 +343,9 @@ def _settling(settle: Transition) -> str:
             stacks=storable_text(settle.stacks),
             rescued=settle.rescued,
             voids=settle.voids,
+            awaits=storable_text(settle.awaits),
+            held_for=settle.held_for,
+            forgets_steps=settle.forgets_steps,
         )
     )
 

@@ -72,5 +72,8 @@ class Partitions(StoreDatabase):
             if row["is_finished"]:  # rows that were locked while the other jobs' long payloads were deleted
                 long = f"SELECT id FROM holdfast.{name} WHERE payload IS NULL"  # noqa: S608 - ours
                 await connection.execute(self._placed(f"DELETE FROM holdfast.payloads WHERE job = ANY (ARRAY({long}))"))  # noqa: S608
+                for table in ("steps", "signals"):  # no index finds the few jobs that have some, so one join looks at all
+                    theirs = f"DELETE FROM holdfast.{table} AS kept USING holdfast.{name} AS over WHERE kept.job = over.id"  # noqa: S608
+                    await connection.execute(self._placed(theirs))
             await connection.execute(self._placed(f"DROP TABLE holdfast.{name}"))
         return int(number)

@@ -20,14 +20,15 @@ _ATTEMPT: Final = (
     *("job", "claim_id", "claim_number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
     "late_result",
 )
-_IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
+_EARLY: Final = {State.SCHEDULED: (True, False), State.BLOCKED: (True, True), State.AVAILABLE: (False, None)}
+"""What a waiting job in this state is: early, and waiting for a signal; None: either."""
 
 
 def conditions_of(which: JobFilter) -> tuple[object, ...]:
     """Return the parameters of ``parts/matching.sql``."""
     return (
-        State.AVAILABLE if which.state is State.SCHEDULED else which.state,
-        None if which.state is None else _IS_EARLY.get(which.state),
+        State.AVAILABLE if which.state in _EARLY else which.state,
+        *((None, None) if which.state is None else _EARLY.get(which.state, (None, None))),
         None if which.state is None else PLACE_OF[which.state].value,
         storable_text(which.task),
         storable_text(which.queue),

@@ -6,7 +6,7 @@ from msgspec import json
 
 from holdfast._core.answers import BeatView, LeaseView, OverdueJob, QueueView
 from holdfast._core.encoding import end_of, failure_of, headers_in, names_of, process_of, rescue_of, timing_of
-from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, RescueReason, State, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, HeldFor, Reason, RescueReason, State, Token
 from holdfast._core.origin import Origin
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord
@@ -18,8 +18,8 @@ Row = Any
 _STATES = {state.value: state for state in State}
 
 
-def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
-    """Return the job of a row of the view ``jobs``; ``is_early``: it is not due yet."""
+def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:  # size: one line for each column
+    """Return the job of a row of the view ``jobs``; ``early_as``: the state in which to show it while it is not due yet."""
     return JobRecord(
         id=row["id"],
         token=Token(row["claim_id"], row["claim_number"]),
@@ -54,6 +54,8 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
         is_stub=row["is_stub"],
         rescue=rescue_of(row["rescue"]),
         hook_due_at=row["hook_due_at"],
+        awaits=row["awaits"],
+        held_for=None if row["held_for"] is None else HeldFor(row["held_for"]),
         tags=names_of(row["tags"]),
         headers=headers_in(row["extra"]),
         attempts=attempts,
@@ -61,8 +63,8 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
 
 
 def state_of(row: Row) -> State:
-    """Return the state of a row; a waiting job that ``is_early`` is scheduled."""
-    return State.SCHEDULED if row["is_early"] else _STATES[row["state"]]
+    """Return the state in which to show a row."""
+    return _STATES[row["early_as"] or row["state"]]
 
 
 def active_job_of(row: Row) -> ActiveJob:

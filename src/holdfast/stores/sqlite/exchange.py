@@ -36,7 +36,8 @@ class Exchange:
 
     def run(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle, claim and return the answer."""
-        if request is not None and request.ids is None and request.kind is ClaimKind.LIMITED:
+        is_limited = request is not None and request.ids is None and request.kind is ClaimKind.LIMITED
+        if is_limited or any(transition.forgets_steps for transition in self._transitions):
             return self._database.atomically("exchange", lambda: self._run(request))
         return self._run(request)
 
@@ -134,6 +135,9 @@ class Exchange:
         if not self._is_settled:
             self._is_settled = True
             self._are_all_applied = self._database.read("exchange_tally") == [(len(self._transitions),)]
+            if forgetful := [transition.job for transition in self._transitions if transition.forgets_steps]:
+                self._database.write("forget_steps", **packing.ids(forgetful))
+                self._database.write("forget_signals", **packing.ids(forgetful))
 
     def _answers(self) -> tuple[Answer, ...]:
         if self._are_all_applied:

@@ -68,6 +68,8 @@ class SettleKind(Struct):
     rescued: str | None = None
     owes_hook: bool = False
     voids: int = 0
+    awaits: str | None = None
+    held_for: str | None = None
 
 
 class EnqueueKind(Struct, omit_defaults=True):
@@ -363,6 +365,8 @@ def _settling(settle: Transition, place: int) -> SettleKind:
         rescued=settle.rescued,
         owes_hook=settle.owes_hook,
         voids=settle.voids,
+        awaits=storable_text(settle.awaits),
+        held_for=settle.held_for,
     )
 
 

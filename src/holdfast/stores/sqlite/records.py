@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast._core.answers import BeatView, DueJob, OverdueJob
 from holdfast._core.encoding import failure_of, headers_in, instant, names_of, rescue_of, timing_of
-from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Json, Reason, RescueReason, State, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, HeldFor, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
 from holdfast._core.requests import ClaimRequest
@@ -113,7 +113,8 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
     """Return the job of a row of the view in ``record.sql``, in the state to show."""
     job, claim, number, task, queue, key, priority, _, payload, policy, attempt, failures, crashes, *rest = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
-    stage, fraction, message, progress, checkpoint, cancelled, tags, extra, expires, unique_key, is_stub, rescue, hook_due = rest
+    stage, fraction, message, progress, checkpoint, cancelled, tags, extra, expires, unique_key, is_stub, rescue, *rest = rest
+    hook_due, awaits, held_for = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -148,6 +149,8 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
         is_stub=bool(is_stub),
         rescue=rescue_of(rescue),
         hook_due_at=_instant(hook_due),
+        awaits=awaits,
+        held_for=None if held_for is None else HeldFor(held_for),
         tags=names_of(tags),
         headers=headers_in(extra),
     )

@@ -77,13 +77,14 @@ from holdfast.stores.sqlite.limits import LimitVerbs
 from holdfast.stores.sqlite.prefetching import Prefetching
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
+from holdfast.stores.sqlite.steps import StepVerbs
 
 _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -166,8 +167,8 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching):
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("request_cancel", ids)
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
-        values = packing.ids(ids)
+    async def reopen(self, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
+        values = {**packing.ids(ids), "is_fresh": is_fresh}
 
         def reopen(database: StoreDatabase) -> ReopenAnswer:
             database.write("reopen", **values)
@@ -187,7 +188,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching):
 
         def steer(database: StoreDatabase) -> SteerAnswer:
             chosen = [UUID(bytes=job) for (job,) in database.read("matching", **values)]
-            database.write(how.verb, **packing.ids(chosen), **more, only_waiting=False)
+            database.write(how.verb, **packing.ids(chosen), **more, only_waiting=False, is_fresh=how.is_fresh)
             return SteerAnswer(answers.states(database.read("states", **values)), frozenset(ids) - frozenset(chosen))
 
         return await self._thread.run(lambda database: database.atomically(how.verb, lambda: steer(database)))

@@ -13,7 +13,8 @@ from operator import attrgetter
 from holdfast._core.job import Json, NewJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.runners.current import CURRENT
-from holdfast._engine.tasks.context import ChildSpec, JobContext
+from holdfast._engine.tasks.child_spec import ChildSpec
+from holdfast._engine.tasks.context import JobContext
 from holdfast._engine.tasks.imports import import_module
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import App

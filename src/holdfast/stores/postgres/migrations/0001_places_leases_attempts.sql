@@ -21,7 +21,8 @@ CREATE TABLE holdfast.pending (
     queue text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL DEFAULT '',
     priority bigint NOT NULL,
-    state text NOT NULL DEFAULT 'available', -- or held; "scheduled" is an available job whose time has not come
+    -- or held; an available job whose time has not come is "scheduled", or "blocked" if it awaits a signal
+    state text NOT NULL DEFAULT 'available',
     available_at timestamptz NOT NULL,
     -- NULL: any claim may take it. -infinity: one more crash ends it by the policy of its last claim, so it runs isolated.
     -- Else the instant at which it expires, because no attempt was ever started.
@@ -43,6 +44,8 @@ CREATE TABLE holdfast.pending (
     error text,
     rescue text, -- the last one
     hook_due_at timestamptz, -- the earliest time of the rescue hook; NULL: no hook is due
+    awaits text, -- only while available: the signal that makes the job due
+    held_for text, -- only while held
     checkpoint bytea,
     payload bytea -- NULL: in payloads
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
@@ -193,10 +196,39 @@ CREATE TABLE holdfast.attempts_other PARTITION OF holdfast.attempts FOR VALUES I
 ALTER TABLE holdfast.attempts REPLICA IDENTITY FULL;
 ALTER TABLE holdfast.attempts_other REPLICA IDENTITY FULL;
 
+-- place: the number of the step in the order of calls. result: JSON; NULL: a wait whose timeout passed.
+CREATE TABLE holdfast.steps (
+    job uuid NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    nth integer NOT NULL,
+    place integer NOT NULL,
+    is_sequential boolean NOT NULL,
+    result bytea,
+    PRIMARY KEY (job, name, nth)
+);
+
+-- The signals that jobs have not consumed. One sequence for all: a job consumes them in its order.
+CREATE SEQUENCE holdfast.signal_places AS bigint;
+CREATE TABLE holdfast.signals (
+    place bigint NOT NULL PRIMARY KEY,
+    job uuid NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value bytea NOT NULL
+);
+CREATE INDEX signals_job ON holdfast.signals (job, name, place);
+
+-- Return whether a job has a signal of this name. VOLATILE, so it sees what was committed before it is called: a statement that has
+-- locked the job's row calls it then, and no signal comes between.
+CREATE FUNCTION holdfast.has_signal(of_job uuid, of_name text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.signals AS signals WHERE signals.job = of_job AND signals.name = of_name);
+END
+$$;
+
 CREATE TABLE holdfast.receipts (
     call uuid NOT NULL PRIMARY KEY,
     received_at timestamptz NOT NULL,
-    answer text -- NULL: all jobs were inserted, and nothing else was asked
+    answer text -- NULL: all jobs were inserted, and nothing else was asked; or the call sent a signal
 );
 CREATE INDEX received ON holdfast.receipts (received_at);
 
@@ -401,7 +433,7 @@ SELECT
     false AS cancel_requested, false AS is_stub, attempt, failures, crashes, created_at, available_at,
     NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
     unique_key, tags, extra, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
-    checkpoint,
+    awaits, held_for, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = pending.id)) AS payload,
     NULL::bytea AS result, 'pending' AS place
 FROM holdfast.pending
@@ -411,7 +443,7 @@ SELECT
     cancel_requested, false, attempt + has_begun::integer, failures, crashes,
     created_at, available_at, claimed_at, CASE WHEN has_begun THEN claimed_at ELSE started_at END, NULL::timestamptz, expires_at,
     unique_key, tags, extra, policy, stage,
-    fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, checkpoint,
+    fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, NULL::text, NULL::text, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = active.id)),
     NULL::bytea, 'active'
 FROM holdfast.active CROSS JOIN LATERAL (
@@ -423,7 +455,7 @@ UNION ALL
 SELECT
     id, state, claim_id, claim_number, NULL::uuid, worker, task, queue, key, priority, cancel_requested, is_stub, attempt,
     failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
-    message, progress_at, reason, error, rescue, hook_due_at, checkpoint,
+    message, progress_at, reason, error, rescue, hook_due_at, NULL::text, NULL::text, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = finished.id)),
     result, 'finished'
 FROM holdfast.finished;

@@ -25,6 +25,14 @@ payloads AS (
     DELETE FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
+steps AS (
+    DELETE FROM holdfast.steps WHERE job = ANY(ARRAY(SELECT id FROM gone))
+),
+
+signals AS (
+    DELETE FROM holdfast.signals WHERE job = ANY(ARRAY(SELECT id FROM gone))
+),
+
 freed AS (
     DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM waiting WHERE unique_key IS NOT NULL))
 )

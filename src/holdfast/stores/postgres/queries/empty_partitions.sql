@@ -1,4 +1,5 @@
--- Delete the jobs of past days whose payload is in the table payloads, with their payloads, before the partitions are dropped.
+-- Delete the jobs of past days whose payload is in the table payloads, with their payloads, steps and signals, before the
+-- partitions are dropped.
 -- For a user without the right to drop partitions, delete all jobs of these days.
 -- :today, the first day that has not passed; :limit of each; :is_all, whether everything.
 WITH long AS MATERIALIZED (
@@ -26,6 +27,12 @@ jobs AS (
 ),
 payloads AS (
     DELETE FROM holdfast.payloads WHERE job = ANY (ARRAY(SELECT id FROM long))
+),
+steps AS (
+    DELETE FROM holdfast.steps WHERE job = ANY (ARRAY(SELECT id FROM doomed))
+),
+signals AS (
+    DELETE FROM holdfast.signals WHERE job = ANY (ARRAY(SELECT id FROM doomed))
 ),
 attempts AS (
     DELETE FROM holdfast.attempts USING worn

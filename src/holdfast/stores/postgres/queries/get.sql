@@ -2,7 +2,8 @@
 -- :id; :most, how many attempts.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
-    jobs.*, jobs.state = 'available' AND jobs.available_at > (SELECT now FROM clock) AS is_early,
+    jobs.*, -- include early_as((SELECT now FROM clock))
+    AS early_as,
     attempts.job AS attempt_job, attempts.claim_id AS attempt_claim_id, attempts.claim_number AS attempt_claim_number,
     attempts.attempt AS attempt_attempt, attempts.worker AS attempt_worker, attempts.outcome AS attempt_outcome,
     attempts.error AS attempt_error, attempts.started_at AS attempt_started_at, attempts.ended_at AS attempt_ended_at,

@@ -1,5 +1,5 @@
 -- Return the matching jobs, newest first: ids sort by creation.
--- :before, :state as it is written, :is_early, :place, :task, :queue, :tag as JSON, :reason, :key, :older_than in microseconds,
+-- :before, :state as it is written, :is_early, :is_blocked, :place, :task, :queue, :tag as JSON, :reason, :key, :older_than in microseconds,
 -- :attempts_at_least: each may be NULL; :limit.
 -- It finds the ids first and reads the rows then, so that no unneeded column is carried along. It is planned for its values, because
 -- each of them excludes most rows.
@@ -11,6 +11,7 @@ found AS MATERIALIZED (
     ORDER BY id DESC
     LIMIT :limit
 )
-SELECT jobs.*, jobs.state = 'available' AND jobs.available_at > (SELECT now FROM clock) AS is_early
+SELECT jobs.*, -- include early_as((SELECT now FROM clock))
+    AS early_as
 FROM found JOIN holdfast.jobs ON jobs.id = found.id
 ORDER BY id DESC

@@ -1,5 +1,5 @@
 -- Return the ids of those of these jobs that match.
--- :ids of jobs; :state as it is written, :is_early, :place, :task, :queue, :tag as JSON, :reason, :key, :older_than in microseconds,
+-- :ids of jobs; :state as it is written, :is_early, :is_blocked, :place, :task, :queue, :tag as JSON, :reason, :key, :older_than in microseconds,
 -- :attempts_at_least: each may be NULL.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT id FROM holdfast.jobs

@@ -42,7 +42,7 @@ delayed_held AS (
     RETURNING id, hook_due_at
 )
 
-SELECT jobs.*, false AS is_early, offered.hook_due_at AS offered_until
+SELECT jobs.*, NULL AS early_as, offered.hook_due_at AS offered_until
 FROM (
     SELECT id, hook_due_at FROM delayed
     UNION ALL

@@ -30,6 +30,10 @@ doomed AS MATERIALIZED (
     SELECT job, tableoid AS origin, ctid AS place FROM holdfast.payloads WHERE job = ANY (ARRAY(SELECT id FROM chosen))
     UNION ALL
     SELECT job, tableoid, ctid FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM over))
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.steps WHERE job = ANY (ARRAY(SELECT id FROM over))
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.signals WHERE job = ANY (ARRAY(SELECT id FROM over))
 ),
 free_payloads AS MATERIALIZED (
     SELECT job, tableoid AS origin, ctid AS place FROM holdfast.payloads WHERE job = ANY (ARRAY(SELECT id FROM chosen))
@@ -39,10 +43,26 @@ free_attempts AS MATERIALIZED (
     SELECT job, tableoid AS origin, ctid AS place FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM over))
     FOR UPDATE SKIP LOCKED
 ),
+free_steps AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.steps WHERE job = ANY (ARRAY(SELECT id FROM over))
+    FOR UPDATE SKIP LOCKED
+),
+free_signals AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.signals WHERE job = ANY (ARRAY(SELECT id FROM over))
+    FOR UPDATE SKIP LOCKED
+),
 in_use AS MATERIALIZED (
     SELECT job FROM (
         SELECT * FROM doomed
-        EXCEPT (SELECT * FROM free_payloads UNION ALL SELECT * FROM free_attempts)
+        EXCEPT (
+            SELECT * FROM free_payloads
+            UNION ALL
+            SELECT * FROM free_attempts
+            UNION ALL
+            SELECT * FROM free_steps
+            UNION ALL
+            SELECT * FROM free_signals
+        )
     ) AS locked
 ),
 gone AS MATERIALIZED (
@@ -107,6 +127,12 @@ payloads AS (
 ),
 attempts_of_jobs AS (
     DELETE FROM holdfast.attempts_other USING jobs WHERE job = jobs.id
+),
+steps_of_jobs AS (
+    DELETE FROM holdfast.steps USING jobs WHERE job = jobs.id
+),
+signals_of_jobs AS (
+    DELETE FROM holdfast.signals USING jobs WHERE job = jobs.id
 ),
 attempts AS (
     DELETE FROM holdfast.attempts USING brief

@@ -39,6 +39,10 @@ doomed AS MATERIALIZED (
     SELECT job, tableoid, ctid FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM chosen))
     UNION ALL
     SELECT job, tableoid, ctid FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.steps WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.signals WHERE job = ANY(ARRAY(SELECT id FROM chosen))
 ),
 
 free_keys AS MATERIALIZED (
@@ -58,10 +62,30 @@ free_attempts AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 
+free_steps AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.steps WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    FOR UPDATE SKIP LOCKED
+),
+
+free_signals AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.signals WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    FOR UPDATE SKIP LOCKED
+),
+
 in_use AS MATERIALIZED (
     SELECT job FROM (
         SELECT * FROM doomed
-        EXCEPT (SELECT * FROM free_keys UNION ALL SELECT * FROM free_payloads UNION ALL SELECT * FROM free_attempts)
+        EXCEPT (
+            SELECT * FROM free_keys
+            UNION ALL
+            SELECT * FROM free_payloads
+            UNION ALL
+            SELECT * FROM free_attempts
+            UNION ALL
+            SELECT * FROM free_steps
+            UNION ALL
+            SELECT * FROM free_signals
+        )
     ) AS locked
 ),
 
@@ -77,6 +101,14 @@ attempts AS (
 
 payloads AS (
     DELETE FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM gone))
+),
+
+steps AS (
+    DELETE FROM holdfast.steps WHERE job = ANY(ARRAY(SELECT id FROM gone))
+),
+
+signals AS (
+    DELETE FROM holdfast.signals WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 freed AS (

@@ -1,8 +1,8 @@
 -- Make finished, held and scheduled jobs due at once with fresh budgets; attempts and claim numbers continue.
 -- Return each known job with its state (NULL: it moved since, ask again) and, if it stays finished for its key, the job that has the key.
 -- Of several finished jobs with one key, the first one in the call takes the key again, unless an unfinished job has it.
--- :ids of jobs.
--- Lock order: jobs by id, unique keys in their order.
+-- :ids of jobs; :is_fresh, whether they lose their checkpoint and their steps.
+-- Lock order: jobs by id, unique keys in their order, steps.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
@@ -60,7 +60,7 @@ waiting AS (
     SELECT
         id, task, queue, key, priority, (SELECT now FROM clock), claim_number, attempt, created_at, unique_key, tags, extra, policy,
         stage, fraction,
-        message, progress_at, rescue, hook_due_at, checkpoint, payload
+        message, progress_at, rescue, hook_due_at, CASE WHEN NOT :is_fresh::boolean THEN checkpoint END, payload
     FROM back
     ON CONFLICT DO NOTHING
 ),
@@ -69,9 +69,14 @@ fresh AS (
     UPDATE holdfast.pending SET
         state = 'available', available_at = (SELECT now FROM clock), failures = 0, crashes = 0, claimable_until = NULL,
         expires_at = NULL,
-        error = NULL
+        error = NULL, awaits = NULL, held_for = NULL, checkpoint = CASE WHEN NOT :is_fresh::boolean THEN checkpoint END
     WHERE id = ANY(:ids::uuid[]) AND (state = 'held' OR available_at > (SELECT now FROM clock))
     RETURNING id
+),
+
+forgotten AS (
+    DELETE FROM holdfast.steps
+    WHERE :is_fresh::boolean AND job = ANY(ARRAY(SELECT id FROM back UNION ALL SELECT id FROM fresh))
 )
 
 SELECT seen.id, coalesce(

@@ -4,7 +4,10 @@ WITH moved AS (
     UPDATE holdfast.pending
     SET available_at = coalesce(:run_at::timestamptz, (SELECT clock_timestamp()) + :delay::double precision * interval '1 second')
     WHERE id = ANY(:ids::uuid[]) AND state = 'available'
-    RETURNING id, CASE WHEN available_at > (SELECT clock_timestamp()) THEN 'scheduled' ELSE 'available' END AS state
+    RETURNING id, coalesce(
+        -- include early_as((SELECT clock_timestamp()))
+        , state
+    ) AS state
 )
 
 SELECT seen.id, coalesce(seen.state, moved.state) AS state

@@ -5,7 +5,7 @@
 -- Nothing that may be large is joined: see exchange.sql.
 -- A row that another session has locked does not delay the others: its job stays as it is, and is asked for again.
 -- Return how many were settled, and the claim numbers of those whose precondition failed.
--- Lock order: active jobs, their keys, their records.
+-- Lock order: active jobs, their keys, their records, their steps, their signals.
 WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
 ),
@@ -79,6 +79,9 @@ settled AS MATERIALIZED (
     SELECT
         gone.*, asked.requested_state, asked.is_kept, asked.new_failures, asked.new_crashes, asked.delay, asked.reason,
         asked.new_error,
+        asked.held_for, asked.awaits, asked.forgets_steps,
+        -- A signal that came while the job ran, after the job had looked for it. The row is locked by now, and this sees what is committed.
+        CASE WHEN asked.awaits IS NOT NULL THEN holdfast.has_signal(gone.id, asked.awaits) END AS is_signalled,
         asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer + begun.now AS starts,
         gone.attempt + begun.now AS number, coalesce(gone.started_at, CASE WHEN NOT asked.never_ran THEN gone.claimed_at END) AS begun_at,
         (:results::bytea[])[least(gone.place, cardinality(:results::bytea[]))] AS result,
@@ -100,7 +103,7 @@ settled AS MATERIALIZED (
     FROM gone CROSS JOIN json_to_record((:kinds::json[])[gone.place]) AS asked (
         requested_state text, is_end boolean, is_kept boolean, new_failures integer, new_crashes integer, never_ran boolean,
         delay double precision, reason text, new_error text, outcome text, signal text, stacks text, rescued text,
-        owes_hook boolean
+        owes_hook boolean, awaits text, held_for text, forgets_steps boolean
     )
     -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
     CROSS JOIN LATERAL (SELECT (gone.state = 'claimed' AND NOT asked.never_ran)::integer AS now) AS begun
@@ -148,12 +151,16 @@ waiting AS (
     INSERT INTO holdfast.pending (
         id, task, queue, key, priority, state, available_at, claimable_until, claim_number, attempt, failures, crashes,
         created_at, expires_at,
-        unique_key, tags, extra, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
+        unique_key, tags, extra, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, awaits, held_for,
+        checkpoint, payload
     )
     SELECT
         id, task, queue, key, priority, requested_state,
         -- Without a delay the job keeps its position in its queue.
-        coalesce((SELECT now FROM clock) + delay * interval '1 second', available_at),
+        CASE
+            WHEN is_signalled THEN (SELECT now FROM clock)
+            ELSE coalesce((SELECT now FROM clock) + delay * interval '1 second', available_at)
+        END,
         CASE
             WHEN starts = 0 THEN expires_at
             WHEN new_crashes = 0 THEN NULL
@@ -161,7 +168,8 @@ waiting AS (
         END,
         claim_number, starts, new_failures, new_crashes, created_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
         message,
-        progress_at, coalesce(new_error, error), new_rescue, owed_from, checkpoint, payload
+        progress_at, coalesce(new_error, error), new_rescue, owed_from, CASE WHEN NOT is_signalled THEN awaits END, held_for,
+        checkpoint, payload
     FROM settled WHERE NOT is_end
     -- Another job that was given the same id must not keep the owner of this one from settling.
     ON CONFLICT DO NOTHING
@@ -189,6 +197,27 @@ aged AS (
 
 freed AS (
     DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL))
+),
+
+-- Those that another session has locked are deleted with the job.
+free_steps AS MATERIALIZED (
+    SELECT steps.ctid AS place FROM holdfast.steps AS steps
+    WHERE steps.job = ANY(ARRAY(SELECT id FROM ended WHERE forgets_steps))
+    FOR UPDATE SKIP LOCKED
+),
+
+free_signals AS MATERIALIZED (
+    SELECT signals.ctid AS place FROM holdfast.signals AS signals
+    WHERE signals.job = ANY(ARRAY(SELECT id FROM ended WHERE forgets_steps))
+    FOR UPDATE SKIP LOCKED
+),
+
+forgotten_steps AS (
+    DELETE FROM holdfast.steps WHERE ctid = ANY(ARRAY(SELECT place FROM free_steps))
+),
+
+forgotten_signals AS (
+    DELETE FROM holdfast.signals WHERE ctid = ANY(ARRAY(SELECT place FROM free_signals))
 )
 
 SELECT count(*) AS settled, ARRAY(SELECT judged.claim_number FROM judged WHERE judged.may_move IS NOT TRUE) AS refused FROM gone;

@@ -37,6 +37,8 @@ CREATE TABLE main.holdfast_jobs (
     claimable_until INTEGER,
     delete_after INTEGER, -- only once finished
     hook_due_at INTEGER, -- the earliest time of the rescue hook; NULL: no hook is due
+    awaits TEXT, -- only while available: the signal that makes the job due; "blocked" is such a job that is not due yet
+    held_for TEXT, -- only while held
     is_stub INTEGER NOT NULL DEFAULT 0,
     unique_key TEXT,
     stage TEXT,
@@ -97,12 +99,32 @@ CREATE TABLE main.holdfast_attempts (
 CREATE INDEX main.holdfast_brief ON holdfast_attempts (ended_at, job, claim_number)
 WHERE requested_state = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed');
 
+-- place: the number of the step in the order of calls. result: JSON; NULL: a wait whose timeout passed.
+CREATE TABLE main.holdfast_steps (
+    job BLOB NOT NULL,
+    name TEXT NOT NULL,
+    nth INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    is_sequential INTEGER NOT NULL,
+    result BLOB,
+    PRIMARY KEY (job, name, nth)
+);
+
+-- The signals that jobs have not consumed.
+CREATE TABLE main.holdfast_signals (
+    place INTEGER PRIMARY KEY,
+    job BLOB NOT NULL,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL
+);
+CREATE INDEX main.holdfast_signals_job ON holdfast_signals (job, name, place);
+
 -- Receipts are kept in the order in which they came, so that prune finds the old ones without an index.
 CREATE TABLE main.holdfast_receipts (
     place INTEGER PRIMARY KEY,
     call BLOB NOT NULL UNIQUE,
     received_at INTEGER NOT NULL,
-    answer TEXT -- NULL: all jobs were inserted, and nothing else was asked
+    answer TEXT -- NULL: all jobs were inserted, and nothing else was asked; or the call sent a signal
 );
 
 -- A queue has a row while it is paused or has settings. key_weights: JSON, NULL while it has no settings.

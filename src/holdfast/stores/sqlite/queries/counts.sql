@@ -1,7 +1,8 @@
 -- Count jobs by group and state.
 SELECT
     CASE :by WHEN 'queue' THEN queue WHEN 'task' THEN task ELSE '' END AS name,
-    iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now,
+    -- include shown()
+    AS now,
     count(*)
 FROM holdfast_jobs
 GROUP BY name, now;

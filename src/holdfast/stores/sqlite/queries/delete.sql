@@ -1,6 +1,6 @@
 -- Delete jobs that no worker owns, or with :only_waiting just waiting ones, with all their records.
 --
--- A temporary trigger, because it writes three tables in one step: see exchange.sql.
+-- A temporary trigger, because it writes several tables in one step: see exchange.sql.
 CREATE TEMP VIEW holdfast_delete (items, places, only_waiting) AS
 SELECT NULL, NULL, NULL;
 
@@ -11,6 +11,8 @@ BEGIN
     SELECT 'job', id, task FROM holdfast_jobs
     WHERE id IN (SELECT substr(NEW.items, 72 * value + 1, 16) FROM json_each(NEW.places))
         AND (state = 'available' OR (NOT NEW.only_waiting AND state NOT IN ('claimed', 'running')));
+    DELETE FROM holdfast_steps WHERE job IN (SELECT id FROM holdfast_touched);
+    DELETE FROM holdfast_signals WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched);

@@ -81,7 +81,13 @@ BEGIN
         lease = NULL,
         worker = iif(settle.is_end OR cancel_requested, worker, NULL),
         -- Without a delay the job keeps its position in its queue.
-        available_at = iif(settle.is_end OR cancel_requested, available_at, coalesce(NEW.wall + settle.delay, available_at)),
+        available_at = CASE
+            WHEN settle.is_end OR cancel_requested THEN available_at
+            WHEN settle.is_signalled THEN NEW.wall
+            ELSE coalesce(NEW.wall + settle.delay, available_at)
+        END,
+        awaits = iif(settle.is_signalled, NULL, settle.awaits),
+        held_for = settle.held_for,
         claimed_at = iif(settle.is_end OR cancel_requested, claimed_at, NULL),
         started_at = iif(settle.is_end OR cancel_requested, coalesce(started_at, iif(settle.never_ran, NULL, claimed_at)), NULL),
         finished_at = iif(settle.is_end OR cancel_requested, NEW.wall, NULL),
@@ -117,6 +123,8 @@ BEGIN
                 json_extract(value, '$.owes_hook') AS owes_hook,
                 json_extract(value, '$.precondition') AS precondition,
                 json_extract(value, '$.voids') AS voids,
+                json_extract(value, '$.awaits') AS awaits,
+                json_extract(value, '$.held_for') AS held_for,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
         )
@@ -129,6 +137,11 @@ BEGIN
                 substr(NEW.data, substr(NEW.items, 72 * place.value + 52, 11), substr(NEW.items, 72 * place.value + 63, 10)),
                 NULL
             ) AS result,
+            -- A signal that came while the job ran, after the job had looked for it.
+            kind.awaits IS NOT NULL AND EXISTS (
+                SELECT 1 FROM holdfast_signals AS signals
+                WHERE signals.job = substr(NEW.items, 72 * place.value + 1, 16) AND signals.name = kind.awaits
+            ) AS is_signalled,
             kind.*
         FROM kind, json_each(kind.places) AS place
     ) AS settle

@@ -1,6 +1,7 @@
 -- Return one job with its newest attempts, in one snapshot: a row for each attempt, or one without.
 SELECT
-    iif(record.state = 'available' AND record.available_at > :wall, 'scheduled', record.state), record.*,
+    -- include shown()
+    AS now, record.*,
     attempts.claim_id, attempts.claim_number, attempts.attempt, attempts.worker, attempts.outcome, attempts.error,
     attempts.started_at, attempts.ended_at, attempts.signal, attempts.stacks, attempts.late_result
 FROM holdfast_record AS record

@@ -1,5 +1,6 @@
 -- Return the matching jobs, newest first: ids sort by creation.
-SELECT iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, record.*
+SELECT -- include shown()
+    AS now, record.*
 FROM holdfast_record AS record
 WHERE (:before IS NULL OR id < :before)
     AND -- include matching()

@@ -15,6 +15,8 @@ BEGIN
     LIMIT NEW.room;
 
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
+    DELETE FROM holdfast_steps WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
+    DELETE FROM holdfast_signals WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     UPDATE holdfast_jobs SET

@@ -1,6 +1,6 @@
 -- Delete some waiting jobs of a queue that were enqueued by :until, with all their records.
 --
--- A temporary trigger, because it writes three tables in one step: see exchange.sql.
+-- A temporary trigger, because it writes several tables in one step: see exchange.sql.
 CREATE TEMP VIEW holdfast_purge (queue, room, until) AS
 SELECT NULL, NULL, NULL;
 
@@ -17,6 +17,8 @@ BEGIN
     WHERE job.state = 'available' AND job.task = known.task AND job.priority = known.priority AND job.queue = NEW.queue
         AND job.created_at <= NEW.until
     LIMIT NEW.room;
+    DELETE FROM holdfast_steps WHERE job IN (SELECT id FROM holdfast_touched);
+    DELETE FROM holdfast_signals WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched);

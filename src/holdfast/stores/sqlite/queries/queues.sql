@@ -1,6 +1,7 @@
 -- Count jobs by queue and state, and return the queues that are paused or have settings, in one snapshot.
 -- A row without a state is such a queue.
-SELECT queue, iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, count(*), NULL, NULL, NULL, NULL, NULL
+SELECT queue, -- include shown()
+    AS now, count(*), NULL, NULL, NULL, NULL, NULL
 FROM holdfast_jobs
 GROUP BY queue, now
 UNION ALL

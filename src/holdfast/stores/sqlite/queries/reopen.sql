@@ -1,8 +1,9 @@
 -- Make finished, held and scheduled jobs due at once with fresh budgets; attempts and claim numbers continue.
 --
--- A temporary trigger, because it writes two tables in one step: see exchange.sql.
-CREATE TEMP VIEW holdfast_reopen (items, places, wall) AS
-SELECT NULL, NULL, NULL;
+-- With :is_fresh they lose their checkpoint and their steps.
+-- A temporary trigger, because it writes several tables in one step: see exchange.sql.
+CREATE TEMP VIEW holdfast_reopen (items, places, is_fresh, wall) AS
+SELECT NULL, NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_remember_and_reopen INSTEAD OF INSERT ON holdfast_reopen
 BEGIN
@@ -39,9 +40,11 @@ BEGIN
         state = 'available', available_at = NEW.wall, claim_id = NULL, worker = NULL, failures = 0, crashes = 0,
         claimable_until = NULL,
         cancel_requested = 0, claimed_at = NULL, started_at = NULL, finished_at = NULL, delete_after = NULL, expires_at = NULL,
-        reason = NULL, error = NULL, result = NULL
+        reason = NULL, error = NULL, result = NULL, awaits = NULL, checkpoint = iif(NEW.is_fresh, NULL, checkpoint)
     WHERE id IN (SELECT id FROM holdfast_touched);
+
+    DELETE FROM holdfast_steps WHERE NEW.is_fresh AND job IN (SELECT id FROM holdfast_touched);
 END;
 
 -- call
-INSERT INTO holdfast_reopen (items, places, wall) VALUES (:items, :places, :wall);
+INSERT INTO holdfast_reopen (items, places, is_fresh, wall) VALUES (:items, :places, :is_fresh, :wall);

@@ -1,4 +1,4 @@
 -- Return the state of each of these jobs now.
-SELECT id, iif(state = 'available' AND available_at > :wall, 'scheduled', state)
+SELECT id, -- include shown()
 FROM holdfast_jobs
 WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places));

@@ -2,6 +2,7 @@
 -- It searches for the text of a tag before it parses JSON, so that a row with invalid JSON does not fail the query.
 (:state::text IS NULL OR state = :state)
     AND (:is_early::boolean IS NULL OR (available_at > (SELECT now FROM clock)) = :is_early)
+    AND (:is_blocked::boolean IS NULL OR (awaits IS NOT NULL) = :is_blocked)
     AND (:place::text IS NULL OR place = :place)
     AND (:task::text IS NULL OR task = :task)
     AND (:queue::text IS NULL OR queue = :queue)

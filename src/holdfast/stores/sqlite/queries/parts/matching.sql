@@ -1,5 +1,6 @@
 -- matching(): whether a job is one of those to list or to steer. Each parameter may be NULL.
-(:state IS NULL OR iif(state = 'available' AND available_at > :wall, 'scheduled', state) = :state)
+(:state IS NULL OR :state = -- include shown()
+)
     AND (:reason IS NULL OR reason = :reason)
     AND (:key IS NULL OR key = :key)
     AND (:older_than IS NULL OR coalesce(finished_at, created_at) <= :wall - :older_than)

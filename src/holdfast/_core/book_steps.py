@@ -1,0 +1,67 @@
+"""The verbs of a book for durable steps and signals."""
+
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.book_state import BookState, Moment
+from holdfast._core.job import PLACE_OF, Place, State, Token
+from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, SignalTaken, StepList, StepRecord
+
+
+class BookSteps(BookState):
+    """The verbs of ``Steps``; each keeps the promise of the verb of this name in ``_ports/steps``."""
+
+    def steps(self, now: Moment, job: UUID) -> StepList:
+        found = self._all.steps.get(job, {}).values()
+        return StepList(tuple(sorted(found, key=lambda record: (record.place, record.key))), now.wall)
+
+    def record_step(self, now: Moment, job: UUID, token: Token, record: StepRecord) -> bool:
+        del now
+        if self._active(job, token) is None:
+            return False
+        self._all.steps.setdefault(job, {}).setdefault(record.key, record)
+        return True
+
+    def take_signal(self, now: Moment, job: UUID, token: Token, name: str, record: StepRecord) -> SignalTaken:
+        del now
+        if self._active(job, token) is None:
+            return SignalTaken(is_lost=True)
+        known = self._all.steps.get(job, {}).get(record.key)
+        if known is not None:
+            return SignalTaken(known.result)
+        taken = next((signal for signal in self._all.signals.get(job, []) if signal.name == name), None)
+        if taken is None:
+            return SignalTaken()
+        self._all.signals[job].remove(taken)
+        self._all.steps.setdefault(job, {})[record.key] = structs.replace(record, result=taken.value)
+        return SignalTaken(taken.value)
+
+    def signal(self, now: Moment, job: UUID, signal: Signal) -> SignalAnswer:
+        if signal.call in self._all.receipts:
+            return SignalAnswer.ACCEPTED
+        row = self._all.jobs.get(job)
+        if row is None:
+            return SignalAnswer.MISSING
+        if PLACE_OF[row.state] is Place.FINISHED:
+            return SignalAnswer.REFUSED
+        waiting = self._all.signals.setdefault(job, [])
+        if len(waiting) >= MOST_SIGNALS:
+            return SignalAnswer.FULL
+        self._all.receipts[signal.call] = (now.wall, EnqueueAnswer())
+        waiting.append(signal)
+        if row.state is State.AVAILABLE and row.awaits == signal.name:
+            self._put(structs.replace(row, available_at=now.wall, awaits=None))
+        return SignalAnswer.ACCEPTED
+
+    def job_with_key(self, now: Moment, task: str, unique_key: str) -> UUID | None:
+        del now
+        return self._all.keys.get((task, unique_key))
+
+    def _has_signal(self, job: UUID, name: str | None) -> bool:
+        return name is not None and any(signal.name == name for signal in self._all.signals.get(job, []))
+
+    def _forget_steps(self, job: UUID) -> None:
+        self._all.steps.pop(job, None)
+        self._all.signals.pop(job, None)
