@@ -1,0 +1,169 @@
+"""The values of workflows: their members, what members wait for, and the new graph of an enqueue.
+
+A workflow is a job whose work is other jobs. Its own row, the root, is never claimed: it is ``blocked`` until its members have ended.
+A flow is what the connected jobs share. The id of a flow is the id of its root.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.job import Failure, NewJob, Reason, State
+
+
+class OnFailure(StrEnum):
+    """What happens when a member ends and has not completed.
+
+    FAIL: its dependents fail, all others run on. CONTINUE: its dependents run as if it had completed. PAUSE: the workflow pauses, and its
+    dependents wait until an operator decides. CANCEL: everything of the workflow that has not finished is cancelled.
+    """
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+class Input(Struct, frozen=True):
+    """A parameter of a member that gets the result of another one, or what is at ``path`` in it."""
+
+    parameter: str
+    parent: UUID
+    path: tuple[str, ...] = ()
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """What a job of a workflow has beside what every job has.
+
+    ``node``: its name in the workflow. ``join``: how many of its parents must succeed; ``None``: all. ``is_gate``: it has no code, and
+    ends once what it waits for has ended. ``needs``: the successes that it still requires; ``waits``: its parents that have not ended; both
+    count only while it is blocked. ``is_paused``: it is held because its workflow is paused.
+    """
+
+    flow: UUID
+    node: str
+    join: int | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    is_gate: bool = False
+    inputs: tuple[Input, ...] = ()
+    needs: int = 0
+    waits: int = 0
+    is_paused: bool = False
+
+
+class Edge(Struct, frozen=True):
+    """A dependency. ``tolerates``: the child also counts a parent as a success that has ended in another way."""
+
+    parent: UUID
+    child: UUID
+    tolerates: bool = False
+
+
+def gate_edges(gate: UUID, members: Iterable[UUID], edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """Return the edges by which a gate waits for all these members, so that it ends when nothing of them runs any more.
+
+    It fails with a member on which no other one depends. What the end of another member means, its dependents decide.
+    """
+    parents = {edge.parent for edge in edges}
+    return tuple(Edge(member, gate, tolerates=member in parents) for member in members)
+
+
+class NewMember(Struct, frozen=True):
+    """A new job of a workflow, and what it is there. The store sets the counters."""
+
+    job: NewJob
+    member: Member
+
+
+class NewFlow(Struct, frozen=True, kw_only=True):
+    """A new workflow. The ``inputs`` of its root name the member whose result is that of the workflow. ``deadline``: seconds from now."""
+
+    root: NewMember
+    members: tuple[NewMember, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    deadline: float | None = None
+
+
+class Flow(Struct, frozen=True, kw_only=True):
+    """The state that the members of a flow share. ``ended_for``: why everything of it that has not finished is being cancelled."""
+
+    id: UUID
+    paused_at: datetime | None = None
+    ended_for: Reason | None = None
+    deadline_at: datetime | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether members wait for an operator. A flow that is being cancelled does not."""
+        return self.paused_at is not None and self.ended_for is None
+
+
+class FlowVerb(StrEnum):
+    """What an operator does to a workflow."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY = "retry"
+
+
+class SteerFlow(Struct, frozen=True, kw_only=True):
+    """An operator's verb for a workflow.
+
+    ``failed``, of RESUME: what becomes of the failures that the pause held up: their dependents fail (FAIL) or run (CONTINUE), or,
+    with ``is_retry``, the failed members run again. ``node``, of RETRY: this member and all behind it run again, too.
+    """
+
+    verb: FlowVerb
+    failed: OnFailure = OnFailure.FAIL
+    is_retry: bool = False
+    node: str | None = None
+
+
+class Failed(Struct, frozen=True):
+    """The outcome of a parent that did not complete, as its dependent gets it in place of a result.
+
+    ``reason``: that of its failure, or ``TASK_CANCELLED``, or ``RESULT_NOT_AVAILABLE`` if its result is not stored any more.
+    """
+
+    reason: str
+    error: Failure | None = None
+
+
+Output = bytes | Failed
+"""The recorded outcome of a member: its result as JSON, or why there is none."""
+
+
+class MemberView(Struct, frozen=True, kw_only=True):
+    """A member as it is read, with the parents that it depends on."""
+
+    job: UUID
+    task: str
+    state: State
+    member: Member
+    attempt: int = 0
+    reason: Reason | None = None
+    error: Failure | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    parents: tuple[UUID, ...] = ()
+
+
+class FlowView(Struct, frozen=True):
+    """A flow and its members, in the order in which they were added; the root is the last one."""
+
+    flow: Flow
+    members: tuple[MemberView, ...]
+
+
+class Repair(Struct, frozen=True, kw_only=True):
+    """A blocked member whose counters were wrong: what they were, as (needs, waits), and what they are now."""
+
+    flow: UUID
+    job: UUID
+    node: str
+    was: tuple[int, int]
+    now: tuple[int, int]
