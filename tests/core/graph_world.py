@@ -9,7 +9,8 @@ from msgspec import structs
 from holdfast._core.graph import Cascade, Graph, Verdict, Vertex, pass_on, recount
 from holdfast._core.graph_steering import Steered, cancel
 from holdfast._core.job import PLACE_OF, Place, Reason, State
-from holdfast._core.workflow import Edge, Flow, OnFailure, gate_edges
+from holdfast._core.member import OnFailure
+from holdfast._core.workflow import Edge, Flow, gate_edges
 
 ROOT = UUID(int=0)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from msgspec import structs
 from holdfast._core.graph import Graph, Verdict, decide, recount
 from holdfast._core.graph_steering import cancel, repairs, resume, retry
 from holdfast._core.job import Reason, State
-from holdfast._core.workflow import OnFailure
+from holdfast._core.member import OnFailure
 from tests.core.graph_world import ROOT, World, job, node
 
 AVAILABLE, BLOCKED, HELD = State.AVAILABLE, State.BLOCKED, State.HELD

@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.graph import Vertex, counters_of
 from holdfast._core.graph_steering import cancel, repairs, resume, retry
 from holdfast._core.job import Reason, State
-from holdfast._core.workflow import OnFailure
+from holdfast._core.member import OnFailure
 from tests.core.graph_world import ROOT, World, job, node
 
 FINISHED = (State.COMPLETED, State.FAILED, State.CANCELLED)

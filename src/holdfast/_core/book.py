@@ -23,7 +23,7 @@ from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, begun, new_record, settled
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate, QueueSettings
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.schedule import Advance, Overlap, TickAnswer
 from holdfast.errors import HoldfastError
 
@@ -178,8 +178,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
             if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             for row in news:
-                more = self._all.queue_settings.get(row.queue, QueueSettings()).priority
-                self._put(structs.replace(row, priority=row.priority + more) if more else row)
+                self._put(self._in_its_queue(row))
         return answer
 
     def _active(self, job: UUID, token: Token) -> JobRecord | None:
@@ -206,11 +205,11 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
             return False
         if row.state is State.CLAIMED and not transition.never_ran:
             row = begun(row)
-        moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
+        moved = transition.with_cancellation(cancel_requested=row.cancel_requested, by=self._cancelled_by(row))
         ended = attempt_to_keep(row, transition, now.wall)
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
-        self._put(settled(row, moved, now.wall))
+        self._move(settled(row, moved, now.wall), now)
         return True
 
     def _answer_again(self, transition: Transition) -> Answer:
@@ -257,6 +256,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
             key=taken.key,
             priority=taken.priority,
             headers=taken.headers,
+            inputs=() if taken.member is None else taken.member.inputs,
         )
 
 

@@ -4,7 +4,7 @@ Records are immutable values. ``_put`` and ``_forget`` are the only methods that
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -22,6 +22,7 @@ from holdfast._core.record import JobRecord, SettledAttempt
 from holdfast._core.requests import NewLease, QueueSettings
 from holdfast._core.schedule import Schedule
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.workflow import Flow
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 """The values of a lease that was never opened."""
@@ -136,6 +137,8 @@ class Tables(Struct, frozen=True):
     rates: list[KeptRate] = []
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
+    flows: dict[UUID, Flow] = {}
+    edges: dict[UUID, dict[UUID, bool]] = {}
     claim_number: int = 0
 
 
@@ -143,7 +146,8 @@ class Snapshot(Struct):
     """The whole content of a book. Records are values, so copying the containers copies all of it.
 
     ``started`` and ``last_moved``: the stamps at which each running job started and last made progress. ``report_orders``: the number
-    of each job's latest report.
+    of each job's latest report. ``members``: the jobs of each flow, in the order in which they were added. ``edges``: by child, the
+    parents, and whether the child tolerates their failures; ``children``: by parent.
     """
 
     jobs: dict[UUID, JobRecord] = {}
@@ -162,6 +166,10 @@ class Snapshot(Struct):
     rates: dict[tuple[Scope, str | None], int] = {}
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
+    flows: dict[UUID, Flow] = {}
+    members: dict[UUID, dict[UUID, None]] = {}
+    edges: dict[UUID, dict[UUID, bool]] = {}
+    children: dict[UUID, dict[UUID, None]] = {}
     claim_number: int = 0
 
     def copy(self) -> "Snapshot":
@@ -183,6 +191,10 @@ class Snapshot(Struct):
             rates=self.rates.copy(),
             schedules=self.schedules.copy(),
             beats=self.beats.copy(),
+            flows=self.flows.copy(),
+            members={flow: jobs.copy() for flow, jobs in self.members.items()},
+            edges={child: parents.copy() for child, parents in self.edges.items()},
+            children={parent: jobs.copy() for parent, jobs in self.children.items()},
             claim_number=self.claim_number,
         )
 
@@ -219,6 +231,9 @@ class BookState:
         known.queue_settings = tables.queue_settings.copy()
         known.limits = {each.scope: each.kept for each in tables.limits}
         known.rates = {(each.scope, each.key): each.ready_at for each in tables.rates}
+        known.flows = tables.flows.copy()
+        for child, parents in tables.edges.items():
+            book._put_edges(child, parents)
         return book
 
     def tables(self) -> Tables:
@@ -239,6 +254,8 @@ class BookState:
             rates=[KeptRate(scope, key, ready_at) for (scope, key), ready_at in known.rates.items()],
             schedules=known.schedules.copy(),
             beats=known.beats.copy(),
+            flows=known.flows.copy(),
+            edges={child: parents.copy() for child, parents in known.edges.items()},
             claim_number=known.claim_number,
         )
 
@@ -262,12 +279,29 @@ class BookState:
             self._all.holds.setdefault(row.lease, set()).add(row.id)
         if place is not Place.FINISHED and (key := key_of(row)) is not None:
             self._all.keys[key] = row.id
+        if row.member is not None:
+            self._all.members.setdefault(row.member.flow, {})[row.id] = None
+
+    def _put_edges(self, child: UUID, parents: Mapping[UUID, bool]) -> None:
+        self._all.edges[child] = dict(parents)
+        for parent in parents:
+            self._all.children.setdefault(parent, {})[child] = None
 
     def _forget(self, row: JobRecord) -> None:
         self._take_from_indexes(row)
         del self._all.jobs[row.id]
         for remembered_of in (self._all.attempts, self._all.started, self._all.last_moved, self._all.report_orders):
             remembered_of.pop(row.id, None)
+        if row.member is not None:
+            members = self._all.members[row.member.flow]
+            del members[row.id]
+            if not members:
+                del self._all.members[row.member.flow]
+            for parent in self._all.edges.pop(row.id, ()):
+                del self._all.children[parent][row.id]
+                if not self._all.children[parent]:
+                    del self._all.children[parent]
+            self._all.flows.pop(row.id, None)
 
     def _take_from_indexes(self, row: JobRecord) -> None:
         place = PLACE_OF[row.state]
@@ -280,6 +314,11 @@ class BookState:
             self._all.holds[row.lease].discard(row.id)
         if place is not Place.FINISHED and (key := key_of(row)) is not None:
             del self._all.keys[key]
+
+    def _in_its_queue(self, row: JobRecord) -> JobRecord:
+        """Return a new row with the priority that its queue adds."""
+        more = self._all.queue_settings.get(row.queue, QueueSettings()).priority
+        return structs.replace(row, priority=row.priority + more) if more else row
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
         key = key_of(row)

@@ -12,7 +12,8 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.job import PLACE_OF, Place, Reason, State
-from holdfast._core.workflow import Edge, Flow, OnFailure
+from holdfast._core.member import OnFailure
+from holdfast._core.workflow import Edge, Flow
 
 
 class Waiting(Struct, frozen=True):

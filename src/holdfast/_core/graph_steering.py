@@ -1,13 +1,16 @@
 """What operators do to a whole workflow, as decisions on its graph: resume, cancel, retry; and the repair of its counters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.graph import Cascade, Graph, Verdict, Vertex, counters_of, decide, is_held_back, recount
+from holdfast._core.graph import Cascade, Graph, Verdict, counters_of, decide, is_held_back, recount
 from holdfast._core.job import PLACE_OF, Place, Reason, State
-from holdfast._core.workflow import Flow, OnFailure, Repair
+from holdfast._core.member import OnFailure
+from holdfast._core.workflow import Flow, Repair
+
+_BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
 
 
 class Steered(Struct, frozen=True):
@@ -49,17 +52,26 @@ def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
     """Block again what did not complete, and all gates behind it; with ``node`` also that member and everything behind it.
 
     Those whose joins are satisfied are released by the same verdicts. Completed members keep their results. Members that wait or are
-    active go on, and their parents are counted again.
+    active go on, and their parents are counted again. The workflow has no deadline any more, because the operator asks for it in spite of
+    its age.
     """
     chosen = {each.id for each in graph.members.values() if each.is_finished and each.state is not State.COMPLETED}
-    if node is not None:
-        chosen |= {node, *graph.behind(node)}
+    return _again(graph, flow, chosen if node is None else chosen | {node, *graph.behind(node)})
+
+
+def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:
+    """Block this member again, and what failed or was cancelled because of it."""
+    behind = (graph.members[each] for each in graph.behind(member) if each in graph.members)
+    return _again(graph, flow, {member} | {each.id for each in behind if each.is_finished and each.reason in _BECAUSE_OF_OTHERS})
+
+
+def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
     behind = set[UUID]().union(*(graph.behind(each) for each in chosen))
-    chosen |= {each for each in behind if each in graph.members and graph.members[each].is_gate}
-    finished = [graph.members[each] for each in graph.members if each in chosen and graph.members[each].is_finished]
-    again = structs.replace(flow, ended_for=None)
+    chosen = chosen | {each for each in behind if each in graph.members and graph.members[each].is_gate}
+    finished = [each for each in graph.members.values() if each.id in chosen and each.is_finished]
+    again = structs.replace(flow, ended_for=None, deadline_at=None)
     then = graph.replaced(structs.replace(each, state=State.BLOCKED, reason=None) for each in finished)
-    return Steered(again, recount(then, again, then.blocked()), blocked=_ids(finished))
+    return Steered(again, recount(then, again, then.blocked()), blocked=tuple(each.id for each in finished))
 
 
 def repairs(graph: Graph, flow: Flow) -> tuple[Repair, ...]:
@@ -73,7 +85,3 @@ def repairs(graph: Graph, flow: Flow) -> tuple[Repair, ...]:
         if now != was or decide(child.waiting(), flow) is not None:
             found.append(Repair(flow=flow.id, job=child.id, node=child.node, was=was, now=now))
     return tuple(found)
-
-
-def _ids(members: Iterable[Vertex]) -> tuple[UUID, ...]:
-    return tuple(each.id for each in members)

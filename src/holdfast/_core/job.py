@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.headers import Headers
+from holdfast._core.member import Input
 from holdfast._core.policy import Policy
 
 
@@ -149,7 +150,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
 
 
 class ActiveJob(Struct, frozen=True, kw_only=True):
-    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs."""
+    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs. ``flow``: the workflow it belongs to."""
 
     id: UUID
     token: Token
@@ -162,6 +163,7 @@ class ActiveJob(Struct, frozen=True, kw_only=True):
     policy: Policy
     cancel_requested: bool = False
     queue: str = "default"
+    flow: UUID | None = None
 
 
 class Rescue(Struct, frozen=True, kw_only=True):
@@ -177,6 +179,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     """A claimed job as its worker receives it: the active job, and what the handler needs to run.
 
     ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
+    ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs.
     """
 
     job: ActiveJob
@@ -187,6 +190,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     key: str = ""
     priority: int = 0
     headers: Headers = ()
+    inputs: tuple[Input, ...] = ()
 
 
 Json = Any  # JSON data after decoding: the user decides its shape

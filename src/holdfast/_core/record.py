@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from holdfast._core.headers import Headers
 from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, NewJob, Place, Reason, Rescue, State, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.member import Member
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
 from holdfast._core.requests import JobFilter
 
@@ -38,7 +39,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A job in full, read in one snapshot, its attempts included.
 
     ``is_stub``: its retention has passed, and only what the answer to repeated requests needs is left of it.
-    ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed.
+    ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed. ``member``: what it is in its workflow.
     """
 
     id: UUID
@@ -76,6 +77,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     hook_due_at: datetime | None = None
     tags: tuple[str, ...] = ()
     headers: Headers = ()
+    member: Member | None = None
     attempts: tuple[AttemptRecord, ...] = ()
 
 
@@ -160,6 +162,7 @@ def active_job(row: JobRecord) -> ActiveJob:
         policy=row.policy,
         cancel_requested=row.cancel_requested,
         queue=row.queue,
+        flow=None if row.member is None else row.member.flow,
     )
 
 

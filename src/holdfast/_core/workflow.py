@@ -1,4 +1,4 @@
-"""The values of workflows: their members, what members wait for, and the new graph of an enqueue.
+"""The values of workflows: what members wait for, the new graph of an enqueue, the state of a flow, and what operators do and see.
 
 A workflow is a job whose work is other jobs. Its own row, the root, is never claimed: it is ``blocked`` until its members have ended.
 A flow is what the connected jobs share. The id of a flow is the id of its root.
@@ -12,46 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import Failure, NewJob, Reason, State
-
-
-class OnFailure(StrEnum):
-    """What happens when a member ends and has not completed.
-
-    FAIL: its dependents fail, all others run on. CONTINUE: its dependents run as if it had completed. PAUSE: the workflow pauses, and its
-    dependents wait until an operator decides. CANCEL: everything of the workflow that has not finished is cancelled.
-    """
-
-    FAIL = "fail"
-    CONTINUE = "continue"
-    PAUSE = "pause"
-    CANCEL = "cancel"
-
-
-class Input(Struct, frozen=True):
-    """A parameter of a member that gets the result of another one, or what is at ``path`` in it."""
-
-    parameter: str
-    parent: UUID
-    path: tuple[str, ...] = ()
-
-
-class Member(Struct, frozen=True, kw_only=True):
-    """What a job of a workflow has beside what every job has.
-
-    ``node``: its name in the workflow. ``join``: how many of its parents must succeed; ``None``: all. ``is_gate``: it has no code, and
-    ends once what it waits for has ended. ``needs``: the successes that it still requires; ``waits``: its parents that have not ended; both
-    count only while it is blocked. ``is_paused``: it is held because its workflow is paused.
-    """
-
-    flow: UUID
-    node: str
-    join: int | None = None
-    on_failure: OnFailure = OnFailure.FAIL
-    is_gate: bool = False
-    inputs: tuple[Input, ...] = ()
-    needs: int = 0
-    waits: int = 0
-    is_paused: bool = False
+from holdfast._core.member import Member, OnFailure
 
 
 class Edge(Struct, frozen=True):
@@ -120,7 +81,7 @@ class SteerFlow(Struct, frozen=True, kw_only=True):
     verb: FlowVerb
     failed: OnFailure = OnFailure.FAIL
     is_retry: bool = False
-    node: str | None = None
+    node: UUID | None = None
 
 
 class Failed(Struct, frozen=True):
@@ -167,3 +128,11 @@ class Repair(Struct, frozen=True, kw_only=True):
     node: str
     was: tuple[int, int]
     now: tuple[int, int]
+
+
+class Revived(Struct, frozen=True):
+    """The answer of a pass of repairs. ``overdue``: the workflows that it ended. ``next``: where to go on; ``None``: all were seen."""
+
+    repairs: tuple[Repair, ...] = ()
+    overdue: tuple[UUID, ...] = ()
+    next: UUID | None = None

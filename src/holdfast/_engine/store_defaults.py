@@ -25,6 +25,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
+from holdfast._ports.workflows import Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED)
@@ -135,6 +136,13 @@ def limits(store: Store) -> Limits:
     if offers(store, Limits):
         return cast(Limits, store)
     raise Unsupported(f"the {store.capabilities.name} store keeps no limits: use one that does, such as sqlite:///jobs.db")
+
+
+def workflows(store: Store) -> Workflows:
+    """Return the verbs of workflows. Raises ``Unsupported`` for a store without them."""
+    if offers(store, Workflows):
+        return cast(Workflows, store)
+    raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as memory://")
 
 
 def has_history(store: Store) -> bool:

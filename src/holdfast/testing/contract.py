@@ -38,6 +38,8 @@ from holdfast.testing.contracts.settling import SettleContract
 from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
+from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
+from holdfast.testing.contracts.workflows import WorkflowContract
 
 
 class StoreContract(
@@ -69,6 +71,8 @@ class StoreContract(
     NoteContract,
     ReadContract,
     ScheduleContract,
+    WorkflowContract,
+    WorkflowSteeringContract,
     RaceContract,
 ):
     """Each verb, each refusal, lost answers, races, and the clock at the edge.

@@ -8,8 +8,9 @@ from msgspec import structs
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import NewJob
+from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.payload import annotations_of
-from holdfast._core.workflow import Edge, Input, Member, NewFlow, NewMember, OnFailure, gate_edges
+from holdfast._core.workflow import Edge, NewFlow, NewMember, gate_edges
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import NAME
 from holdfast._engine.tasks.task import PreparedJob

@@ -1,0 +1,119 @@
+"""The changes that the rules of a workflow make to the records of its members."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec import structs
+
+from holdfast._core.graph import Verdict, Vertex
+from holdfast._core.job import PLACE_OF, Failure, Place, Reason, State
+from holdfast._core.member import Member
+from holdfast._core.record import JobRecord
+from holdfast._core.workflow import Edge, Failed, Flow, MemberView, Output
+
+CULPRITS = 3
+"""How many failed members an error names."""
+
+_BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
+
+
+def with_member(row: JobRecord, **changes: object) -> JobRecord:
+    """Return the record of a member after a change of what it is in its workflow."""
+    assert row.member is not None
+    return structs.replace(row, member=structs.replace(row.member, **changes))
+
+
+def vertex_of(row: JobRecord, member: Member) -> Vertex:
+    """Return a member as the rules see it."""
+    return Vertex(
+        id=row.id,
+        state=row.state,
+        node=member.node,
+        join=member.join,
+        reason=row.reason,
+        on_failure=member.on_failure,
+        is_gate=member.is_gate,
+        needs=member.needs,
+        waits=member.waits,
+        takes=frozenset(each.parent for each in member.inputs),
+        is_stub=row.is_stub,
+    )
+
+
+def held_if_paused(row: JobRecord, flow: Flow) -> JobRecord:
+    """Return the record of a member that would be available: it is held while its flow is paused."""
+    if row.state is State.AVAILABLE and flow.is_paused:
+        return with_member(structs.replace(row, state=State.HELD), is_paused=True)
+    return row
+
+
+def resumed(row: JobRecord) -> JobRecord:
+    """Return the record of a member that a pause held, in its former position."""
+    return with_member(structs.replace(row, state=State.AVAILABLE), is_paused=False)
+
+
+def judged(row: JobRecord, verdict: Verdict, flow: Flow, now: datetime) -> JobRecord:
+    """Return the record of a member after the verdict on it; the error of a failed one is added once it is known."""
+    if verdict is Verdict.RELEASE:
+        return structs.replace(row, state=State.AVAILABLE, available_at=max(now, row.available_at))
+    state, reason = _end_of(row, verdict, flow)
+    ended = structs.replace(row, state=state, reason=reason, finished_at=now)
+    return with_member(ended, is_paused=False)
+
+
+def dependency_failure(parents: Iterable[JobRecord]) -> Failure:
+    """Return the error of a member whose parents did not complete. It names those first that did not fail because of others."""
+    failed = [row for row in parents if PLACE_OF[row.state] is Place.FINISHED and row.state is not State.COMPLETED]
+    causes = [row for row in failed if row.reason not in _BECAUSE_OF_OTHERS] or failed
+    causes.sort(key=lambda row: (row.finished_at or row.created_at, row.id))
+    names = [row.member.node for row in causes if row.member is not None]
+    return Failure("DependencyFailed", message_of(names))
+
+
+def message_of(names: Sequence[str]) -> str:
+    """Return the text of an error about members that did not complete."""
+    more = f" and {len(names) - CULPRITS} more" if len(names) > CULPRITS else ""
+    return f"{', '.join(names[:CULPRITS])}{more} did not complete" if names else "a member did not complete"
+
+
+def output_of(row: JobRecord | None) -> Output | None:
+    """Return the recorded outcome of a member; ``None`` while it has not ended. Where nothing was recorded, it is a ``Failed``."""
+    if row is None or row.is_stub:
+        return Failed("RESULT_NOT_AVAILABLE")
+    match row.state:
+        case State.COMPLETED:
+            return b"null" if row.result is None else row.result
+        case State.FAILED:
+            return Failed(row.reason or Reason.WORKER_CRASHED, row.error)
+        case State.CANCELLED:
+            return Failed("TASK_CANCELLED", row.error)
+        case _:
+            return None
+
+
+def member_view(row: JobRecord, member: Member, edges: Iterable[Edge]) -> MemberView:
+    """Return a member as it is read; ``edges``: those that lead to it."""
+    return MemberView(
+        job=row.id,
+        task=row.task,
+        state=row.state,
+        member=member,
+        attempt=row.attempt,
+        reason=row.reason,
+        error=row.error,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        parents=tuple(sorted(each.parent for each in edges)),
+    )
+
+
+def _end_of(row: JobRecord, verdict: Verdict, flow: Flow) -> tuple[State, Reason | None]:
+    if verdict is Verdict.COMPLETE:
+        return State.COMPLETED, None
+    if verdict is Verdict.FAIL:
+        return State.FAILED, Reason.DEPENDENCY_FAILED
+    if row.id != flow.id:
+        return State.CANCELLED, Reason.BY_WORKFLOW
+    if flow.ended_for is Reason.BY_OPERATOR:
+        return State.CANCELLED, Reason.BY_OPERATOR
+    return State.FAILED, flow.ended_for
