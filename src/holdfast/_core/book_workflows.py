@@ -53,7 +53,7 @@ class BookWorkflows(BookState):
         root = self._all.jobs.get(flow)
         if root is None or flow not in self._all.flows:
             return None
-        if how.verb is not FlowVerb.RETRY or self._holder(root) in (None, root):
+        if how.verb is not FlowVerb.RETRY or (self._holder(root) in (None, root) and not root.is_stub):
             self._moves(now).steer(flow, how)
         return self._all.jobs[flow].state
 
@@ -177,13 +177,17 @@ class _BookMoves(FlowMoves):
             self._put(with_member(self._all.jobs[job], on_failure=policy))
 
     def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
-        parents = self.graph(flow.id).parents if verdicts else {}
         for job, verdict in verdicts.items():
-            row = judged(self._all.jobs[job], verdict, flow, self.now)
+            self._put(judged(self._all.jobs[job], verdict, flow, self.now))
+        for row in self._book._rows([*verdicts]):
             if row.reason is Reason.DEPENDENCY_FAILED:
-                failed = self._book._rows([edge.parent for edge in parents.get(job, ())])
-                row = structs.replace(row, error=dependency_failure(failed))
-            self._put(row)
+                self._put(structs.replace(row, error=dependency_failure(self._failed_parents_of(row.id))))
+
+    def _failed_parents_of(self, job: UUID) -> Sequence[tuple[str, Reason | None]]:
+        rows = self._book._rows([*self._all.edges.get(job, ())])
+        failed = [row for row in rows if row.state in (State.FAILED, State.CANCELLED) and row.finished_at is not None]
+        failed.sort(key=lambda row: (row.finished_at, row.id))
+        return [(row.member.node, row.reason) for row in failed if row.member is not None]
 
     def block(self, members: Sequence[UUID]) -> None:
         for job in members:
@@ -193,7 +197,8 @@ class _BookMoves(FlowMoves):
 
     def hold(self, flow: UUID) -> None:
         for row in self._book._flow_rows(flow):
-            self._put(held_if_paused(row, self._all.flows[flow]))
+            if row.state is State.AVAILABLE:
+                self._put(held_if_paused(row, self._all.flows[flow]))
 
     def resume(self, flow: UUID) -> None:
         for row in self._book._flow_rows(flow):

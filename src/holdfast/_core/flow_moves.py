@@ -102,19 +102,18 @@ class FlowMoves(ABC):
         self.apply(steered.flow, steered.cascade)
 
     def steer(self, flow: UUID, how: SteerFlow) -> None:
-        """Write what an operator's verb leads to; a finished flow can only be retried."""
+        """Write what an operator's verb leads to; a finished flow is neither paused nor cancelled."""
         known, graph = self.flow(flow), self.graph(flow)
         running = structs.replace(known, paused_at=None)
-        if how.verb is FlowVerb.RETRY:
-            self._write(retry(graph, known, how.node))
-        elif not self.is_unfinished(flow):
-            return
-        elif how.verb is FlowVerb.PAUSE:
-            self.apply(structs.replace(known, paused_at=known.paused_at or self.now), Cascade({}, {}))
-        elif how.verb is FlowVerb.CANCEL:
-            self.end(known, Reason.BY_OPERATOR)
-        else:
-            self._write(retry(graph, running) if how.is_retry else resume(graph, known, how.failed))
+        match how.verb:
+            case FlowVerb.RETRY:
+                self._write(retry(graph, known, how.node))
+            case FlowVerb.RESUME:
+                self._write(retry(graph, running) if how.is_retry else resume(graph, known, how.failed))
+            case FlowVerb.PAUSE if self.is_unfinished(flow):
+                self.apply(structs.replace(known, paused_at=known.paused_at or self.now), Cascade({}, {}))
+            case FlowVerb.CANCEL if self.is_unfinished(flow):
+                self.end(known, Reason.BY_OPERATOR)
 
     def retry_member(self, flow: UUID, member: UUID) -> None:
         """Run a finished member again, with what did not complete because of it; of a root, its workflow."""

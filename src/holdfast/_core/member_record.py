@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.graph import Verdict, Vertex
-from holdfast._core.job import PLACE_OF, Failure, Place, Reason, State
+from holdfast._core.job import Failure, Reason, State
 from holdfast._core.member import Member
 from holdfast._core.record import JobRecord
 from holdfast._core.workflow import Edge, Failed, Flow, MemberView, Output
@@ -41,10 +42,10 @@ def vertex_of(row: JobRecord, member: Member) -> Vertex:
 
 
 def held_if_paused(row: JobRecord, flow: Flow) -> JobRecord:
-    """Return the record of a member that would be available: it is held while its flow is paused."""
+    """Return the record of a member that has moved: one that would be available is held while its flow is paused."""
     if row.state is State.AVAILABLE and flow.is_paused:
         return with_member(structs.replace(row, state=State.HELD), is_paused=True)
-    return row
+    return row if row.state is State.HELD else with_member(row, is_paused=False)
 
 
 def resumed(row: JobRecord) -> JobRecord:
@@ -56,17 +57,17 @@ def judged(row: JobRecord, verdict: Verdict, flow: Flow, now: datetime) -> JobRe
     """Return the record of a member after the verdict on it; the error of a failed one is added once it is known."""
     if verdict is Verdict.RELEASE:
         return structs.replace(row, state=State.AVAILABLE, available_at=max(now, row.available_at))
-    state, reason = _end_of(row, verdict, flow)
+    state, reason = end_of(row.id, verdict, flow)
     ended = structs.replace(row, state=state, reason=reason, finished_at=now)
     return with_member(ended, is_paused=False)
 
 
-def dependency_failure(parents: Iterable[JobRecord]) -> Failure:
-    """Return the error of a member whose parents did not complete. It names those first that did not fail because of others."""
-    failed = [row for row in parents if PLACE_OF[row.state] is Place.FINISHED and row.state is not State.COMPLETED]
-    causes = [row for row in failed if row.reason not in _BECAUSE_OF_OTHERS] or failed
-    causes.sort(key=lambda row: (row.finished_at or row.created_at, row.id))
-    names = [row.member.node for row in causes if row.member is not None]
+def dependency_failure(parents: Sequence[tuple[str, Reason | None]]) -> Failure:
+    """Return the error of a member, from the names and reasons of the parents that did not complete, the first to end first.
+
+    It names those that did not fail because of others, if there are any.
+    """
+    names = [node for node, reason in parents if reason not in _BECAUSE_OF_OTHERS] or [node for node, _ in parents]
     return Failure("DependencyFailed", message_of(names))
 
 
@@ -107,12 +108,13 @@ def member_view(row: JobRecord, member: Member, edges: Iterable[Edge]) -> Member
     )
 
 
-def _end_of(row: JobRecord, verdict: Verdict, flow: Flow) -> tuple[State, Reason | None]:
+def end_of(member: UUID, verdict: Verdict, flow: Flow) -> tuple[State, Reason | None]:
+    """Return the state and the reason with which a member ends by this verdict, which is not RELEASE."""
     if verdict is Verdict.COMPLETE:
         return State.COMPLETED, None
     if verdict is Verdict.FAIL:
         return State.FAILED, Reason.DEPENDENCY_FAILED
-    if row.id != flow.id:
+    if member != flow.id:
         return State.CANCELLED, Reason.BY_WORKFLOW
     if flow.ended_for is Reason.BY_OPERATOR:
         return State.CANCELLED, Reason.BY_OPERATOR

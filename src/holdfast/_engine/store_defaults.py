@@ -142,7 +142,7 @@ def workflows(store: Store) -> Workflows:
     """Return the verbs of workflows. Raises ``Unsupported`` for a store without them."""
     if offers(store, Workflows):
         return cast(Workflows, store)
-    raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as memory://")
+    raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as sqlite:///jobs.db")
 
 
 def has_history(store: Store) -> bool:

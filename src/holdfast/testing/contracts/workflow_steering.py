@@ -55,6 +55,18 @@ class WorkflowSteeringContract(Part):
 
     @story
     @needs(Workflows, no_workflows)
+    async def test_s20_a_member_that_was_held_and_cancelled_can_be_reopened_after_the_pause(self, at: Scene) -> None:
+        graph = await Graph(at).add("a").stored()
+        await graph.steer(FlowVerb.PAUSE)
+        await at.store.request_cancel([graph.ids["a"]])
+        assert await graph.states() == [LOST, CANCELLED]
+        await graph.steer(FlowVerb.RESUME)
+        assert (await at.store.reopen([graph.ids["a"]])).states == {graph.ids["a"]: AVAILABLE}
+        await graph.run("a")
+        assert await graph.root() is DONE
+
+    @story
+    @needs(Workflows, no_workflows)
     async def test_s20_nothing_of_a_cancelled_workflow_is_claimed_and_it_ends_with_its_last_active_member(
         self, at: Scene
     ) -> None:

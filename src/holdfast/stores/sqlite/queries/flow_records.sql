@@ -1,0 +1,10 @@
+-- Return a flow with all its members and their parents, in one snapshot.
+SELECT
+    flows.paused_at, flows.ended_for, flows.deadline_at,
+    (SELECT group_concat(hex(edges.parent)) FROM holdfast_edges AS edges WHERE edges.child = members.job),
+    iif(record.state = 'available' AND record.available_at > :wall, 'scheduled', record.state), record.*
+FROM holdfast_flows AS flows
+JOIN holdfast_members AS members ON members.flow = flows.id
+JOIN holdfast_record AS record ON record.id = members.job
+WHERE flows.id = :flow
+ORDER BY members.position;
