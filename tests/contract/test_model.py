@@ -54,6 +54,7 @@ from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from tests.contract.model_schedules import ScheduleRules
+from tests.contract.model_workflows import WorkflowRules
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
@@ -124,7 +125,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-class Model(ScheduleRules, RuleBasedStateMachine):
+class Model(ScheduleRules, WorkflowRules, RuleBasedStateMachine):
     """A state machine of which every rule sends the same call to both stores."""
 
     def __init__(self) -> None:

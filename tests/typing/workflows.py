@@ -5,7 +5,7 @@ from typing import Any, assert_type
 from msgspec import Struct
 
 from holdfast import App, Job
-from holdfast._core.workflow import Failed
+from holdfast._core.job import Failed
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.node import AtLeast, Node
 

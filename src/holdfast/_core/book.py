@@ -43,9 +43,12 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         return self._all.receipts[call][1]
 
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+        moved = list[UUID]()
         answers = tuple(
-            Answer.APPLIED if self._settle(transition, now) else self._answer_again(transition) for transition in transitions
+            Answer.APPLIED if self._settle(transition, now, moved) else self._answer_again(transition)
+            for transition in transitions
         )
+        self._pass_on(moved, now)
         if request is None:
             return ExchangeAnswer(answers)
         claims, cursor, is_whole = self._claim(request, now)
@@ -186,7 +189,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == token
         return row if is_owned else None
 
-    def _settle(self, transition: Transition, now: Moment) -> bool:
+    def _settle(self, transition: Transition, now: Moment, moved: list[UUID]) -> bool:
         row = self._active(transition.job, transition.token)
         if row is None or row.lease is None:
             return False
@@ -205,11 +208,12 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
             return False
         if row.state is State.CLAIMED and not transition.never_ran:
             row = begun(row)
-        moved = transition.with_cancellation(cancel_requested=row.cancel_requested, by=self._cancelled_by(row))
+        to_apply = transition.with_cancellation(cancel_requested=row.cancel_requested, by=self._cancelled_by(row))
         ended = attempt_to_keep(row, transition, now.wall)
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
-        self._move(settled(row, moved, now.wall), now)
+        self._move(settled(row, to_apply, now.wall))
+        moved.append(row.id)
         return True
 
     def _answer_again(self, transition: Transition) -> Answer:

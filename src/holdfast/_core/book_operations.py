@@ -28,40 +28,38 @@ class BookOperations(BookWorkflows):
     """The verbs of operators and of maintenance; each keeps the promise of the verb of this name in ``_ports/store``."""
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
-        for row in self._rows(ids):
-            if row.member is not None and row.member.is_gate:
-                self._cancel_gate(row, now)
-                continue
+        gates = [row.id for row in self._rows(ids) if row.member is not None and row.member.is_gate]
+        waiting = list[UUID]()
+        for row in self._rows([job for job in ids if job not in gates]):
             match PLACE_OF[row.state]:
                 case Place.PENDING:
-                    self._move(structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall), now)
+                    self._move(structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall))
+                    waiting.append(row.id)
                 case Place.ACTIVE:
                     self._put(structs.replace(row, cancel_requested=True))
                 case Place.FINISHED:
                     pass
+        self._pass_on(waiting, now)
+        self._cancel_flows(gates, now)
         return self._states(ids, now)
 
     def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
-        taken = dict[UUID, UUID]()
+        taken, members = dict[UUID, UUID](), Rows()
         for row in self._rows(ids):
             if as_read(row, now.wall).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
                 continue
             if row.state is State.BLOCKED or (row.member is not None and row.member.is_paused):
                 continue
+            if row.member is not None and PLACE_OF[row.state] is Place.FINISHED:
+                members.append(row)
+                continue
             holder = self._holder(row)
             if holder is not None and holder.id != row.id:
                 taken[row.id] = holder.id
                 continue
-            if row.member is not None and PLACE_OF[row.state] is Place.FINISHED:
-                root = self._all.jobs[row.member.flow]
-                holder = self._holder(root)
-                if holder is None or holder.id == root.id:
-                    self._moves(now).retry_member(root.id, row.id)
-                else:
-                    taken[row.id] = holder.id
-                continue
             self._remember_attempt(row)
-            self._move(reopened(row, now.wall), now)
+            self._move(reopened(row, now.wall))
+        taken |= self._retry_members(members, now)
         return ReopenAnswer(self._states(ids, now), taken)
 
     def reschedule(
@@ -108,7 +106,8 @@ class BookOperations(BookWorkflows):
         late = [(row.expires_at, row.id, row) for row in self._all.jobs.values() if is_expired(row, now.wall)]
         rows = [row for _, _, row in nsmallest(limit, late)]
         for row in rows:
-            self._move(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall), now)
+            self._move(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall))
+        self._pass_on([row.id for row in rows], now)
         return tuple(ExpiredJob(row.id, row.task) for row in rows)
 
     def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:

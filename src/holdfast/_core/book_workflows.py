@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
 from holdfast._core.flow_moves import FlowMoves
-from holdfast._core.graph import Graph, Link, Verdict, Waiting
+from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import (
@@ -86,22 +86,39 @@ class BookWorkflows(BookState):
         self._moves(now).begin(Flow(id=root.id, deadline_at=deadline))
         return EnqueueAnswer()
 
-    def _move(self, row: JobRecord, now: Moment) -> None:
-        """Write a row that has moved, and what this move releases or ends."""
-        if row.member is None:
-            self._put(row)
-            return
-        self._put(held_if_paused(row, self._all.flows[row.member.flow]))
-        if PLACE_OF[row.state] is Place.FINISHED:
-            self._moves(now).pass_on(row.member.flow, [vertex_of(row, row.member).ended()])
+    def _move(self, row: JobRecord) -> None:
+        """Write a row that has moved; a member that would be available is held while its workflow is paused."""
+        self._put(row if row.member is None else held_if_paused(row, self._all.flows[row.member.flow]))
+
+    def _pass_on(self, moved: Sequence[UUID], now: Moment) -> None:
+        """Write what the members among these jobs, which this write has moved, release or end."""
+        ended = dict[UUID, list[Ended]]()
+        for row in self._rows(moved):
+            if row.member is not None and PLACE_OF[row.state] is Place.FINISHED:
+                ended.setdefault(row.member.flow, []).append(vertex_of(row, row.member).ended())
+        for flow, members in ended.items():
+            self._moves(now).pass_on(flow, members)
 
     def _moves(self, now: Moment) -> "_BookMoves":
         return _BookMoves(self, self._all, now.wall)
 
-    def _cancel_gate(self, row: JobRecord, now: Moment) -> None:
-        """Cancel the workflow of a root that has not ended; leave other gates."""
-        if row.state is State.BLOCKED and row.id in self._all.flows:
-            self._moves(now).steer(row.id, SteerFlow(verb=FlowVerb.CANCEL))
+    def _cancel_flows(self, roots: Sequence[UUID], now: Moment) -> None:
+        for root in roots:
+            if root in self._all.flows and self._is_unfinished(root):
+                self._moves(now).steer(root, SteerFlow(verb=FlowVerb.CANCEL))
+
+    def _retry_members(self, finished: Rows, now: Moment) -> dict[UUID, UUID]:
+        """Run finished members again; return those left finished because another job has the unique key of their workflow."""
+        taken = dict[UUID, UUID]()
+        for row in finished:
+            assert row.member is not None
+            root = self._all.jobs[row.member.flow]
+            holder = self._holder(root)
+            if holder is not None and holder.id != root.id:
+                taken[row.id] = holder.id
+            elif not root.is_stub:
+                self._moves(now).retry_member(root.id, row.id)
+        return taken
 
     def _remember_attempt(self, row: JobRecord) -> None:
         """Keep the last attempt of a finished job whose row is about to lose the token."""

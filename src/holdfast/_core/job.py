@@ -122,6 +122,16 @@ class Failure(Struct, frozen=True):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
+class Failed(Struct, frozen=True):
+    """The outcome of a parent that did not complete, as its dependent gets it in place of a result.
+
+    ``reason``: that of its failure, or ``TASK_CANCELLED``, or ``RESULT_NOT_AVAILABLE`` if its result is not stored any more.
+    """
+
+    reason: str
+    error: Failure | None = None
+
+
 class NewJob(Struct, frozen=True, kw_only=True):
     """A new job: all that enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
 
@@ -179,7 +189,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """A claimed job as its worker receives it: the active job, and what the handler needs to run.
 
     ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
-    ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs.
+    ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs. ``failed``: those of them, once the payload
+    has all others, that have no result.
     """
 
     job: ActiveJob
@@ -191,6 +202,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     priority: int = 0
     headers: Headers = ()
     inputs: tuple[Input, ...] = ()
+    failed: tuple[tuple[str, Failed], ...] = ()
 
 
 Json = Any  # JSON data after decoding: the user decides its shape

@@ -7,10 +7,10 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.graph import Verdict, Vertex
-from holdfast._core.job import Failure, Reason, State
+from holdfast._core.job import Failed, Failure, Reason, State
 from holdfast._core.member import Member
 from holdfast._core.record import JobRecord
-from holdfast._core.workflow import Edge, Failed, Flow, MemberView, Output
+from holdfast._core.workflow import Edge, Flow, MemberView, Output
 
 CULPRITS = 3
 """How many failed members an error names."""

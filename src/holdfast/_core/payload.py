@@ -14,8 +14,7 @@ from typing import Any, Union, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
-from holdfast._core.job import Json
-from holdfast._core.workflow import Failed
+from holdfast._core.job import Failed, Json
 from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
 
 PAYLOAD_LIMIT = 256 * 1024

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import Failure, NewJob, Reason, State
+from holdfast._core.job import Failed, Failure, NewJob, Reason, State
 from holdfast._core.member import Member, OnFailure
 
 
@@ -82,16 +82,6 @@ class SteerFlow(Struct, frozen=True, kw_only=True):
     failed: OnFailure = OnFailure.FAIL
     is_retry: bool = False
     node: UUID | None = None
-
-
-class Failed(Struct, frozen=True):
-    """The outcome of a parent that did not complete, as its dependent gets it in place of a result.
-
-    ``reason``: that of its failure, or ``TASK_CANCELLED``, or ``RESULT_NOT_AVAILABLE`` if its result is not stored any more.
-    """
-
-    reason: str
-    error: Failure | None = None
 
 
 Output = bytes | Failed

@@ -38,6 +38,7 @@ from holdfast.testing.contracts.settling import SettleContract
 from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
+from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
 from holdfast.testing.contracts.workflows import WorkflowContract
 
@@ -73,6 +74,7 @@ class StoreContract(
     ScheduleContract,
     WorkflowContract,
     WorkflowSteeringContract,
+    WorkflowNeighbourContract,
     RaceContract,
 ):
     """Each verb, each refusal, lost answers, races, and the clock at the edge.

@@ -7,10 +7,10 @@ import pytest
 
 from holdfast import App
 from holdfast._core.graph import Graph, Vertex, recount
-from holdfast._core.job import NewJob, State
+from holdfast._core.job import Failed, NewJob, State
 from holdfast._core.member import Input, OnFailure
 from holdfast._core.policy import Policy
-from holdfast._core.workflow import Failed, Flow
+from holdfast._core.workflow import Flow
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.fitting import fits

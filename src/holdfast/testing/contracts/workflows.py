@@ -5,12 +5,11 @@ import asyncio
 from msgspec import structs
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
-from holdfast._core.job import Reason, RescueReason, State
+from holdfast._core.job import Failed, Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.member import Input, OnFailure
 from holdfast._core.outcome import Done, Retry
 from holdfast._core.policy import Policy
-from holdfast._core.workflow import Failed
 from holdfast._ports.workflows import Workflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
 from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_workflows, verbs

@@ -1,3 +1,3 @@
 -- Hold the members that hold_members.sql chose.
 UPDATE holdfast_jobs SET state = 'held'
-WHERE id IN (SELECT job FROM holdfast_members WHERE flow = :flow AND is_paused) AND state = 'available';
+WHERE id IN (SELECT job FROM holdfast_members WHERE flow = :flow AND is_paused);
