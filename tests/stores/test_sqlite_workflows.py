@@ -88,3 +88,12 @@ class TestSqliteWorkflows(Part):
             assert await graph.root() is State.FAILED
 
         self.play(tmp_path, act)
+
+    def test_a_workflow_whose_policy_cannot_be_read_ends_as_others_do(self, tmp_path: Path) -> None:
+        async def act(at: Scene) -> None:
+            graph = await Graph(at).add("a").add("b", "a").stored()
+            self.damage("UPDATE holdfast_jobs SET policy = 'spoiled'")
+            await graph.fail("a")
+            assert await graph.states("b", "root") == [State.FAILED, State.FAILED]
+
+        self.play(tmp_path, act)

@@ -39,6 +39,7 @@ from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
+from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
 from holdfast.testing.contracts.workflows import WorkflowContract
 
@@ -75,6 +76,7 @@ class StoreContract(
     WorkflowContract,
     WorkflowSteeringContract,
     WorkflowNeighbourContract,
+    WorkflowRaceContract,
     RaceContract,
 ):
     """Each verb, each refusal, lost answers, races, and the clock at the edge.

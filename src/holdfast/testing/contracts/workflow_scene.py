@@ -7,6 +7,7 @@ from holdfast._core.job import ActiveJob, Failure, State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.outcome import Done, Fail, Outcome
+from holdfast._core.policy import Policy
 from holdfast._core.workflow import Edge, FlowVerb, NewFlow, NewMember, SteerFlow, gate_edges
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
@@ -36,9 +37,17 @@ def verbs(store: Store) -> Workflows:
 class Graph:
     """A workflow of a test; ``ids``: its jobs by name, the root as ``root``."""
 
-    def __init__(self, at: Scene, *, key: str | None = None, payload: bytes = b"{}", deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        at: Scene,
+        *,
+        key: str | None = None,
+        payload: bytes = b"{}",
+        deadline: float | None = None,
+        policy: Policy | None = None,
+    ) -> None:
         self.at, self._deadline = at, deadline
-        self._root = at.new(task="workflow", key=key, payload=payload)
+        self._root = at.new(task="workflow", key=key, payload=payload, policy=policy)
         self.ids = {"root": self._root.id}
         self._members = list[NewMember]()
         self._edges = list[Edge]()

@@ -19,9 +19,7 @@ BEGIN
     INSERT INTO holdfast_touched (what, id)
     SELECT 'job', members.job
     FROM holdfast_touched AS touched
-    CROSS JOIN holdfast_members AS members ON members.flow = touched.id
-    WHERE touched.what = 'job' AND members.job <> members.flow
-        AND members.job NOT IN (SELECT id FROM holdfast_touched);
+    CROSS JOIN holdfast_members AS members ON members.flow = touched.id;
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
     -- include forget_members();

@@ -4,4 +4,4 @@ UPDATE holdfast_jobs SET state = :state, reason = :reason, finished_at = :wall, 
     :wall + CAST(1e6 * coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800) AS INTEGER),
     NULL
 )
-WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places)) AND state IN ('available', 'blocked', 'held');
+WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places));

@@ -23,8 +23,7 @@ BEGIN
     LIMIT NEW.room;
     DELETE FROM holdfast_touched WHERE what = 'job' AND EXISTS (
         SELECT 1 FROM holdfast_members AS members
-        WHERE members.flow = holdfast_touched.id AND members.job <> members.flow
-            AND members.job NOT IN (SELECT id FROM holdfast_touched)
+        WHERE members.flow = holdfast_touched.id AND members.job NOT IN (SELECT id FROM holdfast_touched)
     );
 
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
