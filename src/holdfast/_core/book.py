@@ -43,16 +43,18 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         return self._all.receipts[call][1]
 
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        moved = list[UUID]()
-        answers = tuple(
-            Answer.APPLIED if self._settle(transition, now, moved) else self._answer_again(transition)
-            for transition in transitions
-        )
+        moved, answers = list[UUID](), list[Answer]()
+        for transition in transitions:
+            if self._settle(transition, now):
+                moved.append(transition.job)
+                answers.append(Answer.APPLIED)
+            else:
+                answers.append(self._answer_again(transition))
         self._pass_on(moved, now)
         if request is None:
-            return ExchangeAnswer(answers)
+            return ExchangeAnswer(tuple(answers))
         claims, cursor, is_whole = self._claim(request, now)
-        return ExchangeAnswer(answers, claims, cursor, is_whole, has_limited=bool(self._all.limits))
+        return ExchangeAnswer(tuple(answers), claims, cursor, is_whole, has_limited=bool(self._all.limits))
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         lost = set()
@@ -189,7 +191,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == token
         return row if is_owned else None
 
-    def _settle(self, transition: Transition, now: Moment, moved: list[UUID]) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._active(transition.job, transition.token)
         if row is None or row.lease is None:
             return False
@@ -213,7 +215,6 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching):
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._move(settled(row, to_apply, now.wall))
-        moved.append(row.id)
         return True
 
     def _answer_again(self, transition: Transition) -> Answer:
