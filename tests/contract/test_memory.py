@@ -5,6 +5,7 @@ from msgspec import structs
 from holdfast._core.book_state import Snapshot
 from holdfast._core.job import State
 from holdfast._core.limits import Limit, Scope, ScopeKind
+from holdfast._core.member_record import with_member
 from holdfast._core.origin import Origin
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimKind, ProgressUpdate, QueueSettings
@@ -17,6 +18,7 @@ from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.contracts.scheduling import written
 from holdfast.testing.contracts.signalling import send
 from holdfast.testing.contracts.stepping import FIRST, recorded
+from holdfast.testing.contracts.workflow_scene import Graph, chain
 
 
 class TestMemory(StoreContract):
@@ -44,6 +46,7 @@ class TestMemory(StoreContract):
             await noted(at, active.lease, 1, kept=1000.0)
             await recorded(at, active, FIRST)
             await send(at, active.id)
+            await chain(at, "a", "b").stored()
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
             twin = snapshot.copy()
@@ -59,5 +62,27 @@ class TestMemory(StoreContract):
                 assert [each.job for each in await at.store.overdue(10)] == [active]
                 assert await at.state(active.id) is State.RUNNING
             assert self.store.snapshot() == twin
+
+        play(self, act)
+
+    def test_l17_damaged_workflows_are_repaired_and_the_repairs_are_reported(self) -> None:
+        async def act(at: Scene) -> None:
+            assert self.store is not None
+            graph = await Graph(at).add("a").add("b").add("c", "a", "b").add("d", "c").stored()
+            await graph.run("a")
+            rows = {name: await at.row(job) for name, job in graph.ids.items()}
+            with_wrong_counters, root = with_member(rows["c"], needs=2, waits=2), with_member(rows["root"], needs=0, waits=7)
+            for row in (with_wrong_counters, root):
+                self.store.book._put(row)
+            for is_dry in (True, False):
+                found = (await self.store.revive(9, dry_run=is_dry)).repairs
+                assert [(each.node, each.was, each.now) for each in found] == [
+                    ("c", (2, 2), (1, 1)),
+                    ("workflow", (0, 7), (3, 3)),
+                ]
+            assert {name: await at.row(job) for name, job in graph.ids.items()} == rows
+            self.store.book._forget(rows["b"])
+            await self.store.revive(9)
+            assert await graph.states("c", "d", "root") == [State.FAILED] * 3
 
         play(self, act)

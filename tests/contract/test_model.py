@@ -55,6 +55,7 @@ from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from tests.contract.model_schedules import ScheduleRules
 from tests.contract.model_steps import StepRules
+from tests.contract.model_workflows import WorkflowRules
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
@@ -128,7 +129,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-class Model(ScheduleRules, StepRules, RuleBasedStateMachine):
+class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
     """A state machine of which every rule sends the same call to both stores."""
 
     def __init__(self) -> None:

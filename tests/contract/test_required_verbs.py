@@ -22,6 +22,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
+from holdfast._ports.workflows import Workflows
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
@@ -64,8 +65,8 @@ class TestRequiredVerbs(StoreContract):
 def test_the_bare_store_has_no_optional_verb_and_the_memory_store_has_all_but_transactions() -> None:
     memory = MemoryStore(FakeClock())
     bare = RequiredVerbs(memory)
-    known = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Prefetching, Steps)
+    known = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Prefetching, Steps, Workflows)
     optional = (*known, CallerTransactions)
-    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 9
-    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 8, False]
+    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 10
+    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 9, False]
     assert not store_defaults.has_hooks(memory)

@@ -124,6 +124,12 @@ def test_a_job_that_awaits_a_signal_names_it_and_until_when() -> None:
     assert explain(for_ever, is_paused=False, workers=(), now=NOW).summary == "it waits for the signal 'go'"
 
 
+def test_a_job_that_waits_for_others_names_its_workflow() -> None:
+    (cause,) = explain(structs.replace(JOB, state=State.BLOCKED), is_paused=False, workers=(), now=NOW).causes
+    assert cause.message == "it waits for other jobs of its workflow"
+    assert cause.remedy == f"nothing to do; `holdfast jobs cancel {JOB.id}` ends it"
+
+
 def test_a_running_job_is_explained_with_its_worker_and_progress() -> None:
     running = structs.replace(JOB, state=State.RUNNING, worker="w-1", started_at=NOW, fraction=0.5, cancel_requested=True)
     assert codes(running, structs.replace(IDLE, is_draining=True)) == ["running"]

@@ -223,7 +223,7 @@ def counting_what_never_ran() -> Any:
 
 def cancellation_ignored() -> Any:
     """A transition ignores that the cancellation of its job was requested."""
-    return patched(Transition, with_cancellation=lambda self, *, cancel_requested: self)
+    return patched(Transition, with_cancellation=lambda self, *, cancel_requested, by=None: self)
 
 
 def failures_free() -> Any:

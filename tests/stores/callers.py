@@ -64,7 +64,7 @@ class Caller(ABC):
         """Release the savepoint, and keep what came after it."""
         self.execute("RELEASE SAVEPOINT mark")
 
-    def enqueue(self, order: "TaskWithOptions[...]", *payload: object) -> Handle:
+    def enqueue(self, order: "TaskWithOptions[Any, ...]", *payload: object) -> Handle:
         """Enqueue by the blocking call, or by the awaited one if the library is awaited."""
         return order.enqueue(*payload)
 
@@ -95,7 +95,7 @@ class Awaited(Caller):
         self.run(self.within.close())
         self.runner.close()
 
-    def enqueue(self, order: "TaskWithOptions[...]", *payload: object) -> Handle:
+    def enqueue(self, order: "TaskWithOptions[Any, ...]", *payload: object) -> Handle:
         async def enqueue() -> Handle:
             handle = await order.aenqueue(*payload)
             return handle

@@ -24,7 +24,7 @@ from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, begun, new_record, settled
-from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate, QueueSettings
+from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.schedule import Advance, Overlap, TickAnswer
 from holdfast.errors import HoldfastError
 
@@ -44,13 +44,18 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         return self._all.receipts[call][1]
 
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        answers = tuple(
-            Answer.APPLIED if self._settle(transition, now) else self._answer_again(transition) for transition in transitions
-        )
+        moved, answers = list[UUID](), list[Answer]()
+        for transition in transitions:
+            if self._settle(transition, now):
+                moved.append(transition.job)
+                answers.append(Answer.APPLIED)
+            else:
+                answers.append(self._answer_again(transition))
+        self._pass_on(moved, now)
         if request is None:
-            return ExchangeAnswer(answers)
+            return ExchangeAnswer(tuple(answers))
         claims, cursor, is_whole = self._claim(request, now)
-        return ExchangeAnswer(answers, claims, cursor, is_whole, has_limited=bool(self._all.limits))
+        return ExchangeAnswer(tuple(answers), claims, cursor, is_whole, has_limited=bool(self._all.limits))
 
     def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         lost = set()
@@ -179,8 +184,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             for row in news:
-                more = self._all.queue_settings.get(row.queue, QueueSettings()).priority
-                self._put(structs.replace(row, priority=row.priority + more) if more else row)
+                self._put(self._in_its_queue(row))
         return answer
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
@@ -202,13 +206,13 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             return False
         if row.state is State.CLAIMED and not transition.never_ran:
             row = begun(row)
-        moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
+        moved = transition.with_cancellation(cancel_requested=row.cancel_requested, by=self._cancelled_by(row))
         if self._has_signal(row.id, moved.awaits):
             moved = structs.replace(moved, delay=0.0, awaits=None)
         ended = attempt_to_keep(row, transition, now.wall)
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
-        self._put(settled(row, moved, now.wall))
+        self._move(settled(row, moved, now.wall))
         if moved.to is State.COMPLETED and moved.forgets_steps:
             self._forget_steps(row.id)
         return True
@@ -259,6 +263,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             key=taken.key,
             priority=taken.priority,
             headers=taken.headers,
+            inputs=() if taken.member is None else taken.member.inputs,
         )
 
 

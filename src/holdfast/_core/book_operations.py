@@ -8,15 +8,14 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
-from holdfast._core.book_state import BookState, Moment, Rows, micros
+from holdfast._core.book_state import Moment, Rows, micros
+from holdfast._core.book_workflows import BookWorkflows
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.record import (
     JobRecord,
     as_read,
     is_expired,
     matches,
-    record_of_finished,
-    reopened,
     retention_of,
     stub,
     with_hook_delayed,
@@ -24,35 +23,43 @@ from holdfast._core.record import (
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
 
 
-class BookOperations(BookState):
+class BookOperations(BookWorkflows):
     """The verbs of operators and of maintenance; each keeps the promise of the verb of this name in ``_ports/store``."""
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
-        for row in self._rows(ids):
+        gates = [row.id for row in self._rows(ids) if row.member is not None and row.member.is_gate]
+        waiting = list[UUID]()
+        for row in self._rows([job for job in ids if job not in gates]):
             match PLACE_OF[row.state]:
                 case Place.PENDING:
                     ended = structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall)
-                    self._put(structs.replace(ended, awaits=None, held_for=None))
+                    self._move(structs.replace(ended, awaits=None, held_for=None))
+                    waiting.append(row.id)
                 case Place.ACTIVE:
                     self._put(structs.replace(row, cancel_requested=True))
                 case Place.FINISHED:
                     pass
+        self._pass_on(waiting, now)
+        self._cancel_flows(gates, now)
         return self._states(ids, now)
 
     def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
-        taken = dict[UUID, UUID]()
+        taken, members = dict[UUID, UUID](), Rows()
         for row in self._rows(ids):
             if as_read(row, now.wall).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
+                continue
+            if row.state is State.BLOCKED or (row.member is not None and row.member.is_paused):
+                continue
+            if row.member is not None and PLACE_OF[row.state] is Place.FINISHED:
+                members.append(row)
                 continue
             holder = self._holder(row)
             if holder is not None and holder.id != row.id:
                 taken[row.id] = holder.id
                 continue
-            if row.token.claim is not None:
-                self._all.attempts.setdefault(row.id, {}).setdefault(row.token, record_of_finished(row))
-            self._put(reopened(row, now.wall, is_fresh=is_fresh))
-            if is_fresh:
-                self._all.steps.pop(row.id, None)
+            self._remember_attempt(row)
+            self._move(self._reopened(row, now.wall, is_fresh=is_fresh))
+        taken |= self._retry_members(members, now, is_fresh=is_fresh)
         return ReopenAnswer(self._states(ids, now), taken)
 
     def reschedule(
@@ -66,8 +73,11 @@ class BookOperations(BookState):
 
     def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         for row in self._rows(ids):
+            if self._is_needed(row):
+                continue
             if row.state is State.AVAILABLE or (PLACE_OF[row.state] is not Place.ACTIVE and not only_waiting):
-                self._forget(row)
+                for each in (*self._members_kept_for(row), row):
+                    self._forget(each)
         return self._states(ids, now)
 
     def steer(self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
@@ -86,7 +96,8 @@ class BookOperations(BookState):
     def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or now.wall
         waiting = [row for row in self._all.jobs.values() if row.queue == queue and row.state is State.AVAILABLE]
-        doomed = nsmallest(limit, (row for row in waiting if row.created_at <= until), key=lambda row: row.id)
+        old = (row for row in waiting if row.created_at <= until and not self._is_needed(row))
+        doomed = nsmallest(limit, old, key=lambda row: row.id)
         for row in doomed:
             self._forget(row)
         return Purged(len(doomed), until)
@@ -95,7 +106,8 @@ class BookOperations(BookState):
         late = [(row.expires_at, row.id, row) for row in self._all.jobs.values() if is_expired(row, now.wall)]
         rows = [row for _, _, row in nsmallest(limit, late)]
         for row in rows:
-            self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall))
+            self._move(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall))
+        self._pass_on([row.id for row in rows], now)
         return tuple(ExpiredJob(row.id, row.task) for row in rows)
 
     def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
@@ -125,9 +137,14 @@ class BookOperations(BookState):
         return Pruned(len(jobs), len(stubs), receipts, leases, attempts, beats)
 
     def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
-        ages = {row.id: (wall - row.finished_at).total_seconds() for row in self._all.jobs.values() if row.finished_at}
+        ages = {
+            row.id: (wall - row.finished_at).total_seconds()
+            for row in self._all.jobs.values()
+            if row.finished_at and not self._is_kept_for_root(row)
+        }
         rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
-        gone = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)][:limit]
+        old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)]
+        gone = [each for row in old for each in (*self._members_kept_for(row), row)][:limit]
         worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
         for row in gone:
             self._forget(row)

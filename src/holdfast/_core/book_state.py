@@ -4,7 +4,7 @@ Records are immutable values. ``_put`` and ``_forget`` are the only methods that
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -23,6 +23,7 @@ from holdfast._core.requests import NewLease, QueueSettings
 from holdfast._core.schedule import Schedule
 from holdfast._core.steps import Signal, StepKey, StepRecord
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.workflow import Flow
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 """The values of a lease that was never opened."""
@@ -146,6 +147,8 @@ class Tables(Struct, frozen=True):
     schedules: dict[str, KeptSchedule] = {}
     beats: list[KeptBeat] = []
     steps: list[KeptSteps] = []
+    flows: dict[UUID, Flow] = {}
+    edges: dict[UUID, dict[UUID, bool]] = {}
     claim_number: int = 0
 
 
@@ -153,7 +156,8 @@ class Snapshot(Struct):
     """The whole content of a book. Records are values, so copying the containers copies all of it.
 
     ``started`` and ``last_moved``: the stamps at which each running job started and last made progress. ``report_orders``: the number
-    of each job's latest report.
+    of each job's latest report. ``members``: the jobs of each flow, in the order in which they were added. ``edges``: by child, the
+    parents, and whether the child tolerates their failures; ``children``: by parent.
     """
 
     jobs: dict[UUID, JobRecord] = {}
@@ -174,6 +178,10 @@ class Snapshot(Struct):
     beats: list[KeptBeat] = []
     steps: dict[UUID, dict[StepKey, StepRecord]] = {}
     signals: dict[UUID, list[Signal]] = {}
+    flows: dict[UUID, Flow] = {}
+    members: dict[UUID, dict[UUID, None]] = {}
+    edges: dict[UUID, dict[UUID, bool]] = {}
+    children: dict[UUID, dict[UUID, None]] = {}
     claim_number: int = 0
 
     def copy(self) -> "Snapshot":
@@ -197,6 +205,10 @@ class Snapshot(Struct):
             beats=self.beats.copy(),
             steps={job: records.copy() for job, records in self.steps.items()},
             signals={job: waiting.copy() for job, waiting in self.signals.items()},
+            flows=self.flows.copy(),
+            members={flow: jobs.copy() for flow, jobs in self.members.items()},
+            edges={child: parents.copy() for child, parents in self.edges.items()},
+            children={parent: jobs.copy() for parent, jobs in self.children.items()},
             claim_number=self.claim_number,
         )
 
@@ -235,6 +247,9 @@ class BookState:
         known.rates = {(each.scope, each.key): each.ready_at for each in tables.rates}
         known.steps = {each.job: {record.key: record for record in each.records} for each in tables.steps}
         known.signals = {each.job: each.signals.copy() for each in tables.steps}
+        known.flows = tables.flows.copy()
+        for child, parents in tables.edges.items():
+            book._put_edges(child, parents)
         return book
 
     def tables(self) -> Tables:
@@ -259,6 +274,8 @@ class BookState:
                 KeptSteps(job, [*known.steps.get(job, {}).values()], known.signals.get(job, []).copy())
                 for job in {**known.steps, **known.signals}
             ],
+            flows=known.flows.copy(),
+            edges={child: parents.copy() for child, parents in known.edges.items()},
             claim_number=known.claim_number,
         )
 
@@ -282,6 +299,13 @@ class BookState:
             self._all.holds.setdefault(row.lease, set()).add(row.id)
         if place is not Place.FINISHED and (key := key_of(row)) is not None:
             self._all.keys[key] = row.id
+        if row.member is not None:
+            self._all.members.setdefault(row.member.flow, {})[row.id] = None
+
+    def _put_edges(self, child: UUID, parents: Mapping[UUID, bool]) -> None:
+        self._all.edges[child] = dict(parents)
+        for parent in parents:
+            self._all.children.setdefault(parent, {})[child] = None
 
     def _forget(self, row: JobRecord) -> None:
         self._take_from_indexes(row)
@@ -289,6 +313,16 @@ class BookState:
         known = self._all
         for kept in (known.attempts, known.started, known.last_moved, known.report_orders, known.steps, known.signals):
             kept.pop(row.id, None)
+        if row.member is not None:
+            members = known.members[row.member.flow]
+            del members[row.id]
+            if not members:
+                del known.members[row.member.flow]
+            for parent in known.edges.pop(row.id, ()):
+                del known.children[parent][row.id]
+                if not known.children[parent]:
+                    del known.children[parent]
+            known.flows.pop(row.id, None)
 
     def _take_from_indexes(self, row: JobRecord) -> None:
         place = PLACE_OF[row.state]
@@ -301,6 +335,11 @@ class BookState:
             self._all.holds[row.lease].discard(row.id)
         if place is not Place.FINISHED and (key := key_of(row)) is not None:
             del self._all.keys[key]
+
+    def _in_its_queue(self, row: JobRecord) -> JobRecord:
+        """Return a new row with the priority that its queue adds."""
+        more = self._all.queue_settings.get(row.queue, QueueSettings()).priority
+        return structs.replace(row, priority=row.priority + more) if more else row
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
         key = key_of(row)

@@ -51,7 +51,7 @@ class BookSteps(BookState):
             return SignalAnswer.FULL
         self._all.receipts[signal.call] = (now.wall, EnqueueAnswer())
         waiting.append(signal)
-        if row.state is State.AVAILABLE and row.awaits == signal.name:
+        if row.awaits == signal.name and row.state in (State.AVAILABLE, State.HELD):
             self._put(structs.replace(row, available_at=now.wall, awaits=None))
         return SignalAnswer.ACCEPTED
 

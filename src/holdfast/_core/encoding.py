@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +11,7 @@ from holdfast._core.headers import Headers
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, Rescue, RescueReason
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.schedule import Plan
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
@@ -33,6 +35,19 @@ class _Extra(Struct, omit_defaults=True):
     """What few jobs have, in one column."""
 
     headers: dict[str, str] = {}
+
+
+class _Member(Struct, array_like=True):
+    """What a job is in its workflow, as stored."""
+
+    node: str
+    join: int | None
+    on_failure: OnFailure
+    is_gate: int
+    inputs: list[tuple[str, UUID, tuple[str, ...]]] | None
+    needs: int
+    waits: int
+    is_paused: int
 
 
 def instant(microseconds: int) -> datetime:
@@ -61,6 +76,34 @@ def rescue_of(text: str | None) -> Rescue | None:
 def extra_text(headers: Headers) -> str | None:
     """Return what few jobs have as JSON; None for none of it."""
     return json_text(_Extra(dict(headers))) if headers else None
+
+
+def inputs_text(inputs: tuple[Input, ...]) -> str | None:
+    """Return the inputs of a member as JSON; None for none."""
+    return json_text([(each.parameter, each.parent, each.path) for each in inputs]) if inputs else None
+
+
+def inputs_of(text: str | None) -> tuple[Input, ...]:
+    """Return the inputs of a member; none if missing or unreadable."""
+    return tuple(Input(*each) for each in _read(text, list[tuple[str, UUID, tuple[str, ...]]]) or ())
+
+
+def member_of(flow: UUID, text: str | None) -> Member | None:
+    """Return what a job is in its workflow, from a JSON list of its values; None if missing or unreadable."""
+    found = _read(text, _Member)
+    if found is None:
+        return None
+    return Member(
+        flow=flow,
+        node=found.node,
+        join=found.join,
+        on_failure=found.on_failure,
+        is_gate=bool(found.is_gate),
+        inputs=tuple(Input(*each) for each in found.inputs or ()),
+        needs=found.needs,
+        waits=found.waits,
+        is_paused=bool(found.is_paused),
+    )
 
 
 def headers_in(text: str | None) -> Headers:

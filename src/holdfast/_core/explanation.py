@@ -107,7 +107,7 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
         held = "its worker ended while it ran, and its task leaves the decision to an operator (on_crash='hold')"
         return (Cause(Code.HELD, held, decide),)
     if job.state is State.BLOCKED:
-        return (_of_signal(job, now),)
+        return (_of_parents(job) if job.awaits is None else _of_signal(job, now),)
     causes = []
     if job.attempt == 0 and job.expires_at is not None and job.expires_at <= now:
         again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
@@ -133,6 +133,11 @@ def _of_signal(job: JobRecord, now: datetime) -> Cause:
     until = f", at most until {clock(job.available_at)}" if ends else ""
     send = f"`holdfast jobs signal {job.id} {job.awaits} VALUE` sends it"
     return Cause(Code.BLOCKED, f"it waits for the signal {job.awaits!r}{until}", send)
+
+
+def _of_parents(job: JobRecord) -> Cause:
+    parents = "it waits for other jobs of its workflow"
+    return Cause(Code.BLOCKED, parents, f"nothing to do; `holdfast jobs cancel {job.id}` ends it")
 
 
 def _of_turns(

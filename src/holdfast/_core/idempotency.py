@@ -4,7 +4,7 @@ A worker whose answer was lost sends its transition again, perhaps long after th
 of attempts keep the outcome of every token.
 """
 
-from holdfast._core.job import PLACE_OF, Failure, Place
+from holdfast._core.job import PLACE_OF, Failure, Place, Reason
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.record import OUTCOME_OF, JobRecord, SettledAttempt
 
@@ -20,7 +20,8 @@ def is_duplicate_settle(transition: Transition, row: JobRecord | None, ended: Se
 
 
 def _is_outcome_of(transition: Transition, row: JobRecord) -> bool:
-    moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
+    by = Reason.BY_WORKFLOW if row.reason is Reason.BY_WORKFLOW else Reason.BY_OPERATOR
+    moved = transition.with_cancellation(cancel_requested=row.cancel_requested, by=by)
     if row.is_stub:
         return (moved.to, moved.reason) == (row.state, row.reason)
     same = (moved.to, moved.reason, moved.result) == (row.state, row.reason, row.result)

@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.headers import Headers
+from holdfast._core.member import Input
 from holdfast._core.policy import Policy
 
 
@@ -61,8 +62,10 @@ class Reason(StrEnum):
     PAYLOAD_INVALID = "PAYLOAD_INVALID"
     RESULT_INVALID = "RESULT_INVALID"
     EXPIRED = "EXPIRED"
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
     BY_OPERATOR = "BY_OPERATOR"
     BY_HANDLER = "BY_HANDLER"
+    BY_WORKFLOW = "BY_WORKFLOW"
 
 
 class RescueReason(StrEnum):
@@ -126,6 +129,16 @@ class Failure(Struct, frozen=True):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
+class Failed(Struct, frozen=True):
+    """The outcome of a parent that did not complete, as its dependent gets it in place of a result.
+
+    ``reason``: that of its failure, or ``TASK_CANCELLED``, or ``RESULT_NOT_AVAILABLE`` if its result is not stored any more.
+    """
+
+    reason: str
+    error: Failure | None = None
+
+
 class NewJob(Struct, frozen=True, kw_only=True):
     """A new job: all that enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
 
@@ -154,7 +167,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
 
 
 class ActiveJob(Struct, frozen=True, kw_only=True):
-    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs."""
+    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs. ``flow``: the workflow it belongs to."""
 
     id: UUID
     token: Token
@@ -167,6 +180,7 @@ class ActiveJob(Struct, frozen=True, kw_only=True):
     policy: Policy
     cancel_requested: bool = False
     queue: str = "default"
+    flow: UUID | None = None
 
 
 class Rescue(Struct, frozen=True, kw_only=True):
@@ -182,6 +196,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """A claimed job as its worker receives it: the active job, and what the handler needs to run.
 
     ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
+    ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs. ``failed``: those of them, once the payload
+    has all others, that have no result.
     """
 
     job: ActiveJob
@@ -192,6 +208,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     key: str = ""
     priority: int = 0
     headers: Headers = ()
+    inputs: tuple[Input, ...] = ()
+    failed: tuple[tuple[str, Failed], ...] = ()
 
 
 Json = Any  # JSON data after decoding: the user decides its shape

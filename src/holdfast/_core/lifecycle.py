@@ -32,7 +32,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code was
     interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the lease
     must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
-    ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted.
+    ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted. ``flow``: the workflow of the job, whose lock the write
+    takes first.
     """
 
     job: UUID
@@ -55,17 +56,23 @@ class Transition(Struct, frozen=True, kw_only=True):
     awaits: str | None = None
     held_for: HeldFor | None = None
     forgets_steps: bool = False
+    flow: UUID | None = None
 
     @property
     def never_ran(self) -> bool:
         """Whether the code of this claim never ran, so that its attempt does not count."""
         return self.record is None and self.to is not State.COMPLETED
 
-    def with_cancellation(self, *, cancel_requested: bool) -> "Transition":
-        """Return the transition that applies to a row: a job with a requested cancellation that does not complete ends cancelled."""
-        if not cancel_requested or self.to in (State.COMPLETED, State.CANCELLED):
+    def with_cancellation(self, *, cancel_requested: bool, by: Reason = Reason.BY_OPERATOR) -> "Transition":
+        """Return the transition that applies to a row: a job with a requested cancellation that does not complete ends cancelled.
+
+        ``by``: BY_WORKFLOW if it is cancelled with its workflow.
+        """
+        if not cancel_requested or self.to is State.COMPLETED:
             return self
-        return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=None, awaits=None, held_for=None)
+        if self.to is State.CANCELLED:
+            return structs.replace(self, reason=by) if self.reason is Reason.BY_OPERATOR is not by else self
+        return structs.replace(self, to=State.CANCELLED, reason=by, delay=None, awaits=None, held_for=None)
 
 
 class LeaseEnd(Struct, frozen=True):
@@ -251,4 +258,5 @@ def _settle(
         error=error,
         result=result,
         record=record,
+        flow=job.flow,
     )

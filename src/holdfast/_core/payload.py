@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Any, Union, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
-from holdfast._core.job import Json
+from holdfast._core.job import Failed, Json
 from holdfast._core.steps import SIGNAL_LIMIT, STEP_LIMIT
 from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
 
@@ -34,6 +34,8 @@ _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 class PayloadType(Struct, frozen=True):
     """The parameters that a handler accepts, read from its signature without the job parameter.
 
+    ``fallible``: those that also accept a ``Failed``, which never stands in a payload: it takes the place of a missing result.
+
     >>> def resize(path: str, width: int = 800) -> None: ...
     >>> PayloadType.of(resize, skip=0).encode((), {"path": "a.png"})
     b'{"path":"a.png"}'
@@ -46,6 +48,7 @@ class PayloadType(Struct, frozen=True):
     exact: "msgspec.json.Decoder[Struct]"
     has_defaults: bool
     extra: "msgspec.json.Decoder[object] | None"
+    fallible: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, skip: int) -> "PayloadType":
@@ -59,7 +62,7 @@ class PayloadType(Struct, frozen=True):
         named = [each for each in every if each.kind in _NAMED]
         free = [each.name for each in every if each.kind is Parameter.VAR_KEYWORD]
         try:
-            fields = [_field(each, hints.get(each.name, Any)) for each in named]
+            fields = [_field(each, _without_failed(hints.get(each.name, Any))) for each in named]
             known = _decoder(msgspec.defstruct(name, fields))
             exact = _decoder(msgspec.defstruct(name, fields, forbid_unknown_fields=True))
             extra = _decoder(hints.get(free[0], Any)) if free else None
@@ -67,7 +70,8 @@ class PayloadType(Struct, frozen=True):
             raise ConfigurationError([f"task {name}: its parameters cannot be read from JSON: {error}"]) from error
         positional = tuple(each.name for each in named if each.kind is Parameter.POSITIONAL_OR_KEYWORD)
         has_defaults = any(each.default is not Parameter.empty for each in named)
-        return cls(name, positional, frozenset(each.name for each in named), known, exact, has_defaults, extra)
+        fallible = frozenset(each.name for each in named if _accepts_failed(hints.get(each.name, Any)))
+        return cls(name, positional, frozenset(each.name for each in named), known, exact, has_defaults, extra, fallible)
 
     def encode(self, args: Sequence[object], kwargs: Mapping[str, object], *, is_compared: bool = False) -> bytes:
         """Return the payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type.
@@ -78,6 +82,28 @@ class PayloadType(Struct, frozen=True):
         payload = _encode(self._bind(args, kwargs), f"{self.name}: the payload", PAYLOAD_LIMIT, encoder)
         self.decode(payload)
         return payload
+
+    def named(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments of a call by name, unchecked but for their names; ``PayloadInvalid`` for one too many."""
+        return self._bind(args, kwargs)
+
+    def without(self, names: frozenset[str]) -> "PayloadType":
+        """Return the payload without these parameters, whose values come later from another place."""
+        fields = [each for each in structs.fields(self.known.type) if each.name not in names]
+        kept = [
+            (each.name, each.type) if each.required else (each.name, each.type, msgspec.field(default=UNSET)) for each in fields
+        ]
+        return structs.replace(
+            self,
+            positional=(),
+            fields=self.fields - names,
+            known=_decoder(msgspec.defstruct(self.name, kept)),
+            exact=_decoder(msgspec.defstruct(self.name, kept, forbid_unknown_fields=True)),
+        )
+
+    def type_of(self, parameter: str) -> Any:
+        """Return the annotation of a parameter."""
+        return next(each.type for each in structs.fields(self.known.type) if each.name == parameter)
 
     def decode(self, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]]:
         """Return the handler's keyword arguments, and the names of fields it does not know (a newer release wrote them).
@@ -215,6 +241,17 @@ def _field(parameter: Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any,
     if parameter.default is Parameter.empty:
         return (parameter.name, kind)
     return (parameter.name, kind, msgspec.field(default=UNSET))
+
+
+def _accepts_failed(kind: Any) -> bool:
+    return kind in (Any, object, Failed) or Failed in get_args(kind)
+
+
+def _without_failed(kind: Any) -> Any:
+    """Return the type of a value that is read from JSON: a union without ``Failed``, because JSON does not show the difference."""
+    if Failed not in get_args(kind):
+        return Any if kind is Failed else kind
+    return Union[tuple(each for each in get_args(kind) if each is not Failed)]  # noqa: UP007 – of a tuple, which `|` cannot write
 
 
 def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":

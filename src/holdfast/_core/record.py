@@ -20,6 +20,7 @@ from holdfast._core.job import (
     Token,
 )
 from holdfast._core.lifecycle import Transition
+from holdfast._core.member import Member
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
 from holdfast._core.requests import JobFilter
 
@@ -51,7 +52,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
     ``is_stub``: its retention has passed, and only what the answer to repeated requests needs is left of it.
     ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed. ``awaits``: the signal for which it
-    waits; ``held_for``: why it is held.
+    waits; ``held_for``: why it is held. ``member``: what it is in its workflow.
     """
 
     id: UUID
@@ -91,6 +92,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     held_for: HeldFor | None = None
     tags: tuple[str, ...] = ()
     headers: Headers = ()
+    member: Member | None = None
     attempts: tuple[AttemptRecord, ...] = ()
 
 
@@ -175,6 +177,7 @@ def active_job(row: JobRecord) -> ActiveJob:
         policy=row.policy,
         cancel_requested=row.cancel_requested,
         queue=row.queue,
+        flow=None if row.member is None else row.member.flow,
     )
 
 

@@ -87,6 +87,7 @@ class JobView(Struct, frozen=True, kw_only=True):
             rescued=None if record.rescue is None else record.rescue.reason,
             max_attempts=record.policy.max_attempts,
             max_crashes=record.policy.max_crashes,
+            workflow=None if record.member is None else record.member.flow,
             attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
         )
 

@@ -26,6 +26,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
+from holdfast._ports.workflows import Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
@@ -145,6 +146,13 @@ def steps(store: Store) -> Steps:
     raise Unsupported(
         f"the {store.capabilities.name} store keeps no steps and no signals: use one that does, such as sqlite:///jobs.db"
     )
+
+
+def workflows(store: Store) -> Workflows:
+    """Return the verbs of workflows. Raises ``Unsupported`` for a store without them."""
+    if offers(store, Workflows):
+        return cast(Workflows, store)
+    raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as sqlite:///jobs.db")
 
 
 def has_history(store: Store) -> bool:

@@ -101,6 +101,12 @@ class MemoryStore:
     set_limit = _verb(Book.set_limit)
     prune = _verb(Book.prune)
 
+    enqueue_flow = _verb(Book.enqueue_flow)
+    outputs = _verb(Book.outputs)
+    flow = _verb(Book.flow)
+    steer_flow = _verb(Book.steer_flow)
+    revive = _verb(Book.revive)
+
     schedules = _verb(Book.schedules)
     ticks = _verb(Book.ticks)
     advance = _verb(Book.advance)

@@ -40,6 +40,11 @@ from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
+from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
+from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
+from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
+from holdfast.testing.contracts.workflow_steps import WorkflowStepContract
+from holdfast.testing.contracts.workflows import WorkflowContract
 
 
 class StoreContract(
@@ -73,6 +78,11 @@ class StoreContract(
     ScheduleContract,
     StepContract,
     SignalContract,
+    WorkflowContract,
+    WorkflowSteeringContract,
+    WorkflowNeighbourContract,
+    WorkflowRaceContract,
+    WorkflowStepContract,
     RaceContract,
 ):
     """Each verb, each refusal, lost answers, races, and the clock at the edge.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from msgspec import structs
 
@@ -38,7 +39,7 @@ class Schedules:
         self,
         name: str,
         when: When,
-        job: PreparedJob,
+        job: PreparedJob[Any],
         *,
         catch_up: CatchUp = "last",
         overlap: OverlapName = "skip",

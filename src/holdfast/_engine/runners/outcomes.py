@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, assert_never
 
-from holdfast._core.job import Failure, Reason
+from holdfast._core.job import Claim, Failure, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.payload import encode_result
 from holdfast._engine.error_text import text_of, trace_of, type_name
@@ -17,12 +17,21 @@ ANSWERS = (Retry, Snooze, Cancel, Fail)
 NOTHING = Done(encode_result(None))
 
 
-def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]] | Invalid:
+def decode(task: TaskDefinition, claim: Claim) -> tuple[dict[str, object], tuple[str, ...]] | Invalid:
     """Return the handler's arguments and the names of fields it does not know, or ``Invalid`` if the payload does not fit it."""
     try:
-        return task.payload.decode(payload)
+        if not claim.failed:
+            return task.payload.decode(claim.payload)
+        failed = dict(claim.failed)
+        arguments, unknown = task.payload.without(frozenset(failed)).decode(claim.payload)
+        return {**arguments, **failed}, unknown
     except PayloadInvalid as error:
-        return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error)))
+        return invalid_payload(error)
+
+
+def invalid_payload(error: PayloadInvalid) -> Invalid:
+    """Return the outcome of a job whose payload does not fit its handler."""
+    return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error)))
 
 
 def outcome_of_value(value: object) -> Outcome:

@@ -268,7 +268,7 @@ class RunnerProcess:
 
     def _outcome(self, work: CurrentRun, task: TaskDefinition) -> Outcome | None:
         self._in_loop(self._send(messages.RunStarted()))  # reading the payload runs the user's constructors already
-        call = partial(decode_and_call, task, work.job, work.claim.payload, self._ignore)
+        call = partial(decode_and_call, task, work.job, work.claim, self._ignore)
         if self._registry.around_run:
             call = partial(within_thread, self._registry.around_run, work.job, call, self._loop)
         with exits_in_forked_child():

@@ -103,10 +103,10 @@ def call_of(task: TaskDefinition, context: JobContext, arguments: dict[str, obje
 
 
 def decode_and_call(
-    task: TaskDefinition, context: JobContext, payload: bytes, ignore: Callable[[tuple[str, ...]], object]
+    task: TaskDefinition, context: JobContext, claim: Claim, ignore: Callable[[tuple[str, ...]], object]
 ) -> Json | Invalid:
     """Return what the handler returns, or why it cannot read the payload. ``ignore``: gets the fields that it does not know, if any."""
-    decoded = decode(task, payload)
+    decoded = decode(task, claim)
     if isinstance(decoded, Invalid):
         return decoded
     arguments, ignored = decoded

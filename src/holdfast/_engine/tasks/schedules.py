@@ -2,7 +2,7 @@
 
 from abc import ABC
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import structs
 
@@ -28,7 +28,7 @@ class ScheduleDeclarations(ABC):
     def schedule(
         self,
         when: When,
-        job: PreparedJob,
+        job: PreparedJob[Any],
         *,
         name: str | None = None,
         catch_up: CatchUp = "last",
@@ -52,7 +52,7 @@ class ScheduleDeclarations(ABC):
 
 def declare(
     when: When,
-    job: PreparedJob,
+    job: PreparedJob[Any],
     *,
     name: str | None = None,
     catch_up: CatchUp = "last",

@@ -16,6 +16,7 @@ from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.options import Options
+from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, PayloadInvalid
 from holdfast.sync import blocking, refuse_inside_loop
@@ -25,18 +26,32 @@ Payload = ParamSpec("Payload")
 Returned = TypeVar("Returned")
 
 
-class PreparedJob(Struct, frozen=True):
-    """A task with options and a checked payload. Each ``new_job()`` has another id."""
+class PreparedJob(Struct, Generic[Returned], frozen=True):
+    """A task with options and a checked payload. Each ``new_job()`` has another id.
 
-    task: "Task[..., Any, ...]"
+    ``references``: the parameters that the payload lacks, because they get the results of other members of a workflow.
+    """
+
+    task: "Task[..., Returned, ...]"
     options: Options
     payload: bytes
+    references: Mapping[str, Reference] = {}
 
-    def bind(self) -> "PreparedJob":
+    def bind(self) -> "PreparedJob[Returned]":
         """Return this one, so that ``job.enqueue`` takes it as it takes a task."""
         return self
 
     def new_job(self) -> NewJob:
+        """Return a new job. ``ConfigurationError`` if it lacks results of a workflow's members."""
+        if self.references:
+            names = ", ".join(sorted(self.references))
+            raise ConfigurationError(
+                [f"{self.task.name}: {names}: a result of a workflow's member: add this job to that workflow"]
+            )
+        return self.new_member()
+
+    def new_member(self) -> NewJob:
+        """Return a new job of a workflow, whose store fills in the results that it lacks."""
         task, job = self.task.definition, connections_of(self.task).chance.uuid7()
         options, name, payload = self.options, task.name, self.payload
         key = "" if task.key is None or options.key else task.key_of(payload)
@@ -57,15 +72,21 @@ class PreparedJob(Struct, frozen=True):
         return handles_of([job], answer, connections_of(self.task).client)[0]
 
 
-class TaskWithOptions(Generic[Payload]):
+class TaskWithOptions(Generic[Returned, Payload]):
     """A task with options, ready to be enqueued any number of times."""
 
-    def __init__(self, task: "Task[..., Any, ...]", options: Options) -> None:
+    def __init__(self, task: "Task[..., Returned, ...]", options: Options) -> None:
         self._task, self._options = task, options
 
-    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob:
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob[Returned]:
         """Check the payload now, for ``job.enqueue`` and for code that enqueues later."""
-        return PreparedJob(self._task, self._options, self._encode(args, kwargs))
+        given = self._task.definition.payload.named(args, kwargs)
+        references = {name: value for name, value in given.items() if isinstance(value, Reference)}
+        if not references:
+            return PreparedJob(self._task, self._options, self._encode(args, kwargs))
+        present = {name: value for name, value in given.items() if name not in references}
+        payload = self._task.definition.payload.without(frozenset(references)).encode((), present)
+        return PreparedJob(self._task, self._options, payload, references)
 
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Enqueue a job: durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
@@ -145,7 +166,7 @@ class TaskWithOptions(Generic[Payload]):
             raise type(error)(f"payloads[{position}]: {error}") from error
 
 
-class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
+class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload]):
     """A handler with a name. Calling it calls the plain function, so that tests need no worker.
 
     >>> @app.task  # doctest: +SKIP
@@ -185,7 +206,7 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         within: object = None,
-    ) -> TaskWithOptions[Payload]:
+    ) -> TaskWithOptions[Returned, Payload]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
         ``key``: usually the tenant; jobs are listed and steered by it. ``headers``: at most 4 KiB of text by text, which the

@@ -16,7 +16,7 @@ from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.runners.loop_tasks import LoopTasks
-from holdfast._engine.runners.outcomes import decode, outcome_of_error, outcome_of_value, raised_by
+from holdfast._engine.runners.outcomes import decode, invalid_payload, outcome_of_error, outcome_of_value, raised_by
 from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner, decode_and_call
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.runners.stacks import coroutine_stack
@@ -24,10 +24,11 @@ from holdfast._engine.service import Signal
 from holdfast._engine.tasks.around import within, within_thread
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.attempt_reports import AttemptReporter
+from holdfast._engine.worker.job_inputs import JobInputs
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.rescue_hooks import RescueHooks
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import PayloadInvalid, StoreUnavailable
 
 OVERDUE_AFTER = 0.005
 """Seconds after a limit at which the supervisor is asked to judge it: by then it has passed by every clock."""
@@ -106,6 +107,7 @@ class Executor:
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
         self._threads, self._pool, self._hooks = threads, pool, hooks
         self._loop_tasks = LoopTasks(self._execute, lease.now)
+        self._inputs = JobInputs(environment)
         self._is_draining = False
 
     def count(self, kind: RunnerKind) -> int:
@@ -248,6 +250,8 @@ class Executor:
         try:
             if self._hooks is not None and self._hooks.is_owed(running.claim):
                 await self._run_hook(running, self._hooks)
+            if running.claim.inputs and (invalid := await self._fill(running)) is not None:
+                return invalid
             if running.kind is RunnerKind.PROCESS and self._pool is not None:
                 self._reports.waiting(running.claim.job)
                 running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
@@ -290,6 +294,17 @@ class Executor:
         finally:
             running.is_running_hook = False
 
+    async def _fill(self, running: Running) -> Invalid | None:
+        """Fill in the results that the payload lacks; return why they do not fit."""
+        try:
+            running.claim = await self._inputs.filled(running.claim, running.definition)
+        except PayloadInvalid as error:
+            return invalid_payload(error)
+        except StoreUnavailable:
+            running.has_begun = False  # an unreachable store must not cost the job an attempt
+            raise
+        return None
+
     async def _answer(self, running: Running) -> Outcome:
         around, context = self._registry.around_run, running.context
         if not around:
@@ -300,13 +315,13 @@ class Executor:
             loop = asyncio.get_running_loop()
             ignore = partial(self._ignore, running)
             call = partial(
-                decode_and_call, running.definition, context, running.claim.payload, partial(loop.call_soon_threadsafe, ignore)
+                decode_and_call, running.definition, context, running.claim, partial(loop.call_soon_threadsafe, ignore)
             )
             value = await self._threads.run_call(context, partial(within_thread, around, context, call, loop))
         return value if isinstance(value, Invalid) else outcome_of_value(value)
 
     async def _run(self, running: Running) -> Json | Invalid:
-        decoded = decode(running.definition, running.claim.payload)
+        decoded = decode(running.definition, running.claim)
         if isinstance(decoded, Invalid):
             return decoded
         arguments, ignored = decoded

@@ -20,6 +20,7 @@ from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.flow_moves import FileFlows
 from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out, may_be_cut
 
 TRIES = 4
@@ -36,6 +37,8 @@ class Exchange:
 
     def run(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle, claim and return the answer."""
+        if any(transition.flow is not None for transition in self._transitions):
+            return self._database.atomically("exchange", lambda: self._run_with_members(request))
         is_limited = request is not None and request.ids is None and request.kind is ClaimKind.LIMITED
         if is_limited or any(transition.forgets_steps for transition in self._transitions):
             return self._database.atomically("exchange", lambda: self._run(request))
@@ -49,6 +52,12 @@ class Exchange:
             return ExchangeAnswer(self._answers())
         has_limited = self._database.read("has_limits") == [(1,)]
         return ExchangeAnswer(self._answers(), rows.claims_of(self._found, request), cursor, is_whole, has_limited)
+
+    def _run_with_members(self, request: ClaimRequest | None) -> ExchangeAnswer:
+        """Settle members of workflows with what depends on them, then claim: the claim may take what they have released."""
+        members = [transition.job for transition in self._transitions if transition.flow is not None]
+        FileFlows(self._database).write(members, lambda: self._write("exchange", packing.NO_CLAIM))
+        return self._run(request)
 
     def _claim(self, request: ClaimRequest) -> tuple[Cursor, bool]:
         if request.ids is not None:

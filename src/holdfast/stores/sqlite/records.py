@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from holdfast._core.answers import BeatView, DueJob, OverdueJob
-from holdfast._core.encoding import failure_of, headers_in, instant, names_of, rescue_of, timing_of
+from holdfast._core.encoding import failure_of, headers_in, inputs_of, instant, member_of, names_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, HeldFor, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
@@ -22,7 +22,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     return readable(lambda row: _claim_of(row, request), found)
 
 
-def _claim_of(row: Row, request: ClaimRequest) -> Claim:
+def _claim_of(row: Row, request: ClaimRequest) -> Claim:  # size: one line for each column
     (
         job,
         number,
@@ -38,6 +38,8 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         key,
         priority,
         extra,
+        flow,
+        inputs,
         payload,
     ) = row
     hold = ActiveJob(
@@ -51,6 +53,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         crashes=crashes,
         policy=request.tasks[task],
         queue=queue,
+        flow=_uuid(flow),
     )
     return Claim(
         job=hold,
@@ -61,12 +64,13 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         key=key,
         priority=priority,
         headers=headers_in(extra),
+        inputs=inputs_of(inputs),
     )
 
 
 def active_job_of(row: Row) -> ActiveJob:
     """Return the active job of a row of ``held.sql``."""
-    job, claim, number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue = row
+    job, claim, number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue, flow = row
     return ActiveJob(
         id=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
@@ -79,6 +83,7 @@ def active_job_of(row: Row) -> ActiveJob:
         policy=policy_of(policy),
         cancel_requested=bool(cancel_requested),
         queue=queue,
+        flow=_uuid(flow),
     )
 
 
@@ -114,7 +119,7 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
     job, claim, number, task, queue, key, priority, _, payload, policy, attempt, failures, crashes, *rest = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
     stage, fraction, message, progress, checkpoint, cancelled, tags, extra, expires, unique_key, is_stub, rescue, *rest = rest
-    hook_due, awaits, held_for = rest
+    hook_due, awaits, held_for, flow, member = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -153,6 +158,7 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
         held_for=None if held_for is None else HeldFor(held_for),
         tags=names_of(tags),
         headers=headers_in(extra),
+        member=None if flow is None else member_of(UUID(bytes=flow), member),
     )
 
 

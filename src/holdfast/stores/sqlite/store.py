@@ -50,6 +50,7 @@ from holdfast._core.requests import (
     ProgressUpdate,
     QueueSettings,
     Steer,
+    SteerVerb,
 )
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
@@ -63,7 +64,7 @@ from holdfast.databases.sqlite.database import BUSY_LIMIT
 from holdfast.databases.sqlite.spare_connection import SpareConnection
 from holdfast.databases.sqlite.transactions import TransactionTurns
 from holdfast.databases.sqlite.values import Values, micros, micros_of
-from holdfast.stores.sqlite import backup, checks, limits
+from holdfast.stores.sqlite import backup, checks, limits, workflows
 from holdfast.stores.sqlite import caller_transactions as within
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
@@ -78,13 +79,14 @@ from holdfast.stores.sqlite.prefetching import Prefetching
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
 from holdfast.stores.sqlite.steps import StepVerbs
+from holdfast.stores.sqlite.workflows import WorkflowVerbs
 
 _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -165,17 +167,10 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs):
         await self._write("annotate", packing.notes(notes))
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        return await self._states("request_cancel", ids)
+        return await self._thread.run(lambda database: workflows.cancelled(database, ids))
 
     async def reopen(self, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
-        values = {**packing.ids(ids), "is_fresh": is_fresh}
-
-        def reopen(database: StoreDatabase) -> ReopenAnswer:
-            database.write("reopen", **values)
-            taken = {UUID(bytes=job): UUID(bytes=holder) for job, holder in database.read("taken", **values)}
-            return ReopenAnswer(answers.states(database.read("states", **values)), taken)
-
-        return await self._thread.run(reopen)
+        return await self._thread.run(lambda database: workflows.reopened(database, ids, is_fresh=is_fresh))
 
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
         return await self._states("reschedule", ids, packing.due(delay, run_at))
@@ -188,7 +183,12 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs):
 
         def steer(database: StoreDatabase) -> SteerAnswer:
             chosen = [UUID(bytes=job) for (job,) in database.read("matching", **values)]
-            database.write(how.verb, **packing.ids(chosen), **more, only_waiting=False, is_fresh=how.is_fresh)
+            if how.verb is SteerVerb.CANCEL:
+                workflows.request_cancel(database, chosen)
+            elif how.verb is SteerVerb.REOPEN:
+                workflows.reopen(database, chosen, is_fresh=how.is_fresh)
+            else:
+                database.write(how.verb, **packing.ids(chosen), **more, only_waiting=False)
             return SteerAnswer(answers.states(database.read("states", **values)), frozenset(ids) - frozenset(chosen))
 
         return await self._thread.run(lambda database: database.atomically(how.verb, lambda: steer(database)))
@@ -199,7 +199,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs):
         return Purged(len(gone), until)
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
-        return answers.expired(await self._touched("expire", {"limit": limit}))
+        return answers.expired(await self._thread.run(lambda database: workflows.expire(database, limit)))
 
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         values = packing.offer(tasks, limit, pause)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 from msgspec import structs
 
@@ -19,7 +20,7 @@ GRACE = 1.0
 
 
 def plan_of(
-    job: PreparedJob, *, point: str, blow: Blow, folder: str, url: str | None, setup: Callable[[], object] | None
+    job: PreparedJob[Any], *, point: str, blow: Blow, folder: str, url: str | None, setup: Callable[[], object] | None
 ) -> Plan:
     """Make the plan; raises ``ConfigurationError`` when other processes could not run it."""
     if not isinstance(job, PreparedJob):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from sqlite3 import OperationalError
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 
 def crash_at(
     point: str,
-    job: PreparedJob,
+    job: PreparedJob[Any],
     *,
     ends: State | str = State.COMPLETED,
     setup: Setup | None = None,
@@ -64,7 +64,7 @@ def crash_at(
 
 def freeze_at(
     point: str,
-    job: PreparedJob,
+    job: PreparedJob[Any],
     *,
     ends: State | str = State.COMPLETED,
     setup: Setup | None = None,
@@ -108,11 +108,11 @@ class Trial:
         self._jobs = Jobs(self._connections.client)
         self._crews: list[Crew] = []
 
-    def enqueue(self, job: PreparedJob) -> None:
+    def enqueue(self, job: PreparedJob[Any]) -> None:
         """Enqueue the job for the workers that start."""
         self._handle = PORTAL.run(self._enqueue(job))
 
-    async def _enqueue(self, prepared: PreparedJob) -> Handle:
+    async def _enqueue(self, prepared: PreparedJob[Any]) -> Handle:
         job, client = prepared.new_job(), self._connections.client()
         return handles_of([job], await client.enqueue([job]), self._connections.client)[0]
 
@@ -219,7 +219,7 @@ class Trial:
 
 @contextmanager
 def _trial(
-    point: str, job: PreparedJob, blow: Blow, *, ends: str, url: str | None, setup: Setup | None, within: Duration
+    point: str, job: PreparedJob[Any], blow: Blow, *, ends: str, url: str | None, setup: Setup | None, within: Duration
 ) -> Iterator[Trial]:
     if asyncio._get_running_loop() is not None:
         raise InsideEventLoop("asyncio.to_thread")

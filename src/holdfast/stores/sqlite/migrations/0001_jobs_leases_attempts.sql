@@ -13,7 +13,7 @@ CREATE TABLE main.holdfast_jobs (
     queue TEXT NOT NULL,
     key TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL,
-    state TEXT NOT NULL, -- pending: available, held; active: claimed, running; finished: completed, failed, cancelled
+    state TEXT NOT NULL, -- pending: available, blocked, held; active: claimed, running; finished: completed, failed, cancelled
     claim_id BLOB, -- with claim_number: the token; NULL while no worker owns the job
     claim_number INTEGER NOT NULL DEFAULT 0,
     lease BLOB, -- only while active
@@ -52,7 +52,8 @@ CREATE TABLE main.holdfast_jobs (
     policy TEXT NOT NULL,
     checkpoint BLOB,
     result BLOB,
-    payload BLOB -- NULL: in payloads
+    payload BLOB, -- NULL: in payloads
+    flow BLOB -- the workflow to which the job belongs
 );
 
 -- A lane is (queue, key), a range (task, priority, queue, key): a claim walks the ranges of its tasks and reads no others.
@@ -60,6 +61,7 @@ CREATE TABLE main.holdfast_jobs (
 CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, priority, queue, key, available_at, id, claimable_until)
 WHERE state = 'available';
 CREATE INDEX main.holdfast_held ON holdfast_jobs (queue) WHERE state = 'held';
+CREATE INDEX main.holdfast_blocked ON holdfast_jobs (queue) WHERE state = 'blocked';
 CREATE INDEX main.holdfast_active_lease ON holdfast_jobs (lease, claim_number) WHERE state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_active_cancelled ON holdfast_jobs (lease) WHERE cancel_requested AND state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_expiring ON holdfast_jobs (claimable_until, id) WHERE claimable_until > 0 AND state = 'available';
@@ -70,7 +72,7 @@ WHERE hook_due_at IS NOT NULL AND state IN ('held', 'completed', 'failed', 'canc
 -- At most one unfinished job of a task has a given key. The index is the list of keys: it cannot drift from the jobs, and jobs without
 -- a key cost nothing. Each writer looks for the key first; no query relies on the index's error.
 CREATE UNIQUE INDEX main.holdfast_unique_keys ON holdfast_jobs (task, unique_key)
-WHERE unique_key IS NOT NULL AND state IN ('available', 'held', 'claimed', 'running');
+WHERE unique_key IS NOT NULL AND state IN ('available', 'blocked', 'held', 'claimed', 'running');
 
 -- Payloads too long to be copied each time their job moves: with this table, 4 KB jobs run at twice the rate.
 CREATE TABLE main.holdfast_payloads (
@@ -145,6 +147,42 @@ CREATE TABLE main.holdfast_limits (
     origin TEXT NOT NULL,
     PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
+
+-- Workflows. The id of a flow is that of its root, a job without code.
+CREATE TABLE main.holdfast_flows (
+    id BLOB NOT NULL PRIMARY KEY,
+    paused_at INTEGER,
+    ended_for TEXT, -- why all of it that has not finished is being cancelled
+    deadline_at INTEGER
+) WITHOUT ROWID;
+
+-- What a job is in its workflow. needs: the successes that it still requires; waits: its parents that have not ended. Both count only
+-- while the job is blocked.
+CREATE TABLE main.holdfast_members (
+    job BLOB NOT NULL PRIMARY KEY,
+    flow BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    required INTEGER, -- how many parents must succeed; NULL: all
+    on_failure TEXT NOT NULL,
+    is_gate INTEGER NOT NULL,
+    inputs TEXT, -- JSON; NULL: none
+    needs INTEGER NOT NULL DEFAULT 0,
+    waits INTEGER NOT NULL DEFAULT 0,
+    is_paused INTEGER NOT NULL DEFAULT 0 -- held because its flow is paused
+) WITHOUT ROWID;
+
+CREATE INDEX main.holdfast_members_flow ON holdfast_members (flow, position);
+
+-- tolerates: the child also counts a parent as a success that has ended in another way.
+CREATE TABLE main.holdfast_edges (
+    parent BLOB NOT NULL,
+    child BLOB NOT NULL,
+    tolerates INTEGER NOT NULL,
+    PRIMARY KEY (parent, child)
+) WITHOUT ROWID;
+
+CREATE INDEX main.holdfast_edges_child ON holdfast_edges (child);
 
 -- From when on the rate of a scope is unused, or that of one of its keys.
 CREATE TABLE main.holdfast_rates (

@@ -10,11 +10,21 @@ BEGIN
     INSERT INTO holdfast_touched (what, id, task)
     SELECT 'job', id, task FROM holdfast_jobs
     WHERE id IN (SELECT substr(NEW.items, 72 * value + 1, 16) FROM json_each(NEW.places))
-        AND (state = 'available' OR (NOT NEW.only_waiting AND state NOT IN ('claimed', 'running')));
+        AND (state = 'available' OR (NOT NEW.only_waiting AND state NOT IN ('claimed', 'running')))
+        AND NOT EXISTS (
+            SELECT 1 FROM holdfast_jobs AS root
+            WHERE root.id = holdfast_jobs.flow AND root.state NOT IN ('completed', 'failed', 'cancelled')
+        );
+    -- The members of deleted roots go with them.
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'job', members.job
+    FROM holdfast_touched AS touched
+    CROSS JOIN holdfast_members AS members ON members.flow = touched.id;
     DELETE FROM holdfast_steps WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_signals WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
+    -- include forget_members();
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched);
 END;
 

@@ -50,7 +50,7 @@ BEGIN
             ) AS keyed
             LEFT JOIN holdfast_jobs AS holding
                 ON holding.task = keyed.task AND holding.unique_key = keyed.key
-                AND holding.state IN ('available', 'held', 'claimed', 'running')
+                AND holding.state IN ('available', 'blocked', 'held', 'claimed', 'running')
             WHERE holding.id IS NOT NULL OR keyed.first <> keyed.place
             ORDER BY place
         )

@@ -2,9 +2,11 @@
 -- The last claim of a lease has its highest claim numbers: older active jobs are not read.
 SELECT
     id, claim_number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra,
+    flow, iif(flow IS NULL, NULL, (SELECT members.inputs FROM holdfast_members AS members WHERE members.job = id)),
     coalesce(payload, (SELECT payloads.payload FROM holdfast_payloads AS payloads WHERE payloads.job = id))
 FROM (
-    SELECT id, claim_id, claim_number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra, payload
+    SELECT id, claim_id, claim_number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra, payload,
+        flow
     FROM holdfast_jobs
     WHERE lease = :lease AND state IN ('claimed', 'running')
     ORDER BY claim_number DESC

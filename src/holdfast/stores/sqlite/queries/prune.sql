@@ -14,10 +14,23 @@ BEGIN
     ORDER BY delete_after
     LIMIT NEW.room;
 
+    -- The members of a workflow go before its root, which stays until the last one of them is deleted.
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'job', members.job
+    FROM holdfast_touched AS touched
+    CROSS JOIN holdfast_members AS members ON members.flow = touched.id
+    WHERE touched.what = 'job' AND members.job <> members.flow
+    LIMIT NEW.room;
+    DELETE FROM holdfast_touched WHERE what = 'job' AND EXISTS (
+        SELECT 1 FROM holdfast_members AS members
+        WHERE members.flow = holdfast_touched.id AND members.job NOT IN (SELECT id FROM holdfast_touched)
+    );
+
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     DELETE FROM holdfast_steps WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     DELETE FROM holdfast_signals WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
+    -- include forget_members();
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     UPDATE holdfast_jobs SET
         payload = CAST('null' AS BLOB), result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = 1,

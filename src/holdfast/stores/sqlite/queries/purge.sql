@@ -15,7 +15,7 @@ BEGIN
     ) AS known
     CROSS JOIN holdfast_jobs AS job
     WHERE job.state = 'available' AND job.task = known.task AND job.priority = known.priority AND job.queue = NEW.queue
-        AND job.created_at <= NEW.until
+        AND job.created_at <= NEW.until AND job.flow IS NULL
     LIMIT NEW.room;
     DELETE FROM holdfast_steps WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_signals WHERE job IN (SELECT id FROM holdfast_touched);

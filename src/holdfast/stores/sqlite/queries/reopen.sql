@@ -24,7 +24,7 @@ BEGIN
         turn = 1 AND NOT EXISTS (
             SELECT 1 FROM holdfast_jobs AS holding
             WHERE holding.task = chosen.task AND holding.unique_key = chosen.unique_key
-                AND holding.state IN ('available', 'held', 'claimed', 'running')
+                AND holding.state IN ('available', 'blocked', 'held', 'claimed', 'running')
         )
     );
 

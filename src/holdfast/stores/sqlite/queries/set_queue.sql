@@ -18,6 +18,8 @@ BEGIN
         WHERE job.state = 'available' AND job.task = known.task AND job.priority = known.priority AND job.queue = NEW.queue
         UNION ALL
         SELECT job.rowid FROM holdfast_jobs AS job WHERE job.state = 'held' AND job.queue = NEW.queue
+        UNION ALL
+        SELECT job.rowid FROM holdfast_jobs AS job WHERE job.state = 'blocked' AND job.queue = NEW.queue
     ) AND NEW.priority <> coalesce((
         SELECT queues.priority FROM holdfast_queues AS queues WHERE queues.queue = NEW.queue
     ), 0);

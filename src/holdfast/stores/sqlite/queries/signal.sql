@@ -1,4 +1,4 @@
--- Keep a signal for an unfinished job, and make the job due if it awaits one of that name.
+-- Keep a signal for an unfinished job, and make the job due if it awaits one of that name; a paused workflow may hold it until then.
 -- A job that has :most signals gets no more; a call that has a receipt already changes nothing.
 --
 -- A temporary trigger, because it writes three tables in one step: see exchange.sql.
@@ -16,7 +16,7 @@ BEGIN
     INSERT INTO holdfast_signals (job, name, value) SELECT NEW.job, NEW.name, NEW.value WHERE changes() = 1;
 
     UPDATE holdfast_jobs SET available_at = NEW.wall, awaits = NULL
-    WHERE changes() = 1 AND id = NEW.job AND state = 'available' AND awaits = NEW.name;
+    WHERE changes() = 1 AND id = NEW.job AND state IN ('available', 'held') AND awaits = NEW.name;
 END;
 
 -- call

@@ -4,5 +4,5 @@ FROM json_each(:places) AS place
 JOIN holdfast_jobs AS jobs ON jobs.id = substr(:items, 72 * place.value + 1, 16)
 JOIN holdfast_jobs AS holding
     ON holding.task = jobs.task AND holding.unique_key = jobs.unique_key
-    AND holding.state IN ('available', 'held', 'claimed', 'running')
+    AND holding.state IN ('available', 'blocked', 'held', 'claimed', 'running')
 WHERE jobs.state IN ('completed', 'failed', 'cancelled') AND NOT jobs.is_stub;

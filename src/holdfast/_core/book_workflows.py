@@ -1,0 +1,237 @@
+"""Workflows in a book: every move of a member passes through here, with what it releases and ends."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.answers import Duplicate, EnqueueAnswer
+from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
+from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.member_record import (
+    dependency_failure,
+    held_if_paused,
+    judged,
+    member_view,
+    output_of,
+    resumed,
+    vertex_of,
+    with_member,
+)
+from holdfast._core.record import JobRecord, as_read, new_record, record_of_finished, reopened
+from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, NewFlow, Output, Revived, SteerFlow
+from holdfast.errors import HoldfastError
+
+
+class BookWorkflows(BookState):
+    """The verbs of ``Workflows``; each keeps the promise of the verb of this name in ``_ports/workflows``."""
+
+    def enqueue_flow(self, now: Moment, call: UUID, new: NewFlow) -> EnqueueAnswer:
+        if call not in self._all.receipts:
+            self._all.receipts[call] = (now.wall, self._insert_flow(new, now))
+        return self._all.receipts[call][1]
+
+    def outputs(self, now: Moment, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
+        del now
+        found = {job: self._output(job) for job in ids}
+        return {job: output for job, output in found.items() if output is not None}
+
+    def flow(self, now: Moment, flow: UUID) -> FlowView | None:
+        known = self._all.flows.get(flow)
+        if known is None:
+            return None
+        graph = self._graph(flow)
+        rows = [as_read(row, now.wall) for row in self._rows([*self._all.members[flow]])]
+        members = tuple(member_view(row, row.member, graph.parents.get(row.id, ())) for row in rows if row.member is not None)
+        return FlowView(known, members)
+
+    def steer_flow(self, now: Moment, flow: UUID, how: SteerFlow) -> State | None:
+        root = self._all.jobs.get(flow)
+        if root is None or flow not in self._all.flows:
+            return None
+        if how.verb is not FlowVerb.RETRY or (self._holder(root) in (None, root) and not root.is_stub):
+            self._moves(now).steer(flow, how)
+        return self._all.jobs[flow].state
+
+    def revive(
+        self, now: Moment, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
+    ) -> Revived:
+        asked = [each for each in sorted(self._all.flows) if self._is_unfinished(each) and flow in (None, each)]
+        left = [each for each in asked if after is None or each > after]
+        seen = {each: self._moves(now).revive(each, dry_run=dry_run) for each in left[:limit]}
+        return Revived(
+            repairs=tuple(repair for _, repairs in seen.values() for repair in repairs),
+            overdue=tuple(each for each, (is_overdue, _) in seen.items() if is_overdue),
+            next=left[limit - 1] if len(left) > limit else None,
+        )
+
+    def _insert_flow(self, new: NewFlow, now: Moment) -> EnqueueAnswer:
+        root, members = new.root.job, (*new.members, new.root)
+        rows = [structs.replace(new_record(each.job, now.wall), member=each.member, state=State.BLOCKED) for each in members]
+        holder = self._holder(rows[-1])
+        if holder is not None:
+            return EnqueueAnswer({root.id: Duplicate(holder.id, holder.payload == root.payload)})
+        if len({row.id for row in rows if row.id not in self._all.jobs}) < len(rows):
+            raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
+        deadline = None if new.deadline is None else now.wall + timedelta(microseconds=micros(new.deadline))
+        by_child = Graph((), new.edges).parents
+        for row in rows:
+            self._put(self._in_its_queue(row))
+        for row in rows:
+            self._put_edges(row.id, {edge.parent: edge.tolerates for edge in by_child.get(row.id, ())})
+        self._moves(now).begin(Flow(id=root.id, deadline_at=deadline))
+        return EnqueueAnswer()
+
+    def _move(self, row: JobRecord) -> None:
+        """Write a row that has moved; a member that would be available is held while its workflow is paused."""
+        self._put(row if row.member is None else held_if_paused(row, self._all.flows[row.member.flow]))
+
+    def _pass_on(self, moved: Sequence[UUID], now: Moment) -> None:
+        """Write what the members among these jobs, which this write has moved, release or end."""
+        ended = dict[UUID, list[Ended]]()
+        for row in self._rows(moved):
+            if row.member is not None and PLACE_OF[row.state] is Place.FINISHED:
+                ended.setdefault(row.member.flow, []).append(vertex_of(row, row.member).ended())
+        for flow, members in ended.items():
+            self._moves(now).pass_on(flow, members)
+
+    def _moves(self, now: Moment) -> "_BookMoves":
+        return _BookMoves(self, self._all, now.wall)
+
+    def _cancel_flows(self, roots: Sequence[UUID], now: Moment) -> None:
+        for root in roots:
+            if root in self._all.flows and self._is_unfinished(root):
+                self._moves(now).steer(root, SteerFlow(verb=FlowVerb.CANCEL))
+
+    def _retry_members(self, finished: Rows, now: Moment, *, is_fresh: bool) -> dict[UUID, UUID]:
+        """Run finished members again; return those left finished because another job has the unique key of their workflow."""
+        taken = dict[UUID, UUID]()
+        for row in finished:
+            assert row.member is not None
+            root = self._all.jobs[row.member.flow]
+            holder = self._holder(root)
+            if holder is not None and holder.id != root.id:
+                taken[row.id] = holder.id
+            elif not root.is_stub:
+                self._moves(now).retry_member(root.id, row.id, is_fresh=is_fresh)
+        return taken
+
+    def _remember_attempt(self, row: JobRecord) -> None:
+        """Keep the last attempt of a finished job whose row is about to lose the token."""
+        if row.token.claim is not None and PLACE_OF[row.state] is Place.FINISHED:
+            self._all.attempts.setdefault(row.id, {}).setdefault(row.token, record_of_finished(row))
+
+    def _reopened(self, row: JobRecord, wall: datetime, *, is_fresh: bool) -> JobRecord:
+        """Return the record of a retried job; a fresh retry has forgotten its steps."""
+        if is_fresh:
+            self._all.steps.pop(row.id, None)
+        return reopened(row, wall, is_fresh=is_fresh)
+
+    def _cancelled_by(self, row: JobRecord) -> Reason:
+        flow = None if row.member is None else self._all.flows[row.member.flow]
+        return Reason.BY_OPERATOR if flow is None or flow.ended_for is None else Reason.BY_WORKFLOW
+
+    def _is_needed(self, row: JobRecord) -> bool:
+        """Return whether a job belongs to an unfinished workflow."""
+        return row.member is not None and self._is_unfinished(row.member.flow)
+
+    def _is_unfinished(self, flow: UUID) -> bool:
+        root = self._all.jobs.get(flow)
+        return root is not None and PLACE_OF[root.state] is not Place.FINISHED
+
+    def _is_kept_for_root(self, row: JobRecord) -> bool:
+        return row.member is not None and row.member.flow != row.id and row.member.flow in self._all.jobs
+
+    def _members_kept_for(self, row: JobRecord) -> Rows:
+        """Return the members that are deleted before this root; none for other jobs."""
+        is_root = row.member is not None and row.member.flow == row.id
+        return [each for each in self._flow_rows(row.id) if each.id != row.id] if is_root else []
+
+    def _output(self, job: UUID) -> Output | None:
+        row = self._all.jobs.get(job)
+        is_root = row is not None and row.member is not None and row.member.is_gate and row.state is State.COMPLETED
+        if row is not None and row.member is not None and is_root and row.member.inputs and not row.is_stub:
+            return self._output(row.member.inputs[0].parent)
+        return output_of(row)
+
+    def _graph(self, flow: UUID) -> Graph:
+        rows = self._flow_rows(flow)
+        edges = [Edge(parent, row.id, tolerates) for row in rows for parent, tolerates in self._all.edges.get(row.id, {}).items()]
+        return Graph((vertex_of(row, row.member) for row in rows if row.member is not None), edges)
+
+    def _flow_rows(self, flow: UUID) -> Rows:
+        return self._rows([*self._all.members.get(flow, ())])
+
+
+class _BookMoves(FlowMoves):
+    """The reads and writes of a book for the moves of members."""
+
+    def __init__(self, book: BookWorkflows, tables: Snapshot, now: datetime) -> None:
+        self._book, self._all, self.now = book, tables, now
+
+    def flow(self, flow: UUID) -> Flow:
+        return self._all.flows[flow]
+
+    def graph(self, flow: UUID) -> Graph:
+        return self._book._graph(flow)
+
+    def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
+        for parent, child in ((each, child) for each in parents for child in self._all.children.get(each, ())):
+            row = self._all.jobs[child]
+            if row.member is not None and row.state is State.BLOCKED:
+                yield Link(parent, vertex_of(row, row.member).waiting(), self._all.edges[child][parent])
+
+    def is_unfinished(self, flow: UUID) -> bool:
+        return self._book._is_unfinished(flow)
+
+    def set_flow(self, flow: Flow) -> None:
+        self._all.flows[flow.id] = flow
+
+    def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
+        for job, waiting in counters.items():
+            self._put(with_member(self._all.jobs[job], needs=waiting.needs, waits=waiting.waits))
+
+    def set_policies(self, policies: Mapping[UUID, OnFailure]) -> None:
+        for job, policy in policies.items():
+            self._put(with_member(self._all.jobs[job], on_failure=policy))
+
+    def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
+        for job, verdict in verdicts.items():
+            self._put(judged(self._all.jobs[job], verdict, flow, self.now))
+        for row in self._book._rows([*verdicts]):
+            if row.reason is Reason.DEPENDENCY_FAILED:
+                self._put(structs.replace(row, error=dependency_failure(self._failed_parents_of(row.id))))
+
+    def _failed_parents_of(self, job: UUID) -> Sequence[tuple[str, Reason | None]]:
+        rows = self._book._rows([*self._all.edges.get(job, ())])
+        failed = [row for row in rows if row.state in (State.FAILED, State.CANCELLED) and row.finished_at is not None]
+        failed.sort(key=lambda row: (row.finished_at, row.id))
+        return [(row.member.node, row.reason) for row in failed if row.member is not None]
+
+    def block(self, members: Sequence[UUID], *, is_fresh: bool) -> None:
+        for job in members:
+            row = self._all.jobs[job]
+            self._book._remember_attempt(row)
+            self._put(structs.replace(self._book._reopened(row, self.now, is_fresh=is_fresh), state=State.BLOCKED))
+
+    def hold(self, flow: UUID) -> None:
+        for row in self._book._flow_rows(flow):
+            if row.state is State.AVAILABLE:
+                self._put(held_if_paused(row, self._all.flows[flow]))
+
+    def resume(self, flow: UUID) -> None:
+        for row in self._book._flow_rows(flow):
+            if row.member is not None and row.member.is_paused:
+                self._put(resumed(row))
+
+    def request_cancel(self, flow: UUID) -> None:
+        for row in self._book._flow_rows(flow):
+            if PLACE_OF[row.state] is Place.ACTIVE:
+                self._put(structs.replace(row, cancel_requested=True))
+
+    def _put(self, row: JobRecord) -> None:
+        self._book._put(row)

@@ -1,0 +1,247 @@
+"""The rules of a workflow's graph: which members a move releases or ends, level by level.
+
+A store calls them inside the write that moves members, under the lock of their flow. Only members that this write moved are passed on,
+so a repeated or late outcome lowers no counter twice. Everything here is a pure function of what the store reads under that lock.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.workflow import Edge, Flow
+
+
+class Waiting(Struct, frozen=True):
+    """A blocked member, with its counters."""
+
+    id: UUID
+    needs: int
+    waits: int
+    is_gate: bool = False
+    on_failure: OnFailure = OnFailure.FAIL
+
+
+class Ended(Struct, frozen=True):
+    """A member that has ended in this write. ``is_cause``: it did not end because of others, so its ``on_failure`` applies to the flow."""
+
+    id: UUID
+    has_completed: bool
+    on_failure: OnFailure = OnFailure.FAIL
+    is_cause: bool = True
+
+    def asks_for(self, what: OnFailure) -> bool:
+        """Return whether its end asks for a pause, or a cancellation, of the flow."""
+        return not self.has_completed and self.is_cause and self.on_failure is what
+
+
+class Link(Struct, frozen=True):
+    """A parent that has ended, and a blocked child of it."""
+
+    parent: UUID
+    child: Waiting
+    tolerates: bool = False
+
+
+class Links(Protocol):
+    """The reads that a cascade needs."""
+
+    def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
+        """Return the blocked children of these members, as they were before the cascade."""
+        ...
+
+
+class Verdict(StrEnum):
+    """The end of a member's wait: it is RELEASED, or ends without running."""
+
+    RELEASE = "release"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    CANCEL = "cancel"
+
+
+class Cascade(Struct):
+    """What a store writes after moves: new counters of members that still wait, and the verdicts of those that no longer do.
+
+    ``pauses``: the flow is to be paused. ``cancels``: the flow is to be cancelled in the same write, before anything else is passed on.
+    """
+
+    counters: dict[UUID, Waiting] = {}
+    verdicts: dict[UUID, Verdict] = {}
+    pauses: bool = False
+    cancels: bool = False
+
+
+class Vertex(Struct, frozen=True, kw_only=True):
+    """A member, in any state. ``takes``: the parents whose results it reads. ``is_stub``: its result is not stored any more."""
+
+    id: UUID
+    state: State
+    node: str = ""
+    join: int | None = None
+    reason: Reason | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    is_gate: bool = False
+    needs: int = 0
+    waits: int = 0
+    takes: frozenset[UUID] = frozenset()
+    is_stub: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return PLACE_OF[self.state] is Place.FINISHED
+
+    def waiting(self) -> Waiting:
+        """Return it as a blocked member."""
+        return Waiting(self.id, self.needs, self.waits, self.is_gate, self.on_failure)
+
+    def ended(self) -> Ended:
+        """Return it as a member that has ended."""
+        is_cause = self.is_gate or self.reason not in (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
+        return Ended(self.id, self.state is State.COMPLETED, self.on_failure, is_cause)
+
+
+class Graph:
+    """All members of a flow and their edges, read under its lock."""
+
+    def __init__(self, members: Iterable[Vertex], edges: Iterable[Edge]) -> None:
+        self.edges = list(edges)
+        self.members = {member.id: member for member in members}
+        self.parents = dict[UUID, list[Edge]]()
+        self.children = dict[UUID, list[Edge]]()
+        for edge in self.edges:
+            self.parents.setdefault(edge.child, []).append(edge)
+            self.children.setdefault(edge.parent, []).append(edge)
+
+    def replaced(self, members: Iterable[Vertex]) -> "Graph":
+        """Return the graph with these members in place of those of the same ids."""
+        return Graph({**self.members, **{member.id: member for member in members}}.values(), self.edges)
+
+    def blocked(self) -> list[Vertex]:
+        """Return the members that wait for others."""
+        return [member for member in self.members.values() if member.state is State.BLOCKED]
+
+    def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
+        """Return the blocked children of these members."""
+        for parent in parents:
+            for edge in self.children.get(parent, ()):
+                child = self.members.get(edge.child)
+                if child is not None and child.state is State.BLOCKED:
+                    yield Link(parent, child.waiting(), edge.tolerates)
+
+    def behind(self, member: UUID) -> set[UUID]:
+        """Return the members that depend on this one, directly or through others."""
+        found, level = set[UUID](), [member]
+        while level:
+            level = [edge.child for parent in level for edge in self.children.get(parent, ()) if edge.child not in found]
+            found.update(level)
+        return found
+
+
+def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:
+    """Return ``needs`` and ``waits`` of a blocked member, from the states of all its parents.
+
+    A parent without a trace, or completed without the stored result that the child reads, counts as one that failed.
+    """
+    edges = graph.parents.get(child.id, ())
+    needs, waits = len(edges) if child.join is None else child.join, 0
+    for edge in edges:
+        parent = graph.members.get(edge.parent)
+        if parent is not None and (not parent.is_finished or is_held_back(parent.ended(), flow)):
+            waits += 1
+        elif edge.tolerates or (parent is not None and _is_success(parent, child)):
+            needs -= 1
+    return needs, waits
+
+
+def is_held_back(ended: Ended, flow: Flow) -> bool:
+    """Return whether the end of a member is not passed on to its dependents while its flow is paused."""
+    return flow.is_paused and ended.asks_for(OnFailure.PAUSE)
+
+
+def decide(child: Waiting, flow: Flow) -> Verdict | None:
+    """Return the verdict on a blocked member; ``None``: it waits on.
+
+    Gates decide only when nothing that they wait for runs any more.
+    """
+    if child.is_gate:
+        if child.waits > 0:
+            return None
+        if child.needs <= 0:
+            return Verdict.COMPLETE
+        return Verdict.FAIL if flow.ended_for is None else Verdict.CANCEL
+    if flow.ended_for is not None:
+        return Verdict.CANCEL
+    if child.needs <= 0:
+        return Verdict.RELEASE
+    return Verdict.FAIL if child.waits < child.needs else None
+
+
+def pass_on(ended: Sequence[Ended], flow: Flow, links: Links) -> Cascade:
+    """Return what the ends of these members, which this write has moved, lead to."""
+    return _spread(Cascade(counters={}, verdicts={}), ended, flow, links)
+
+
+def recount(graph: Graph, flow: Flow, blocked: Iterable[Vertex]) -> Cascade:
+    """Return what blocked members lead to when their counters are computed from the states of their parents.
+
+    With intact counters, and without another reason such as a retry, it leads to nothing.
+    """
+    cascade, level = Cascade(counters={}, verdicts={}), list[Ended]()
+    for child in blocked:
+        needs, waits = counters_of(child, graph, flow)
+        _judge(cascade, structs.replace(child.waiting(), needs=needs, waits=waits), flow, level)
+    _spread(cascade, level, flow, graph)
+    cascade.counters = {id: each for id, each in cascade.counters.items() if each != graph.members[id].waiting()}
+    return cascade
+
+
+def _spread(cascade: Cascade, level: Sequence[Ended], flow: Flow, links: Links) -> Cascade:
+    while level:
+        if flow.ended_for is None and any(each.asks_for(OnFailure.CANCEL) for each in level):
+            cascade.cancels = True
+            return cascade
+        if flow.ended_for is None and any(each.asks_for(OnFailure.PAUSE) for each in level):
+            cascade.pauses = True
+        is_paused = cascade.pauses or flow.is_paused
+        passed = {each.id: each for each in level if not (is_paused and each.asks_for(OnFailure.PAUSE))}
+        touched = _lower(cascade, passed, links)
+        level = []
+        for child in touched:
+            _judge(cascade, cascade.counters[child], flow, level)
+    return cascade
+
+
+def _lower(cascade: Cascade, passed: Mapping[UUID, Ended], links: Links) -> list[UUID]:
+    touched = dict[UUID, None]()
+    for link in links.links(list(passed)):
+        child = cascade.counters.get(link.child.id, link.child)
+        if child.id in cascade.verdicts:
+            continue
+        parent = passed[link.parent]
+        is_success = parent.has_completed or link.tolerates or parent.on_failure is OnFailure.CONTINUE
+        cascade.counters[child.id] = structs.replace(child, needs=child.needs - is_success, waits=child.waits - 1)
+        touched[child.id] = None
+    return list(touched)
+
+
+def _judge(cascade: Cascade, child: Waiting, flow: Flow, level: list[Ended]) -> None:
+    """Record the counters of a member, or its verdict; append it to the next level if it ends."""
+    cascade.counters[child.id] = child
+    verdict = decide(child, flow)
+    if verdict is None:
+        return
+    del cascade.counters[child.id]
+    cascade.verdicts[child.id] = verdict
+    if verdict is not Verdict.RELEASE:
+        level.append(Ended(child.id, verdict is Verdict.COMPLETE, child.on_failure, child.is_gate))
+
+
+def _is_success(parent: Vertex, child: Vertex) -> bool:
+    is_read = parent.state is State.COMPLETED and not (parent.is_stub and parent.id in child.takes)
+    return is_read or parent.on_failure is OnFailure.CONTINUE

@@ -1,0 +1,87 @@
+"""What operators do to a whole workflow, as decisions on its graph: resume, cancel, retry; and the repair of its counters."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.graph import Cascade, Graph, Verdict, counters_of, decide, is_held_back, recount
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.workflow import Flow, Repair
+
+_BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
+
+
+class Steered(Struct, frozen=True):
+    """What a store writes for an operator's verb, in this order.
+
+    ``flow``: its new state. ``blocked``: the members to block again, with fresh budgets. ``policies``: by failed member, the ``on_failure``
+    that the operator chose for it. ``cascade``: the counters and verdicts that follow.
+    """
+
+    flow: Flow
+    cascade: Cascade
+    blocked: tuple[UUID, ...] = ()
+    policies: Mapping[UUID, OnFailure] = {}
+
+
+def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
+    """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel."""
+    ended = structs.replace(flow, ended_for=reason)
+    waiting = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING and not each.is_gate]
+    over = [structs.replace(each, state=State.CANCELLED, reason=Reason.BY_WORKFLOW) for each in waiting]
+    then = graph.replaced(over)
+    cascade = recount(then, ended, then.blocked())
+    cascade.verdicts = {each.id: Verdict.CANCEL for each in waiting} | cascade.verdicts
+    return Steered(ended, cascade)
+
+
+def resume(graph: Graph, flow: Flow, failed: OnFailure) -> Steered:
+    """Go on with a paused flow, and pass on the failures that its pause held up: as failures, or as successes (CONTINUE).
+
+    The decision is written into the members that failed. Else a later pause would hold up what has been passed on.
+    """
+    held = [each for each in graph.members.values() if each.is_finished and is_held_back(each.ended(), flow)]
+    then = graph.replaced(structs.replace(each, on_failure=failed) for each in held)
+    running = structs.replace(flow, paused_at=None)
+    return Steered(running, recount(then, running, then.blocked()), policies={each.id: failed for each in held})
+
+
+def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
+    """Block again what did not complete, and all gates behind it; with ``node`` also that member and everything behind it.
+
+    Those whose joins are satisfied are released by the same verdicts. Completed members keep their results. Members that wait or are
+    active go on, and their parents are counted again. The workflow has no deadline any more, because the operator asks for it in spite of
+    its age.
+    """
+    chosen = {each.id for each in graph.members.values() if each.is_finished and each.state is not State.COMPLETED}
+    return _again(graph, flow, chosen if node is None else chosen | {node, *graph.behind(node)})
+
+
+def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:
+    """Block this member again, and what failed or was cancelled because of it."""
+    behind = (graph.members[each] for each in graph.behind(member) if each in graph.members)
+    return _again(graph, flow, {member} | {each.id for each in behind if each.is_finished and each.reason in _BECAUSE_OF_OTHERS})
+
+
+def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
+    behind = set[UUID]().union(*(graph.behind(each) for each in chosen))
+    chosen = chosen | {each for each in behind if each in graph.members and graph.members[each].is_gate}
+    finished = [each for each in graph.members.values() if each.id in chosen and each.is_finished]
+    again = structs.replace(flow, ended_for=None, deadline_at=None)
+    then = graph.replaced(structs.replace(each, state=State.BLOCKED, reason=None) for each in finished)
+    return Steered(again, recount(then, again, then.blocked()), blocked=tuple(each.id for each in finished))
+
+
+def repairs(graph: Graph, flow: Flow) -> tuple[Repair, ...]:
+    """Return the blocked members that have drifted: their counters differ from those of their parents' states, or they should have moved.
+
+    ``recount`` of the same members repairs them.
+    """
+    found = list[Repair]()
+    for child in graph.blocked():
+        was, now = (child.needs, child.waits), counters_of(child, graph, flow)
+        if now != was or decide(child.waiting(), flow) is not None:
+            found.append(Repair(flow=flow.id, job=child.id, node=child.node, was=was, now=now))
+    return tuple(found)

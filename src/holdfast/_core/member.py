@@ -1,0 +1,46 @@
+"""What a job is in a workflow, beside what every job is."""
+
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class OnFailure(StrEnum):
+    """What happens when a member ends and has not completed.
+
+    FAIL: its dependents fail, all others run on. CONTINUE: its dependents run as if it had completed. PAUSE: the workflow pauses, and its
+    dependents wait until an operator decides. CANCEL: everything of the workflow that has not finished is cancelled.
+    """
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+class Input(Struct, frozen=True):
+    """A parameter of a member that gets the result of another one, or what is at ``path`` in it."""
+
+    parameter: str
+    parent: UUID
+    path: tuple[str, ...] = ()
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """What a job of a workflow has beside what every job has.
+
+    ``node``: its name in the workflow. ``join``: how many of its parents must succeed; ``None``: all. ``is_gate``: it has no code, and
+    ends once what it waits for has ended. ``needs``: the successes that it still requires; ``waits``: its parents that have not ended; both
+    count only while it is blocked. ``is_paused``: it is held because its workflow is paused.
+    """
+
+    flow: UUID
+    node: str
+    join: int | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    is_gate: bool = False
+    inputs: tuple[Input, ...] = ()
+    needs: int = 0
+    waits: int = 0
+    is_paused: bool = False

@@ -1,0 +1,12 @@
+"""A value that stands for the result of a workflow's member in the arguments of another one."""
+
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class Reference(Struct, frozen=True):
+    """The result of a member, or what is at ``path`` in it."""
+
+    job: UUID
+    path: tuple[str, ...] = ()

@@ -1,0 +1,61 @@
+"""The optional part of the store port that keeps workflows: jobs that wait for other jobs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.job import State
+from holdfast._core.workflow import FlowView, NewFlow, Output, Revived, SteerFlow
+
+
+class Workflows(Protocol):
+    """The verbs of workflows.
+
+    Every verb that moves a member of a workflow, also one of another protocol, is one write under the lock of its flow, by the rules of
+    ``_core/graph``: it also moves what waited for the member, level by level, and the root. Only members that this write has moved
+    are passed on. A member that ends cancelled because of its workflow has the reason ``BY_WORKFLOW``. While a workflow is paused, what
+    would become available is held instead, and no held member of it can be reopened.
+
+    ``request_cancel`` of a root cancels its workflow, and ``reopen`` retries it. ``reopen`` of a finished member runs it again, and blocks
+    again what failed or was cancelled because of it; if it is fresh, then for all that it blocks again. A member that waits for its
+    parents is not reopened. ``delete`` and ``purge`` leave members of unfinished workflows; ``delete`` of a finished root deletes its
+    members. Members are kept until their root is pruned. A member that awaits a signal while a pause holds it is due once the signal has
+    come and the pause is over.
+    """
+
+    async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
+        """Insert a workflow, all of it or nothing: the root, the members, their edges and the receipt of the call.
+
+        Members without parents are available, all others blocked. A root without members has completed. If an unfinished workflow of the
+        same name has the unique key of the root, nothing is inserted, and the answer names it.
+        """
+        ...
+
+    async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
+        """Return the recorded outcome of the last attempt of each of these jobs that has ended, or of which there is no trace.
+
+        That of a root is the outcome of the member that it takes its result from.
+        """
+        ...
+
+    async def flow(self, flow: UUID) -> FlowView | None:
+        """Return a workflow with all its members, in one snapshot; ``None`` if it is unknown."""
+        ...
+
+    async def steer_flow(self, flow: UUID, how: SteerFlow) -> State | None:
+        """Pause, resume, cancel or retry a workflow; return the state of its root now, ``None`` if it is unknown.
+
+        After PAUSE or CANCEL was answered, no member of it is claimed. Members that run go on under PAUSE. Under CANCEL they are asked to
+        cancel, and the root ends after the last of them. RESUME returns the held members to their positions.
+        """
+        ...
+
+    async def revive(self, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False) -> Revived:
+        """Repair what has drifted in at most ``limit`` unfinished workflows, in the order of their ids, beginning after this id.
+
+        Workflows past their deadline are cancelled, and their roots end ``failed TIMED_OUT``. Those that are paused are left alone. The
+        counters of all others are computed again from the states of their members, and what then no longer waits is moved. With intact
+        counters nothing changes. ``flow``: only this one. ``dry_run``: nothing is written.
+        """
+        ...

@@ -1,0 +1,193 @@
+"""The moves of a flow's members in a file. All of them belong to one transaction, which has the lock of the file."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.encoding import failure_text, inputs_of, instant
+from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.member_record import dependency_failure, end_of
+from holdfast._core.text import json_text
+from holdfast._core.workflow import Edge, Flow
+from holdfast.databases.sqlite.values import micros_of
+from holdfast.stores.sqlite import parameters as packing
+from holdfast.stores.sqlite.database import StoreDatabase
+
+Answer = TypeVar("Answer")
+
+
+class KnownMember(Struct, frozen=True):
+    """A member of a workflow, as far as its moves depend on it."""
+
+    id: UUID
+    flow: UUID
+    state: State
+    reason: Reason | None
+    on_failure: OnFailure
+    is_gate: bool
+    is_paused: bool
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return PLACE_OF[self.state] is Place.FINISHED
+
+    def ended(self) -> Ended:
+        """Return it as a member that has ended."""
+        vertex = Vertex(id=self.id, state=self.state, reason=self.reason, on_failure=self.on_failure, is_gate=self.is_gate)
+        return vertex.ended()
+
+
+class FileFlows(FlowMoves):
+    """The reads and writes of a file for the moves of members."""
+
+    def __init__(self, database: StoreDatabase) -> None:
+        self._database, self.now = database, instant(database.now())
+
+    def members(self, ids: Sequence[UUID]) -> list[KnownMember]:
+        """Return those of these jobs that belong to workflows."""
+        return [
+            KnownMember(
+                UUID(bytes=job),
+                UUID(bytes=flow),
+                State(state),
+                reason and Reason(reason),
+                OnFailure(policy),
+                bool(gate),
+                bool(paused),
+            )
+            for job, flow, state, reason, policy, gate, paused in self._database.read("members", **packing.ids(ids))
+        ]
+
+    def write(self, ids: Sequence[UUID], write: Callable[[], Answer]) -> Answer:
+        """Carry out a write that moves jobs, and pass on the members among them that it ends."""
+        unfinished = {each.id for each in self.members(ids) if not each.is_finished}
+        answer = write()
+        self.moved([each for each in self.members(ids) if each.id in unfinished])
+        return answer
+
+    def moved(self, members: Iterable[KnownMember]) -> None:
+        """Pass on the members that this write has ended, and hold those that are available in paused flows."""
+        by_flow = defaultdict[UUID, list[KnownMember]](list)
+        for member in members:
+            by_flow[member.flow].append(member)
+        for flow, some in by_flow.items():
+            ended = [each for each in some if each.is_finished]
+            if ended:
+                is_by_workflow = self.flow(flow).ended_for is not None
+                kept = packing.ids([each.id for each in ended])
+                self._database.write("keep_members", **kept, is_by_workflow=is_by_workflow)
+                self._database.write("forget_pause", flow=flow.bytes)
+                self.pass_on(flow, [each.ended() for each in ended])
+            elif any(each.state is State.AVAILABLE for each in some) and self.flow(flow).is_paused:
+                self.hold(flow)
+
+    def flow(self, flow: UUID) -> Flow:
+        ((paused_at, ended_for, deadline_at),) = self._database.read("flow_state", flow=flow.bytes)
+        return flow_of(flow, paused_at, ended_for, deadline_at)
+
+    def graph(self, flow: UUID) -> Graph:
+        edges = self._database.read("flow_edges", flow=flow.bytes)
+        return Graph(
+            (
+                Vertex(
+                    id=UUID(bytes=job),
+                    state=State(state),
+                    node=node,
+                    join=join,
+                    reason=reason and Reason(reason),
+                    on_failure=OnFailure(policy),
+                    is_gate=bool(is_gate),
+                    needs=needs,
+                    waits=waits,
+                    takes=frozenset(each.parent for each in inputs_of(inputs)),
+                    is_stub=bool(is_stub),
+                )
+                for job, state, node, join, reason, policy, is_gate, needs, waits, inputs, is_stub in self._database.read(
+                    "flow_vertices", flow=flow.bytes
+                )
+            ),
+            (Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates)) for parent, child, tolerates in edges),
+        )
+
+    def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
+        for parent, child, tolerates, needs, waits, is_gate, policy in self._database.read("links", **packing.ids(parents)):
+            waiting = Waiting(UUID(bytes=child), needs, waits, bool(is_gate), OnFailure(policy))
+            yield Link(UUID(bytes=parent), waiting, bool(tolerates))
+
+    def is_unfinished(self, flow: UUID) -> bool:
+        found = self._database.read("root", flow=flow.bytes)
+        return bool(found) and PLACE_OF[State(found[0][0])] is not Place.FINISHED
+
+    def set_flow(self, flow: Flow) -> None:
+        self._database.write(
+            "set_flow",
+            flow=flow.id.bytes,
+            paused_at=micros_of(flow.paused_at),
+            ended_for=flow.ended_for,
+            deadline_at=micros_of(flow.deadline_at),
+        )
+
+    def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
+        if counters:
+            values = [(each.needs, each.waits) for each in counters.values()]
+            self._database.write("set_counters", **packing.ids([*counters]), counters=json_text(values))
+
+    def set_policies(self, policies: Mapping[UUID, OnFailure]) -> None:
+        for policy in set(policies.values()):
+            chosen = [job for job, each in policies.items() if each is policy]
+            self._database.write("set_policy", **packing.ids(chosen), on_failure=policy.value)
+
+    def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
+        groups = defaultdict[tuple[State, Reason | None], list[UUID]](list)
+        for job, verdict in verdicts.items():
+            groups[(State.AVAILABLE, None) if verdict is Verdict.RELEASE else end_of(job, verdict, flow)].append(job)
+        for (state, reason), jobs in groups.items():
+            if state is State.AVAILABLE:
+                self._database.write("release_members", **packing.ids(jobs))
+            else:
+                self._database.write("end_members", **packing.ids(jobs), state=state.value, reason=reason)
+        if failed := groups.get((State.FAILED, Reason.DEPENDENCY_FAILED)):
+            self._explain(failed)
+        if any(state is State.CANCELLED for state, _ in groups):
+            self._database.write("forget_pause", flow=flow.id.bytes)
+
+    def block(self, members: Sequence[UUID], *, is_fresh: bool) -> None:
+        for flow in {each.flow for each in self.members(members)}:
+            self._database.write("reopen", **packing.ids(members), is_fresh=is_fresh)
+            self._database.write("block_members", **packing.ids(members), flow=flow.bytes)
+
+    def hold(self, flow: UUID) -> None:
+        self._database.write("hold_members", flow=flow.bytes)
+        self._database.write("held_members", flow=flow.bytes)
+
+    def resume(self, flow: UUID) -> None:
+        self._database.write("resume_members", flow=flow.bytes)
+        self._database.write("forget_pause", flow=flow.bytes)
+
+    def request_cancel(self, flow: UUID) -> None:
+        self._database.write("cancel_active_members", flow=flow.bytes)
+
+    def _explain(self, failed: Sequence[UUID]) -> None:
+        """Write the errors of members whose parents did not complete."""
+        parents = defaultdict[int, list[tuple[str, Reason | None]]](list)
+        for place, node, reason in self._database.read("culprits", **packing.ids(failed)):
+            parents[place].append((node, reason and Reason(reason)))
+        errors = [failure_text(dependency_failure(parents[place])) for place in range(len(failed))]
+        self._database.write("set_errors", **packing.ids(failed), errors=json_text(errors))
+
+
+def flow_of(flow: UUID, paused_at: int | None, ended_for: str | None, deadline_at: int | None) -> Flow:
+    """Return the state of a flow from its columns."""
+    return Flow(
+        id=flow,
+        paused_at=None if paused_at is None else instant(paused_at),
+        ended_for=None if ended_for is None else Reason(ended_for),
+        deadline_at=None if deadline_at is None else instant(deadline_at),
+    )

@@ -1,0 +1,6 @@
+-- Return the edges that lead to members of a flow.
+SELECT edges.parent, edges.child, edges.tolerates
+FROM holdfast_members AS members
+JOIN holdfast_edges AS edges ON edges.child = members.job
+WHERE members.flow = :flow
+ORDER BY members.position, edges.parent;

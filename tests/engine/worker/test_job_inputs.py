@@ -1,0 +1,127 @@
+"""A worker fills the results of other jobs into a payload before the handler starts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast._core.job import Claim, Failed, Failure, NewJob, Reason, State
+from holdfast._core.lifecycle import Transition, finish
+from holdfast._core.member import Input, Member, OnFailure
+from holdfast._core.outcome import Done, Fail, Outcome
+from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest
+from holdfast._core.workflow import Edge, NewFlow, NewMember, gate_edges
+from holdfast._engine.tasks.context import SyncJob
+from tests.engine.support import LEASE, Bench, turns
+from tests.event_loops import run
+
+SEEN: list[Any] = []
+
+
+async def on_loop(number: int, other: int = 0) -> None:
+    SEEN.append((number, other))
+
+
+def in_thread(job: SyncJob, number: int, other: int = 0) -> None:
+    SEEN.append((number, other))
+
+
+async def tolerant(number: int | Failed, other: int = 7) -> None:
+    SEEN.append((number, other))
+
+
+def claimed(bench: Bench, task: Callable[..., Any], outcome: Outcome, then: Callable[[Claim], Any], *, policy: OnFailure) -> None:
+    """Store a workflow of two members, let the first one end, and claim the second one, which takes its result."""
+
+    async def act() -> None:
+        await bench.open()
+        ids = [bench.chance.uuid7() for _ in range(3)]
+        names = ("a", task.__name__, "w")
+        jobs = [NewJob(id=each, task=name, payload=b"{}", policy=Policy()) for each, name in zip(ids, names, strict=True)]
+        inputs = (Input("number", ids[0], ("value",)),)
+        members = (
+            NewMember(jobs[0], Member(flow=ids[2], node="first", on_failure=policy)),
+            NewMember(jobs[1], Member(flow=ids[2], node="second", inputs=inputs)),
+        )
+        edges = (Edge(ids[0], ids[1]), *gate_edges(ids[2], ids[:2], [Edge(ids[0], ids[1])]))
+        root = NewMember(jobs[2], Member(flow=ids[2], node="w", is_gate=True))
+        await bench.memory.enqueue_flow(bench.chance.uuid4(), NewFlow(root=root, members=members, edges=edges))
+        (first,) = await take(bench, "a")
+        await bench.memory.exchange([finish(first.job, outcome, jitter=0.0)])
+        (second,) = await take(bench, task.__name__)
+        assert second.inputs == inputs
+        bench.executor.start(second)
+        while not bench.ended:
+            await turns()
+            bench.clock.advance(1.0)
+            bench.beat()
+        await then(second)
+
+    run(act())
+
+
+async def take(bench: Bench, task: str) -> tuple[Claim, ...]:
+    request = ClaimRequest(lease=LEASE.id, claim=bench.chance.uuid4(), tasks={task: Policy()}, limit=1)
+    return (await bench.memory.exchange((), request)).claims
+
+
+def transition_of(bench: Bench) -> Transition:
+    transition = bench.ended[0].transition
+    assert transition is not None
+    return transition
+
+
+@pytest.mark.parametrize("task", [on_loop, in_thread])
+def test_s21_a_handler_gets_the_recorded_result_of_its_parent(task: Callable[..., Any]) -> None:
+    SEEN.clear()
+    bench = Bench(task)
+
+    async def then(claim: Claim) -> None:
+        assert (SEEN, transition_of(bench).to) == ([(5, 0)], State.COMPLETED)
+        assert transition_of(bench).flow == claim.job.flow is not None
+
+    claimed(bench, task, Done(b'{"value":5}'), then, policy=OnFailure.FAIL)
+
+
+def test_s21_a_handler_gets_the_failure_of_its_parent_where_it_accepts_one() -> None:
+    SEEN.clear()
+    bench = Bench(tolerant)
+
+    async def then(claim: Claim) -> None:
+        assert [(Failed(Reason.PERMANENT, Failure("Fail", "no")), 7)] == SEEN
+
+    claimed(bench, tolerant, Fail("no"), then, policy=OnFailure.CONTINUE)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (Fail("no"), "no result: PERMANENT"),
+        (Done(b'{"valeu":5}'), "the result has no 'value'"),
+        (Done(b'{"value":"x"}'), "Expected `int`, got `str` - at `$.number`"),
+    ],
+)
+def test_a_result_that_does_not_fit_fails_the_job_and_runs_nothing(outcome: Outcome, text: str) -> None:
+    SEEN.clear()
+    bench = Bench(on_loop)
+
+    async def then(claim: Claim) -> None:
+        moved = transition_of(bench)
+        assert (moved.to, moved.reason, SEEN) == (State.FAILED, Reason.PAYLOAD_INVALID, [])
+        assert moved.error is not None
+        assert text in moved.error.message
+
+    claimed(bench, on_loop, outcome, then, policy=OnFailure.CONTINUE)
+
+
+def test_a_store_that_does_not_answer_costs_the_job_no_attempt() -> None:
+    SEEN.clear()
+    bench = Bench(on_loop)
+    bench.store.fail("outputs", 1000)
+
+    async def then(claim: Claim) -> None:
+        moved = transition_of(bench)
+        assert (moved.to, moved.never_ran, SEEN) == (State.AVAILABLE, True, [])
+
+    claimed(bench, on_loop, Done(b'{"value":5}'), then, policy=OnFailure.FAIL)

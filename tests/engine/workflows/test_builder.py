@@ -1,0 +1,198 @@
+"""The builder of workflows: what it stores, and everything that it refuses before anything is stored."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import pytest
+
+from holdfast import App
+from holdfast._core.graph import Graph, Vertex, recount
+from holdfast._core.job import Failed, NewJob, State
+from holdfast._core.member import Input, OnFailure
+from holdfast._core.policy import Policy
+from holdfast._core.workflow import Flow
+from holdfast._engine.tasks.task import Task
+from holdfast._engine.workflows.builder import Workflow
+from holdfast._engine.workflows.fitting import fits
+from holdfast._engine.workflows.node import AtLeast, Node
+from holdfast.errors import ConfigurationError, PayloadInvalid
+
+app = App("memory://")
+
+
+@dataclass
+class Source:
+    ref: str
+
+
+@app.task
+async def checkout(ref: str) -> Source:
+    return Source(ref)
+
+
+@app.task
+def inspect(source: Source, level: int = 1) -> int:
+    return level
+
+
+@app.task
+def report(source: Source | Failed, passed: int | Failed | None = None) -> str:
+    return ""
+
+
+@app.task(queue="slow", priority=5)
+def shout(text: str) -> str:
+    return text
+
+
+def workflow(**options: object) -> Workflow:
+    root = NewJob(
+        id=UUID(int=7), payload=b"{}", task="release", policy=Policy(), queue="ci", key="acme", priority=-3, tags=("nightly",)
+    )
+    return Workflow(root, **options)  # type: ignore[arg-type]
+
+
+def problems_of(w: Workflow, result: Node[object] | None = None) -> list[str]:
+    with pytest.raises(ConfigurationError) as raised:
+        w.flow(result)
+    return raised.value.problems
+
+
+def test_a_graph_has_its_members_their_inputs_and_a_root_that_waits_for_all() -> None:
+    w = workflow(deadline="2h")
+    source = w.add(checkout.bind(ref="main"))
+    tested = w.add(inspect.bind(source=source.output, level=2))
+    published = w.add(report.bind(source=source.output), after=[tested], name="publish")
+    flow = w.flow(published)
+    assert [each.member.node for each in flow.members] == ["checkout", "inspect", "publish"]
+    assert [each.job.payload for each in flow.members] == [b'{"ref":"main"}', b'{"level":2}', b"{}"]
+    assert flow.members[1].member.inputs == (Input("source", source.job),)
+    assert flow.root.member.inputs == (Input("", published.job),)
+    assert [(each.parent, each.tolerates) for each in flow.edges if each.child == UUID(int=7)] == [
+        (source.job, True),
+        (tested.job, True),
+        (published.job, False),
+    ]
+    assert [each.parent for each in flow.edges if each.child == published.job] == [tested.job, source.job]
+    assert (flow.deadline, flow.root.member.is_gate, {each.member.flow for each in flow.members}) == (7200.0, True, {UUID(int=7)})
+
+
+def test_members_are_named_as_their_tasks_and_counted_on() -> None:
+    w = workflow()
+    names = [w.add(checkout.bind(ref="a"), name=name).name for name in (None, None, "checkout-3", None)]
+    assert names == ["checkout", "checkout-2", "checkout-3", "checkout-4"]
+
+
+def test_members_take_from_the_workflow_what_they_do_not_have() -> None:
+    w = workflow()
+    w.add(checkout.bind(ref="a"))
+    w.add(shout.options(key="other", tags=["loud"]).bind("b"))
+    w.add(checkout.options(queue="default", priority=0).bind("c"))
+    plain, own, chosen = (each.job for each in w.flow().members)
+    assert (plain.queue, plain.key, plain.priority, plain.tags) == ("ci", "acme", -3, ("nightly",))
+    assert (chosen.queue, chosen.priority) == ("default", 0)
+    assert (own.queue, own.key, own.priority, own.tags) == ("slow", "other", 5, ("nightly", "loud"))
+
+
+def test_a_member_follows_the_workflow_when_it_fails_unless_it_has_a_policy() -> None:
+    w = workflow(on_failure="pause")
+    w.add(checkout.bind(ref="a"))
+    w.add(checkout.bind(ref="b"), on_failure="cancel")
+    flow = w.flow()
+    assert [each.member.on_failure for each in flow.members] == [OnFailure.PAUSE, OnFailure.CANCEL]
+    assert flow.root.member.on_failure is OnFailure.FAIL
+
+
+def test_joins_are_stored_as_the_number_of_parents_that_must_complete() -> None:
+    w = workflow()
+    parents = [w.add(checkout.bind(ref=each)) for each in "abc"]
+    for join in ("all", "any", AtLeast(2)):
+        w.add(shout.bind("x"), after=parents, join=join)  # type: ignore[arg-type]
+    w.add(shout.bind("x"), join="any")
+    assert [each.member.join for each in w.flow().members] == [None, None, None, None, 1, 2, None]
+
+
+def test_a_stored_graph_starts_with_the_members_without_parents() -> None:
+    w = workflow()
+    source = w.add(checkout.bind(ref="a"))
+    w.add(inspect.bind(source=source.output), when="finished", name="late", after=[w.add(shout.bind("x"))])
+    w._problems.clear()
+    flow = w.flow()
+    members = [*flow.members, flow.root]
+    graph = Graph((Vertex(id=each.job.id, state=State.BLOCKED, is_gate=each.member.is_gate) for each in members), flow.edges)
+    released = recount(graph, Flow(id=UUID(int=7)), graph.blocked()).verdicts
+    assert set(released) == {each.job.id for each in flow.members if each.member.node != "late"}
+
+
+def test_all_problems_of_a_graph_are_reported_at_once() -> None:
+    w, other = workflow(max_nodes=2), workflow()
+    foreign = other.add(checkout.bind(ref="a"))
+    w.add(shout.options(unique_key="k").bind("a"), name="same")
+    w.add(shout.options(within=object()).bind("a"), name="same")
+    w.add(inspect.bind(source=foreign.output), name="a b", after=[foreign], join=AtLeast(2))
+    found = problems_of(w, foreign)
+    words = ("unique_key", "within", "same", "'a b'", "another workflow", "AtLeast", "join='all'", "max_nodes", "is returned")
+    assert [word for word in words if not any(word in problem for problem in found)] == []
+    assert all(problem.startswith("workflow release: ") for problem in found)
+
+
+def test_a_result_that_cannot_be_the_parameter_is_refused() -> None:
+    w = workflow()
+    source = w.add(checkout.bind(ref="a"))
+    w.add(shout.bind(source.output))  # type: ignore[arg-type]
+    assert "text cannot be the result of 'checkout'" in problems_of(w)[0]
+
+
+@pytest.mark.parametrize("how", [{"when": "finished"}, {"parent": "continue"}])
+def test_a_parameter_that_may_lack_its_result_must_accept_failed(how: dict[str, str]) -> None:
+    w = workflow(on_failure=how.get("parent", "fail"))
+    source = w.add(checkout.bind(ref="a"))
+    w.add(inspect.bind(source=source.output), when=how.get("when", "succeeded"))  # type: ignore[call-overload]
+    assert "inspect: source may be a Failed" in problems_of(w)[0]
+    w = workflow(on_failure=how.get("parent", "fail"))
+    source = w.add(checkout.bind(ref="a"))
+    w.add(report.bind(source=source.output), when=how.get("when", "succeeded"))  # type: ignore[call-overload]
+    assert len(w.flow().members) == 2
+
+
+def test_arguments_beside_a_reference_are_checked_when_it_is_bound() -> None:
+    source = workflow().add(checkout.bind(ref="a"))
+    for wrong in ({"level": "x"}, {"depth": 1}):
+        with pytest.raises(PayloadInvalid):
+            inspect.bind(source=source.output, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(PayloadInvalid, match="source"):
+        inspect.bind(level=2)  # type: ignore[call-arg]
+
+
+def test_a_job_with_a_reference_cannot_be_enqueued_on_its_own() -> None:
+    source = workflow().add(checkout.bind(ref="a"))
+    with pytest.raises(ConfigurationError, match="add this job to that workflow"):
+        inspect.bind(source=source.output).new_job()
+    with pytest.raises(PayloadInvalid):
+        inspect.enqueue(source.output)
+
+
+def test_a_parameter_that_accepts_failed_is_read_as_the_rest_of_its_type() -> None:
+    payload = report.definition.payload
+    assert payload.decode(b'{"source":{"ref":"a"},"passed":3}') == ({"source": Source("a"), "passed": 3}, ())
+    assert payload.fallible == {"source", "passed"}
+    with pytest.raises(PayloadInvalid):
+        payload.decode(b'{"source":{"reason":"EXPIRED"}}')
+
+
+@pytest.mark.parametrize(
+    ("produced", "accepted", "is_possible"),
+    [
+        (int, float, True),
+        (int, str, False),
+        (Source, dict[str, str], True),
+        (Source, list[str], False),
+        (None, str | None, True),
+        (None, str, False),
+        (list[int], set[int], True),
+        (bytes, str, True),
+        (Task, int, True),
+    ],
+)
+def test_types_fit_unless_their_json_cannot(produced: object, accepted: object, is_possible: bool) -> None:
+    assert fits(produced, accepted) is is_possible
