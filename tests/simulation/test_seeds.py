@@ -17,10 +17,9 @@ def _simulate(*words: str, hash_seed: str = "0") -> str:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seeds", ["100", pytest.param("500", marks=pytest.mark.prove)])
-def test_no_property_breaks_in_any_seed(seeds: str) -> None:
-    output = _simulate("--seeds", seeds, "--jobs", "2")
-    assert f"{seeds} seeds, 0 failed" in output
+def test_no_property_breaks_in_any_seed() -> None:
+    output = _simulate("--seeds", "100", "--jobs", "2")
+    assert "100 seeds, 0 failed" in output
     assert "0 inside the timing assumptions" in output
 
 
