@@ -49,7 +49,15 @@ class EventName(StrEnum):
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
     RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs: how many one worker lost; no worker: several, past limits
-    RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun: how many were left alone, because their kind is switched off
+    RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off
+    WORKFLOW_PAUSED = "workflow.paused"  # workflow: by an operator or a program
+    WORKFLOW_RESUMED = "workflow.resumed"  # workflow failed: what became of the failures that the pause held back
+    WORKFLOW_CANCEL_REQUESTED = "workflow.cancel_requested"  # workflow state: ended, or blocked until what runs has ended
+    WORKFLOW_RETRIED = "workflow.retried"  # workflow node state: what did not complete runs again, or this node and all behind it
+    WORKFLOW_REPAIRED = (
+        "workflow.repaired"  # workflow job node was is: what the node waited for did not fit the states of its parents
+    )
+    WORKFLOW_TIMED_OUT = "workflow.timed_out"  # workflow: its deadline passed, and what had not finished is cancelled
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs
@@ -119,6 +127,10 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_WARNED: logging.WARNING,
     EventName.WORKER_DEGRADED: logging.WARNING,
     EventName.RECOVERY_SKIPPED: logging.WARNING,
+    EventName.WORKFLOW_PAUSED: logging.INFO,
+    EventName.WORKFLOW_RESUMED: logging.INFO,
+    EventName.WORKFLOW_REPAIRED: logging.WARNING,
+    EventName.WORKFLOW_TIMED_OUT: logging.ERROR,
     EventName.QUEUE_PAUSED: logging.INFO,
     EventName.QUEUE_RESUMED: logging.INFO,
     EventName.QUEUE_PURGED: logging.INFO,
