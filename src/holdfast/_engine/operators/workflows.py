@@ -60,8 +60,7 @@ class Workflows:
 
     async def apicture(self, workflow: Id, form: Form = "text") -> str:
         """Draw a workflow: as text for a terminal, as an SVG document, or as Mermaid's text for a page that draws it."""
-        view = await self.aget(workflow)
-        return draw(view, form, self._connect().now())
+        return draw(await self.aget(workflow), form, self._connect().now())
 
     async def apause(self, workflow: Id) -> State:
         """Start none of its nodes from now on; those that run go on. Return the workflow's state."""
