@@ -85,9 +85,10 @@ class RescueReason(StrEnum):
 
 
 class HeldFor(StrEnum):
-    """The reason why a job is held: its worker ended while it ran, or its code was changed under its steps."""
+    """The reason why a job is held: its worker ended while it ran, its workflow is paused, or its code was changed under its steps."""
 
     CRASH = "crash"
+    PAUSE = "pause"
     STEPS = "steps"
 
 
