@@ -52,8 +52,6 @@ class EventName(StrEnum):
     RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off
     WORKFLOW_PAUSED = "workflow.paused"  # workflow: by an operator or a program
     WORKFLOW_RESUMED = "workflow.resumed"  # workflow failed: what became of the failures that the pause held back
-    WORKFLOW_CANCEL_REQUESTED = "workflow.cancel_requested"  # workflow state: ended, or blocked until what runs has ended
-    WORKFLOW_RETRIED = "workflow.retried"  # workflow node state: what did not complete runs again, or this node and all behind it
     WORKFLOW_REPAIRED = (
         "workflow.repaired"  # workflow job node was is: what the node waited for did not fit the states of its parents
     )

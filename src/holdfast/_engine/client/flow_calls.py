@@ -64,9 +64,9 @@ class FlowCalls:
                 failed = "retry" if how.is_retry else how.failed.value
                 self._events.emit(EventName.WORKFLOW_RESUMED, workflow=flow, failed=failed)
             case FlowVerb.CANCEL:
-                self._events.emit(EventName.WORKFLOW_CANCEL_REQUESTED, workflow=flow, state=state.value)
+                self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=flow, state=state.value)
             case FlowVerb.RETRY:
-                self._events.emit(EventName.WORKFLOW_RETRIED, workflow=flow, node=how.node, state=state.value)
+                self._events.emit(EventName.JOB_REOPENED, job=flow, state=state.value)
         if how.verb in (FlowVerb.RESUME, FlowVerb.RETRY):
             await self._environment.transport.publish([Hint("")])
         return state
