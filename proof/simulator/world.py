@@ -112,7 +112,7 @@ class World:
 
     def now(self) -> float:
         """Return the seconds since the start."""
-        return self.loop.time() - self._started
+        return self.loop.now - self._started
 
     def write(self, what: str, process: str, note: str = "") -> None:
         """Record an event in the life of a process."""
