@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
@@ -62,15 +62,17 @@ class Selection(Struct, frozen=True, kw_only=True):
 
         return Where(state=self.state, **self.conditions)
 
-    def find(self, app: "App", states: Sequence[State]) -> list[UUID]:
-        """Find the jobs' ids. ``states``: where to look when no state was given, everywhere if empty."""
+    def find(self, app: "App", states: Sequence[State]) -> dict[UUID, State]:
+        """Find the jobs, with the state each is in. ``states``: where to look when no state was given, everywhere if empty."""
+        from holdfast._engine.operators.operators import states_of
+
         looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
-        found: dict[UUID, None] = {}
+        found: dict[UUID, State] = {}
         for state in looked_at:
             left = None if self.limit is None else self.limit - len(found)
             if left != 0:
-                found |= dict.fromkeys(app.jobs.ids(state=state, **self.conditions, limit=left))
-        return list(found)
+                found |= states_of(app.jobs, structs.replace(self.where, state=state), left)
+        return found
 
 
 def matching(command: Command) -> Command:
