@@ -96,7 +96,7 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     silent = "has ended" if owner is None else f"has been silent for {owner.overdue:.0f} s longer than it may"
     by_hand = f"`holdfast recover module:app --only {job.state.value}` does so once, by hand, also where App(recovery=…) switches it off"
     back = f"a supervisor (`holdfast worker`) takes the job back by itself; {by_hand}"
-    return Cause(Code.NO_LIVE_WORKER, f"its worker {job.worker} {silent}", back), running
+    return (Cause(Code.NO_LIVE_WORKER, f"its worker {job.worker} {silent}", back),)
 
 
 def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:

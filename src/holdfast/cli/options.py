@@ -12,6 +12,12 @@ from holdfast.cli.completions import complete_app
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class Count(click.IntRange):
+    """An integer within limits; click's own name of it is of no use in a message."""
+
+    name = "integer"
+
+
 class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """Text such as ``30s`` or ``0.5h`` as seconds."""
 

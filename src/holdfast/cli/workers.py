@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, Count, store_options
 
 if TYPE_CHECKING:
     from holdfast._core.answers import LeaseView
@@ -76,13 +76,14 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
 
 @workers.command()
 @click.argument("name", metavar="WORKER")
-@click.option("--limit", type=click.IntRange(1), default=60, show_default=True, help="How many at most.")
+@click.option("--limit", type=Count(1), default=60, show_default=True, help="How many at most.")
 @store_options
 @JSON
 def history(name: str, limit: int, target: str | None, url: str | None, as_json: bool) -> None:
     """Show how a worker was, once a minute, newest first; also of one that is gone.
 
-    The beginning of its name is enough while one live worker has such a name. Supervisors note it with a beat, and the store keeps it for the App's beat_history.
+    The beginning of its name is enough while one live worker has such a name. Supervisors note it with a beat, and
+    the store keeps it for the App's beat_history.
     """
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table

@@ -16,6 +16,7 @@ from holdfast._core.requests import FITTING, MEANT, JobFilter, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
 from holdfast._engine.tasks.options import due
+from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.sync import blocking
 
@@ -56,6 +57,7 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
             problems.append(f"state={self.state!r}: use one of {', '.join(State)}")
         if self.reason is not None and self.reason not in set(Reason):
             problems.append(f"reason={self.reason!r}: use one of {', '.join(Reason)}")
+        problems += problems_of_names("-", "-" if self.queue is None else self.queue, 0)
         least = self.attempts_at_least
         for name, number in (("limit", limit), ("attempts_at_least", least)):
             if number is not None and (type(number) is not int or number < 1):
@@ -84,7 +86,8 @@ class Steered(Struct, frozen=True):
     """What a verb did to the jobs that a ``Where`` matched: how many by the state they are in now, and which of them refused.
 
     A job refuses that has moved on and matches no longer, that another session has locked, or that the verb does not fit. A dry run has
-    the states they were found in, and those refuse that the verb does not fit. ``deleted`` stands for those deleted, ``unknown`` for those that were gone.
+    the states they were found in; those refuse that the verb does not fit. ``deleted`` stands for those deleted, ``unknown`` for those
+    that were gone.
     """
 
     jobs: int
@@ -275,7 +278,9 @@ class Jobs:
                     now, kept = answer.states, answer.left
                     # After a lost answer the jobs that this call has moved match no longer, but are in the state it gives.
                     moved = kept - {job for job in kept if now.get(job) is _RESULTS.get(how.verb)}
-                    refused.update((job, now[job]) for job in left if job in now and (job in moved or now[job] not in MEANT[how.verb]))
+                    refused.update(
+                        (job, now[job]) for job in left if job in now and (job in moved or now[job] not in MEANT[how.verb])
+                    )
                 states.update(now[job].value if job in now else absent for job in left)
                 if len(page) < which.limit:
                     break
