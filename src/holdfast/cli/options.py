@@ -60,6 +60,14 @@ class KeyWeightType(click.ParamType):  # type: ignore[type-arg]  # generic in ne
         return key, int(number)
 
 
+def utf8(text: str, what: str) -> bytes:
+    """Return what was typed as bytes; ``UsageError`` if the terminal or the script that passed it does not write UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"{what} is not UTF-8 from its character {error.start + 1} on: write UTF-8") from None
+
+
 DURATION = DurationType()
 KEY_WEIGHT = KeyWeightType()
 INSTANT = InstantType()
