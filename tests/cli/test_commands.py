@@ -9,8 +9,9 @@ import pytest
 
 from holdfast import App, StoreUnavailable
 from holdfast._core.lifecycle import State
+from holdfast._processes.loading import opened
 from holdfast.cli.commands import root
-from tests.cli.support import answer, claim, enqueue, run
+from tests.cli.support import answer, claim, enqueue, run, url
 
 
 def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
@@ -284,3 +285,13 @@ def test_check_reports_what_a_worker_would_refuse_and_what_waits(folder: Path) -
     assert [line.split("\t")[0] for line in done.stdout.splitlines()[1:]] == ["warning"] * len(warnings) + ["ok"] * (
         len(done.stdout.splitlines()) - 1 - len(warnings)
     )
+
+
+def test_a_list_names_a_reason_once_that_is_also_the_type_of_the_error(folder: Path) -> None:
+    task = '@app.task(timeout="50ms", max_attempts=1)\nasync def wait() -> None:\n    await asyncio.Event().wait()\n'
+    (folder / "slow.py").write_text(f"import asyncio\nfrom holdfast import App\napp = App('{url(folder)}')\n{task}")
+    run("enqueue", "slow", "wait")
+    with opened("slow") as app:
+        assert app.run_due() == 1
+    (line,) = run("jobs", "list", "--app", "slow").stdout.splitlines()[1:]
+    assert line.split("\t")[-1] == "TIMED_OUT"

@@ -122,7 +122,7 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
 
 
 def _of_runners(job: JobRecord) -> tuple[Cause, ...]:
-    """Return why the last worker that claimed a `process=True` job gave it back; empty if it did not."""
+    """Return why the last worker that claimed a `process=True` job returned it; empty if it did not."""
     if job.state is not State.AVAILABLE or job.error is None or job.error.type != RUNNER_UNAVAILABLE:
         return ()
     mend = "correct what it names, such as Runners(on_start=…), and restart the worker; until then it tries again within 30 s"

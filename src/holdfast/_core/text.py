@@ -26,7 +26,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text that a user wrote as a message quotes it: of a long one, the beginning.
+    """Return a string as a message quotes it: the beginning of a long one.
 
     >>> shortened("a" * 500)[-5:]
     'aaaa…'
