@@ -40,6 +40,7 @@ class Workflow:
         self._nodes = dict[str, Node[Any]]()
         self._members = dict[UUID, NewMember]()
         self._edges = list[Edge]()
+        self._numbers = dict[str, int]()
         self._problems = list[str]()
 
     @overload
@@ -120,9 +121,11 @@ class Workflow:
             if name in self._nodes:
                 self._problems.append(f"two members have the name {name!r}: give each its own")
             return name
-        number, task = 1, job.task.name
+        task = job.task.name
+        number = self._numbers.get(task, 1)  # all before it are taken: to try each again takes minutes for 10,000 nodes
         while (named := task if number == 1 else f"{task}-{number}") in self._nodes:
             number += 1
+        self._numbers[task] = number + 1
         return named
 
     def _check(self, node: Node[Any], join: Join, parents: Sequence[UUID], new: NewJob, *, is_tolerant: bool) -> None:
