@@ -40,6 +40,7 @@ from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
+from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
@@ -79,6 +80,7 @@ class StoreContract(
     StepContract,
     SignalContract,
     WorkflowContract,
+    WorkflowChildrenContract,
     WorkflowSteeringContract,
     WorkflowNeighbourContract,
     WorkflowRaceContract,

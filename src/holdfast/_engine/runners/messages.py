@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.children import Children
 from holdfast._core.job import Claim, Failure, NewJob, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 
 
@@ -124,6 +125,7 @@ class OutcomeKind(StrEnum):
     RAISED = "raised"
     INVALID = "invalid"
     SUSPEND = "suspend"
+    WAIT_FOR = "wait_for"
     STEPS_CHANGED = "steps_changed"
 
 
@@ -138,6 +140,7 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
     is_final: bool = False
     reason: Reason | None = None
     awaits: str | None = None
+    children: Children | None = None
 
     @classmethod
     def of(cls, outcome: Outcome) -> "OutcomeData":
@@ -159,6 +162,8 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return cls(kind=OutcomeKind.INVALID, reason=reason, failure=failure)
             case Suspend(for_=wait, awaits=awaits):
                 return cls(kind=OutcomeKind.SUSPEND, seconds=wait, awaits=awaits)
+            case WaitFor(children=children):
+                return cls(kind=OutcomeKind.WAIT_FOR, children=children)
             case StepsChanged(failure=failure):
                 return cls(kind=OutcomeKind.STEPS_CHANGED, failure=failure)
             case _:
@@ -181,6 +186,8 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return Raised(self.failure or Failure("Exception", ""), self.is_final)
             case OutcomeKind.SUSPEND:
                 return Suspend(self.seconds or 0.0, self.awaits)
+            case OutcomeKind.WAIT_FOR:
+                return WaitFor(self.children or Children())
             case OutcomeKind.STEPS_CHANGED:
                 return StepsChanged(self.failure or Failure("Exception", ""))
             case OutcomeKind.INVALID:
