@@ -3,7 +3,7 @@
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
 from holdfast._core.cause import Cause, Code
 from holdfast._core.explanation import Explanation
-from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
+from holdfast._core.job import AttemptOutcome, Failed, Failure, Reason, RescueReason, State, Token
 from holdfast._core.limits import Limit
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
@@ -11,6 +11,7 @@ from holdfast._core.requests import QueueSettings
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.ticks import cron, every
 from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
+from holdfast._core.workflow_view import NodeView, WorkflowView
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
 from holdfast._engine.operators.limits import LimitStatus
@@ -22,6 +23,10 @@ from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.task import Task
+from holdfast._engine.workflows.builder import Workflow
+from holdfast._engine.workflows.definition import WorkflowDefinition
+from holdfast._engine.workflows.handle import WorkflowHandle
+from holdfast._engine.workflows.node import AtLeast, Node
 from holdfast.app import App
 from holdfast.errors import (
     ConfigurationError,
@@ -48,6 +53,7 @@ from holdfast.settings import RecoverySwitches
 
 __all__ = [
     "App",
+    "AtLeast",
     "AttemptOutcome",
     "AttemptView",
     "Backoff",
@@ -62,6 +68,7 @@ __all__ = [
     "Event",
     "Explanation",
     "Fail",
+    "Failed",
     "Failure",
     "Handle",
     "HoldfastError",
@@ -77,6 +84,8 @@ __all__ = [
     "LimitStatus",
     "MissingExtra",
     "NewJobView",
+    "Node",
+    "NodeView",
     "PayloadInvalid",
     "PayloadTooLarge",
     "Pruned",
@@ -110,6 +119,10 @@ __all__ = [
     "UnknownTask",
     "Unsupported",
     "Where",
+    "Workflow",
+    "WorkflowDefinition",
+    "WorkflowHandle",
+    "WorkflowView",
     "cron",
     "every",
 ]

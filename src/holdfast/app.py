@@ -12,6 +12,7 @@ from holdfast._core.answers import Check, Pruned
 from holdfast._core.durations import Duration
 from holdfast._core.payload import encode_payload
 from holdfast._core.view import Rescued
+from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
@@ -34,6 +35,8 @@ from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.schedules import ScheduleDeclarations
 from holdfast._engine.tasks.task import Task
+from holdfast._engine.workflows.definition import WorkflowDefinition
+from holdfast._engine.workflows.registrar import WorkflowRegistrar
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import HasRoles, Store
@@ -53,7 +56,7 @@ Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations):
+class App(TaskRegistrar, WorkflowRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -133,6 +136,9 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
         definition = define(handler, **options)
         self.registry.add(definition)
         return Task(definition, self._connections)
+
+    def _workflow_connections(self) -> Connections:
+        return self._connections
 
     def include(self, group: TaskGroup) -> None:
         """Take in the tasks of a group, those it gets later too. ``ConfigurationError`` if another App has it."""
@@ -350,10 +356,12 @@ class App(TaskRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclaratio
         return await recover(self._connections, self.settings, self.events, SystemHost(), switches, now=now)
 
 
-def task_of(app: App, name: str) -> Task[..., Any, ...] | None:
-    """Return the App's task of that name, or None."""
+def task_of(app: App, name: str) -> Task[..., Any, ...] | WorkflowDefinition[..., Any] | None:
+    """Return the App's task or workflow of that name, or None."""
     known = app.registry.get(name)
-    return None if known is None else Task(known, app._connections)
+    if known is None:
+        return None
+    return Task(known, app._connections) if known.workflow is None else WorkflowDefinition(known, app._connections)
 
 
 def tables_of(app: App) -> Tables:

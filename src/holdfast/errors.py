@@ -73,7 +73,7 @@ class JobFailed(HoldfastError):
     """The job whose result was asked for has failed."""
 
     def __init__(self, reason: str, error: object, attempts: object) -> None:
-        super().__init__(f"{reason}: {error}")
+        super().__init__(reason if error is None else f"{reason}: {error}")
         self.reason, self.error, self.attempts = reason, error, attempts
 
 
@@ -137,7 +137,8 @@ class InsideEventLoop(HoldfastError):
     """A blocking call was made inside a running event loop, which it would block."""
 
     def __init__(self, twin: str) -> None:
-        super().__init__(f"called inside a running event loop: use `await {twin}(...)` here")
+        use = twin if twin.startswith("async ") else f"await {twin}(...)"
+        super().__init__(f"called inside a running event loop: use `{use}` here")
 
 
 class JobLost(BaseException):

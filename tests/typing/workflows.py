@@ -4,10 +4,7 @@ from typing import Any, assert_type
 
 from msgspec import Struct
 
-from holdfast import App, Job
-from holdfast._core.job import Failed
-from holdfast._engine.workflows.builder import Workflow
-from holdfast._engine.workflows.node import AtLeast, Node
+from holdfast import App, AtLeast, Failed, Handle, Job, Node, NodeView, State, Workflow, WorkflowHandle
 
 app = App("memory://")
 
@@ -31,6 +28,7 @@ def sign(ref: str, tested: list[str] | Failed) -> bool:
     return isinstance(tested, Failed)
 
 
+@app.workflow
 def release(w: Workflow, ref: str) -> Node[bool]:
     source = w.add(checkout.bind(ref=ref))
     assert_type(source, Node[Source])
@@ -51,3 +49,45 @@ def release(w: Workflow, ref: str) -> Node[bool]:
     w.add(checkout.bind("x"), when="failed")  # type: ignore[call-overload]
     w.add(checkout.bind("x"), on_failure="retry")  # type: ignore[call-overload]
     return signed
+
+
+@app.workflow(name="nightly", on_failure="pause", deadline="2h", retention="30d", queue="q", priority=-1, key="ref", max_nodes=10)
+def nightly(w: Workflow, ref: str, *, depth: int = 1) -> None:
+    w.add(checkout.bind(ref))
+
+
+def enqueue_workflows() -> None:
+    handle = release.enqueue(ref="main")
+    assert_type(handle, WorkflowHandle[bool])
+    assert_type(handle.result(timeout="1m"), bool)
+    assert_type(nightly.options(delay="1h", tags=["a"], unique_key="k").enqueue("main", depth=2), WorkflowHandle[None])
+    plain: Handle = handle
+    assert_type(plain.cancel(), State)
+    assert_type(handle.nodes(), list[NodeView])
+    assert_type(handle.pause(), State)
+    assert_type(handle.resume(failed="continue"), State)
+    assert_type(handle.retry(from_="build"), State)
+    assert_type(handle.signal("approved", {"by": "ada"}), bool)
+    release.bind("main")
+
+    release.enqueue(ref=5)  # type: ignore[arg-type]
+    release.enqueue()  # type: ignore[call-arg]
+    release.options(queue=5)  # type: ignore[arg-type]
+    release.bind(depth=5)  # type: ignore[call-arg]
+    handle.resume(failed="ignore")  # type: ignore[arg-type]
+    app.workflow(on_failure="retry")  # type: ignore[call-overload]
+    app.workflow(depth=5)  # type: ignore[call-overload]
+
+
+async def enqueue_in_a_loop() -> None:
+    handle = await release.aenqueue("main")
+    assert_type(await handle.aresult(), bool)
+    async with app.workflow("in-place", on_failure="cancel", key="acme", unique_key="k") as w:
+        w.returns(w.add(checkout.bind("x")))
+    assert_type(await w.handle.aresult(), Any)
+    with app.workflow("in-place", depth=5):  # type: ignore[call-overload]
+        pass
+
+
+@app.workflow  # type: ignore[arg-type]
+def wrong(ref: str) -> None: ...

@@ -107,6 +107,7 @@ def member_view(row: JobRecord, member: Member, edges: Iterable[Edge]) -> Member
         started_at=row.started_at,
         finished_at=row.finished_at,
         parents=tuple(sorted(each.parent for each in edges)),
+        awaits=row.awaits,
     )
 
 

@@ -218,6 +218,28 @@ def decode_json(data: bytes) -> Json:
         raise PayloadInvalid(_explain(error)) from error
 
 
+def reader_of(kind: Any) -> Callable[[bytes], Any]:
+    """Return a function that reads a stored result as this type, as a task is annotated with it.
+
+    It reads plain JSON if values of the type cannot be made from JSON. ``PayloadInvalid`` for a result that does not fit.
+
+    >>> reader_of(tuple[int, int])(b"[1,2]")
+    (1, 2)
+    """
+    try:
+        decoder = _decoder(Any if kind is object else kind)
+    except TypeError:
+        return decode_json
+
+    def read(data: bytes) -> Any:
+        try:
+            return decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise PayloadInvalid(f"the result: {_explain(error)}") from error
+
+    return read
+
+
 def cut_text(text: str, limit_bytes: int) -> str:
     """Return the text, cut to fit; a cut text ends in an ellipsis. Characters that UTF-8 cannot encode become ``?``.
 

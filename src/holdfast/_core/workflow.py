@@ -52,6 +52,14 @@ class NewFlow(Struct, frozen=True, kw_only=True):
     deadline: float | None = None
 
 
+class WorkflowSettings(Struct, frozen=True, kw_only=True):
+    """What the code of a workflow chooses for each of its runs. ``deadline``: seconds from the enqueue."""
+
+    on_failure: OnFailure = OnFailure.FAIL
+    deadline: float | None = None
+    max_nodes: int = 10_000
+
+
 class Flow(Struct, frozen=True, kw_only=True):
     """The state that the members of a flow share. ``ended_for``: why everything of it that has not finished is being cancelled."""
 
@@ -99,7 +107,7 @@ Output = bytes | Failed | Items
 
 
 class MemberView(Struct, frozen=True, kw_only=True):
-    """A member as it is read, with the parents that it depends on."""
+    """A member as it is read, with the parents that it depends on. ``awaits``: the signal for which it waits."""
 
     job: UUID
     task: str
@@ -111,6 +119,7 @@ class MemberView(Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     parents: tuple[UUID, ...] = ()
+    awaits: str | None = None
 
 
 class FlowView(Struct, frozen=True):

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast import App
 from holdfast._core.graph import Graph, Vertex, recount
 from holdfast._core.job import Failed, NewJob, State
 from holdfast._core.member import Input, OnFailure
 from holdfast._core.policy import Policy
-from holdfast._core.workflow import Flow
+from holdfast._core.workflow import Flow, WorkflowSettings
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.fitting import fits
@@ -45,11 +46,12 @@ def shout(text: str) -> str:
     return text
 
 
-def workflow(**options: object) -> Workflow:
+def workflow(on_failure: str = "fail", deadline: float | None = None, max_nodes: int = 100) -> Workflow:
     root = NewJob(
         id=UUID(int=7), payload=b"{}", task="release", policy=Policy(), queue="ci", key="acme", priority=-3, tags=("nightly",)
     )
-    return Workflow(root, **options)  # type: ignore[arg-type]
+    settings = WorkflowSettings(on_failure=OnFailure(on_failure), deadline=deadline, max_nodes=max_nodes)
+    return Workflow(root, settings)
 
 
 def problems_of(w: Workflow, result: Node[object] | None = None) -> list[str]:
@@ -59,7 +61,7 @@ def problems_of(w: Workflow, result: Node[object] | None = None) -> list[str]:
 
 
 def test_a_graph_has_its_members_their_inputs_and_a_root_that_waits_for_all() -> None:
-    w = workflow(deadline="2h")
+    w = workflow(deadline=7200.0)
     source = w.add(checkout.bind(ref="main"))
     tested = w.add(inspect.bind(source=source.output, level=2))
     published = w.add(report.bind(source=source.output), after=[tested], name="publish")
@@ -92,6 +94,16 @@ def test_members_take_from_the_workflow_what_they_do_not_have() -> None:
     assert (plain.queue, plain.key, plain.priority, plain.tags) == ("ci", "acme", -3, ("nightly",))
     assert (chosen.queue, chosen.priority) == ("default", 0)
     assert (own.queue, own.key, own.priority, own.tags) == ("slow", "other", 5, ("nightly", "loud"))
+
+
+def test_members_take_delay_and_headers_from_the_workflow_unless_they_have_their_own() -> None:
+    w = workflow()
+    w.add(checkout.bind(ref="a"))
+    w.add(checkout.options(delay="5s", headers={"a": "own"}).bind(ref="b"))
+    root = structs.replace(w._root, delay=60.0, headers=(("a", "all"), ("b", "all")))
+    plain, own = (each.job for each in w.flow(root=root).members)
+    assert (plain.delay, own.delay) == (60.0, 5.0)
+    assert (dict(plain.headers), dict(own.headers)) == ({"a": "all", "b": "all"}, {"a": "own", "b": "all"})
 
 
 def test_a_member_follows_the_workflow_when_it_fails_unless_it_has_a_policy() -> None:

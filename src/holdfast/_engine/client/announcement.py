@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from holdfast._core.job import NewJob
+from holdfast._core.workflow import NewFlow
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._ports.transport import Hint
@@ -14,6 +15,19 @@ async def announce(environment: Environment, written: Sequence[NewJob]) -> None:
     if environment.events.has_listener(EventName.JOB_ENQUEUED):
         for job in written:
             environment.events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
+    await _publish(environment, written)
+
+
+async def announce_flow(environment: Environment, new: NewFlow) -> None:
+    """Emit ``job.enqueued`` for the members of a durable workflow and for its root; wake workers for the members that may start."""
+    if environment.events.has_listener(EventName.JOB_ENQUEUED):
+        for each in (*new.members, new.root):
+            environment.events.emit(EventName.JOB_ENQUEUED, job=each.job.id, task=each.job.task, queue=each.job.queue)
+    blocked = {edge.child for edge in new.edges}
+    await _publish(environment, [each.job for each in new.members if each.job.id not in blocked])
+
+
+async def _publish(environment: Environment, written: Sequence[NewJob]) -> None:
     transport = environment.transport
     await transport.publish(hints_of(written, are_delivered=transport.deliveries is not None))
 

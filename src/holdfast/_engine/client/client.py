@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from msgspec import structs
@@ -21,6 +21,7 @@ from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, usable
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.explaining import explained
+from holdfast._engine.client.flow_calls import FlowCalls
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
@@ -42,14 +43,13 @@ States = dict[UUID, State]
 Ids = list[UUID]
 
 
-class Client:
+class Client(FlowCalls):
     """Calls one store from one event loop. Concurrent enqueues share commits, except those with a unique key."""
 
     def __init__(self, environment: Environment, *, give_up: float = GIVE_UP) -> None:
-        self._environment = environment
-        self._store, self._transport = environment.store, environment.transport
-        self._clock, self._events = environment.clock, environment.events
-        self._retry = Retrier(environment.clock, environment.chance, environment.events, give_up=give_up).call
+        retrier = Retrier(environment.clock, environment.chance, environment.events, give_up=give_up)
+        super().__init__(environment, retrier)
+        self._transport, self._clock = environment.transport, environment.clock
         self._commits = GroupCommit(environment, self._retry)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
@@ -263,13 +263,19 @@ class Client:
         """Wake idle workers, for jobs that were written without this client."""
         await self._transport.publish([Hint(queue)])
 
-    async def result(self, job: UUID, timeout: float | None) -> Json:
-        """Wait for the job's end; return its result, or raise ``JobFailed``, ``JobCancelled``, ``JobNotFound`` or ``TimeoutError``."""
+    async def result(self, job: UUID, timeout: float | None, read: Callable[[bytes], Any] = decode_json) -> Json:
+        """Wait for the job's end; return its result, or raise ``JobFailed``, ``JobCancelled``, ``JobNotFound`` or ``TimeoutError``.
+
+        That of a workflow is the result of the member that its function returned.
+        """
         started, pause = self._clock.monotonic(), RESULT_PAUSES[0]
         while True:
             record = await self._record(job)
             if PLACE_OF[record.state] is Place.FINISHED:
-                return _result(record)
+                result = _result(record)
+                if record.member is not None and record.member.inputs and record.member.is_gate:
+                    result = await self.output(job)
+                return None if result is None else read(result)
             left = pause if timeout is None else started + timeout - self._clock.monotonic()
             if left <= 0:
                 raise TimeoutError(f"job {job} is still {record.state.value} after {timeout:g} s")
@@ -354,12 +360,12 @@ def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
             raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
 
 
-def _result(record: JobRecord) -> Json:
+def _result(record: JobRecord) -> bytes | None:
     if record.is_stub:
         raise JobNotFound(f"job {record.id} {record.state.value}, and its retention has passed: a longer one keeps results")
     match record.state:
         case State.COMPLETED:
-            return None if record.result is None else decode_json(record.result)
+            return record.result
         case State.CANCELLED:
             why = record.error.message if record.error else record.reason
             raise JobCancelled(f"job {record.id} was cancelled: {why}")

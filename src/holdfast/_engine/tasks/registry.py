@@ -16,6 +16,7 @@ from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.workflow import WorkflowSettings
 from holdfast._engine.tasks.around import Around
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast.errors import ConfigurationError
@@ -38,7 +39,8 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     """A registered handler. ``policy`` travels on each job's row, so that processes without the code can apply it.
 
     ``key``: the field of the payload that is each job's key. ``limit``: of all its jobs; it counts once a supervisor has stored it.
-    ``rows``: the table whose rows it works on, if its jobs are runs of such a handler.
+    ``rows``: the table whose rows it works on, if its jobs are runs of such a handler. ``workflow``: its function builds the graph of a
+    workflow, and takes a ``Workflow`` first.
     """
 
     name: str
@@ -56,6 +58,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     rows: RowsSettings | None = None
     key: str | None = None
     limit: Limit | None = None
+    workflow: WorkflowSettings | None = None
 
     @property
     def kind(self) -> RunnerKind:
@@ -147,7 +150,7 @@ class Registry:
 
     def policies(self, kind: RunnerKind | None = None) -> dict[str, Policy]:
         """Return the policies that a claim, for handlers of one kind or all, writes on the rows it takes."""
-        return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind)}
+        return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind) and task.workflow is None}
 
 
 def define(  # size: one line for each option

@@ -58,7 +58,15 @@ class PreparedJob(Struct, Generic[Returned], frozen=True):
         return options.new_job(job, name, payload, queue=task.queue, key=key, priority=task.priority, policy=task.policy)
 
     def new_child(self) -> NewJob:
-        """Return a new job for a handler to enqueue. ``ConfigurationError`` with ``within=``: its parent's token fences the write."""
+        """Return a new job for a handler to enqueue. ``ConfigurationError`` with ``within=``: its parent's token fences the write.
+
+        A workflow is refused, too: its graph is built where it is enqueued.
+        """
+        if self.task.definition.workflow is not None:
+            name = self.task.name
+            raise ConfigurationError(
+                [f"workflow {name}: a handler starts it with `await {name}.aenqueue(…)`, not with job.enqueue"]
+            )
         if self.options.within is not None:
             raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
         return self.new_job()

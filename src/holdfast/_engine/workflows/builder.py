@@ -6,12 +6,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.durations import Duration, seconds
+from holdfast._core.headers import inherited
 from holdfast._core.job import NewJob
 from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.payload import annotations_of
-from holdfast._core.workflow import Edge, NewFlow, NewMember, gate_edges
-from holdfast._engine.tasks.options import Options
+from holdfast._core.workflow import Edge, NewFlow, NewMember, WorkflowSettings, gate_edges
 from holdfast._engine.tasks.registry import NAME
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._engine.workflows.fitting import fits
@@ -22,9 +21,9 @@ Result = TypeVar("Result")
 
 Join = Literal["all", "any"] | AtLeast
 When = Literal["succeeded", "finished"]
-Policy = OnFailure | Literal["fail", "continue", "pause", "cancel"]
+PolicyName = OnFailure | Literal["fail", "continue", "pause", "cancel"]
 
-MOST_NODES = 10_000
+DEFAULTS = WorkflowSettings()
 
 
 class Workflow:
@@ -36,11 +35,8 @@ class Workflow:
     ...     return w.add(publish.bind(source=source.output), after=[tested])
     """
 
-    def __init__(
-        self, root: NewJob, *, on_failure: Policy = "fail", deadline: Duration | None = None, max_nodes: int = MOST_NODES
-    ) -> None:
-        self._root, self._on_failure, self._max_nodes = root, OnFailure(on_failure), max_nodes
-        self._deadline = None if deadline is None else seconds(deadline)
+    def __init__(self, root: NewJob, settings: WorkflowSettings = DEFAULTS) -> None:
+        self._root, self._settings = root, settings
         self._nodes = dict[str, Node[Any]]()
         self._members = dict[UUID, NewMember]()
         self._edges = list[Edge]()
@@ -55,7 +51,7 @@ class Workflow:
         after: Sequence[Node[Any]] = (),
         join: Join = "all",
         when: When = "succeeded",
-        on_failure: Policy | None = None,
+        on_failure: PolicyName | None = None,
     ) -> Node[Result]: ...
     @overload
     def add(
@@ -66,7 +62,7 @@ class Workflow:
         after: Sequence[Node[Any]] = (),
         join: Join = "all",
         when: When = "succeeded",
-        on_failure: Policy | None = None,
+        on_failure: PolicyName | None = None,
     ) -> Node[Result]: ...
     def add(
         self,
@@ -76,7 +72,7 @@ class Workflow:
         after: Sequence[Node[Any]] = (),
         join: Join = "all",
         when: When = "succeeded",
-        on_failure: Policy | None = None,
+        on_failure: PolicyName | None = None,
     ) -> Node[Any]:
         """Add a member that runs after ``after`` and after the members whose ``output`` it takes.
 
@@ -87,33 +83,35 @@ class Workflow:
         node = Node[Any](new.id, named, job)
         inputs = tuple(Input(each, given.job, given.path) for each, given in job.references.items())
         parents = list(dict.fromkeys([each.job for each in after] + [each.parent for each in inputs]))
-        policy = self._on_failure if on_failure is None else OnFailure(on_failure)
+        policy = self._settings.on_failure if on_failure is None else OnFailure(on_failure)
         self._check(node, join, parents, new, is_tolerant=when == "finished")
         member = Member(flow=self._root.id, node=named, join=_required(join, len(parents)), on_failure=policy, inputs=inputs)
         self._nodes[named] = node
-        self._members[new.id] = NewMember(self._inherited(new, job.options), member)
+        self._members[new.id] = NewMember(new, member)
         self._edges += [Edge(parent, new.id, tolerates=when == "finished") for parent in parents]
         return node
 
-    def flow(self, result: Node[Any] | None = None) -> NewFlow:
+    def flow(self, result: Node[Any] | None = None, *, root: NewJob | None = None) -> NewFlow:
         """Return what is to be stored; ``result``: the member whose result is that of the workflow.
 
+        ``root``: the workflow's own job, if that has changed since members were added.
         Raises ``ConfigurationError`` with everything that cannot work.
         """
-        problems = list(self._problems)
-        if len(self._members) > self._max_nodes:
-            problems.append(f"{len(self._members):,} members, at most {self._max_nodes:,}: raise max_nodes, or use fewer")
-        if result is not None and result.job not in self._members:
+        problems, most = list(self._problems), self._settings.max_nodes
+        if len(self._members) > most:
+            problems.append(f"{len(self._members):,} members, at most {most:,}: raise max_nodes, or use fewer")
+        if result is not None and not isinstance(result, Node):
+            problems.append(f"{result!r} is returned: return a node, as w.add(…) returns it, or nothing")
+        elif result is not None and result.job not in self._members:
             problems.append(f"{result.name!r} is returned, but belongs to another workflow: return a node of this one")
         if problems:
             raise ConfigurationError([f"workflow {self._root.task}: {problem}" for problem in problems])
-        root = Member(
-            flow=self._root.id, node=self._root.task, is_gate=True, inputs=() if result is None else (Input("", result.job),)
-        )
+        self._root = root or self._root
+        inputs = () if result is None else (Input("", result.job),)
+        gate = Member(flow=self._root.id, node=self._root.task, is_gate=True, inputs=inputs)
         edges = (*self._edges, *gate_edges(self._root.id, self._members, self._edges))
-        return NewFlow(
-            root=NewMember(self._root, root), members=tuple(self._members.values()), edges=edges, deadline=self._deadline
-        )
+        members = tuple(NewMember(self._inherited(each), each.member) for each in self._members.values())
+        return NewFlow(root=NewMember(self._root, gate), members=members, edges=edges, deadline=self._settings.deadline)
 
     def _name_of(self, job: PreparedJob[Any], name: str | None) -> str:
         if name is not None:
@@ -136,6 +134,8 @@ class Workflow:
             self._problems.append(f"{where}: join={join!r}, but it has {len(parents)} parents: use 1 to {len(parents)}")
         if join != "all" and references:
             self._problems.append(f"{where}: with join={join!r} it may start before {sorted(references)} exist: use join='all'")
+        if node.prepared.task.definition.workflow is not None:
+            self._problems.append(f"{where}: a workflow cannot be a node: call a function that adds its nodes to this one")
         if new.unique_key is not None:
             self._problems.append(f"{where}: unique_key: a member cannot have one; give it to the workflow")
         if node.prepared.options.within is not None:
@@ -156,15 +156,20 @@ class Workflow:
                 f"{node.name}: {parameter} may be a Failed, because {parent.node!r} need not complete: annotate it with `… | Failed`"
             )
 
-    def _inherited(self, new: NewJob, options: Options) -> NewJob:
-        """Return a member with the queue, key, priority and tags of its workflow where neither its task nor its options choose one."""
-        root = self._root
+    def _inherited(self, member: NewMember) -> NewJob:
+        """Return a member with what the workflow has where neither its task nor its options choose something."""
+        root, new = self._root, member.job
+        options = self._nodes[member.member.node].prepared.options
+        is_due_later = new.run_at is not None or new.delay > 0
         return structs.replace(
             new,
             queue=root.queue if options.queue is None and new.queue == "default" else new.queue,
             key=new.key or root.key,
             priority=root.priority if options.priority is None and new.priority == 0 else new.priority,
             tags=tuple(dict.fromkeys((*root.tags, *new.tags))),
+            headers=inherited(root.headers, new.headers),
+            delay=new.delay if is_due_later else root.delay,
+            run_at=new.run_at if is_due_later else root.run_at,
         )
 
 

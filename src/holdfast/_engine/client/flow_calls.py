@@ -1,0 +1,61 @@
+"""The caller's side of workflows: store one, read it, steer it, repair it."""
+
+from functools import partial
+from uuid import UUID
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.identity import enqueue_call_id
+from holdfast._core.job import State
+from holdfast._core.workflow import FlowView, NewFlow, SteerFlow
+from holdfast._engine.client.announcement import announce_flow
+from holdfast._engine.environment import Environment
+from holdfast._engine.retry import Retrier
+from holdfast._engine.store_defaults import workflows
+from holdfast.errors import JobNotFound, UniqueConflict
+
+
+class FlowCalls:
+    """The verbs of workflows; each is sent again while the store is away."""
+
+    def __init__(self, environment: Environment, retrier: Retrier) -> None:
+        self._environment, self._store, self._events = environment, environment.store, environment.events
+        self._retry = retrier.call
+
+    async def enqueue_flow(self, new: NewFlow) -> EnqueueAnswer:
+        """Store a workflow, all of it or nothing. ``UniqueConflict`` if one with another payload has its key."""
+        root, verbs = new.root.job, workflows(self._store)
+        call = enqueue_call_id(root.id, self._environment.chance.uuid4())
+        answer = await self._retry("enqueue_flow", partial(verbs.enqueue_flow, call, new))
+        duplicate = answer.duplicates.get(root.id)
+        if duplicate is None:
+            await announce_flow(self._environment, new)
+        elif not duplicate.is_same:
+            message = f"workflow {root.task}: job {duplicate.job} has the unique key {root.unique_key!r} and another payload"
+            raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
+        return answer
+
+    async def output(self, job: UUID) -> bytes:
+        """Return the recorded result of a workflow that has completed; ``JobNotFound`` if it is not stored any more."""
+        verbs = workflows(self._store)
+        found = (await self._retry("outputs", partial(verbs.outputs, [job]))).get(job)
+        if not isinstance(found, bytes):
+            raise JobNotFound(f"job {job} completed, and the result of its last node is not stored any more")
+        return found
+
+    async def flow(self, flow: UUID) -> FlowView:
+        """Return a workflow with all its members; ``JobNotFound``."""
+        found = await self._retry("flow", partial(workflows(self._store).flow, flow))
+        if found is None:
+            raise _unknown(flow)
+        return found
+
+    async def steer_flow(self, flow: UUID, how: SteerFlow) -> State:
+        """Pause, resume, cancel or retry a workflow, and return its state now; ``JobNotFound``."""
+        state = await self._retry("steer_flow", partial(workflows(self._store).steer_flow, flow, how))
+        if state is None:
+            raise _unknown(flow)
+        return state
+
+
+def _unknown(flow: UUID) -> JobNotFound:
+    return JobNotFound(f"no workflow has the id {flow}: it never existed here, it is a plain job, or its retention has passed")

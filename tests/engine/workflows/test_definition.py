@@ -1,0 +1,286 @@
+"""Workflows as users write and enqueue them: with ``@app.workflow``, by name, and in place."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from holdfast import App, ConfigurationError, Job, Node, NodeView, Workflow, every
+from holdfast._core.job import State
+from holdfast._engine.operators.operators import Jobs
+from holdfast._engine.tasks.around_enqueue import NewJobView
+from holdfast._engine.workflows.handle import WorkflowHandle
+from holdfast.errors import InsideEventLoop, JobFailed, JobNotFound, PayloadInvalid, UniqueConflict
+
+
+@dataclass
+class Source:
+    ref: str
+
+
+class Scene:
+    """An App with a few tasks and the workflow ``release``, which publishes what it has checked out."""
+
+    def __init__(self) -> None:
+        self.app = app = App("memory://")
+
+        @app.task
+        async def checkout(ref: str) -> Source:
+            if ref == "missing":
+                raise ValueError("no such ref")
+            return Source(ref)
+
+        @app.task(max_attempts=1)
+        def publish(source: Source) -> list[Source]:
+            return [source]
+
+        @app.workflow(queue="ci", priority=3, key="ref", deadline="2h", retention="1d")
+        def release(w: Workflow, ref: str, depth: int = 1) -> Node[list[Source]]:
+            source = w.add(checkout.bind(ref=ref))
+            return w.add(publish.bind(source=source.output))
+
+        self.checkout, self.publish, self.release = checkout, publish, release
+
+
+def nodes_of(handle: WorkflowHandle[object]) -> dict[str, NodeView]:
+    return {node.name: node for node in handle.nodes()}
+
+
+def test_a_workflow_runs_and_its_result_has_the_type_of_the_node_it_returned() -> None:
+    at = Scene()
+    handle = at.release.enqueue(ref="main")
+    before = nodes_of(handle)
+    assert [(each.name, each.state, each.after) for each in before.values()] == [
+        ("checkout", State.AVAILABLE, ()),
+        ("publish", State.BLOCKED, ("checkout",)),
+    ]
+    assert at.app.run_due() == 2
+    assert handle.result(timeout=1) == [Source("main")]
+    assert handle.get().state is State.COMPLETED
+    assert Jobs(at.app._connections.client).get(before["publish"].job).result == [{"ref": "main"}]
+
+
+def test_nodes_and_the_workflow_have_its_queue_key_priority_and_options() -> None:
+    at = Scene()
+    handle = at.release.options(tags=["nightly"], headers={"tenant": "acme"}, delay="1h").enqueue("main")
+    root, first = handle.get(), at.app.jobs.get(nodes_of(handle)["checkout"].job)
+    assert (root.task, root.queue, root.key, root.priority, root.payload) == ("release", "ci", "main", 3, {"ref": "main"})
+    assert (first.queue, first.key, first.priority, first.tags) == ("ci", "main", 3, ("nightly",))
+    assert (first.state, first.headers, first.workflow) == (State.SCHEDULED, {"tenant": "acme"}, handle.id)
+
+
+def test_by_name_the_graph_is_built_if_the_code_is_at_hand() -> None:
+    at = Scene()
+    handle = at.app.enqueue("release", ref="main")
+    assert isinstance(handle, WorkflowHandle)
+    at.app.run_due()
+    assert handle.result(timeout=1) == [{"ref": "main"}] or handle.result(timeout=1) == [Source("main")]
+
+
+def test_a_failed_workflow_names_the_nodes_that_did_not_complete() -> None:
+    at = Scene()
+
+    @at.app.workflow
+    def broken(w: Workflow) -> None:
+        w.add(at.publish.bind(source=Source("x")), name="fine")
+        w.add(at.checkout.options(run_at=None).bind(ref="missing"), name="culprit")
+
+    handle = broken.enqueue()
+    at.app.run_due()
+    at.app.jobs.retry(nodes_of(handle)["culprit"].job)
+    at.app.run_due()
+    at.app.jobs.retry(nodes_of(handle)["culprit"].job)
+    at.app.run_due()
+    at.app.jobs.cancel(nodes_of(handle)["culprit"].job)
+    with pytest.raises(JobFailed, match="culprit did not complete") as raised:
+        handle.result(timeout=1)
+    assert raised.value.reason == "DEPENDENCY_FAILED"
+
+
+def test_a_workflow_that_returns_no_node_has_no_result() -> None:
+    at = Scene()
+
+    @at.app.workflow
+    def quiet(w: Workflow) -> None:
+        w.add(at.checkout.bind(ref="main"))
+
+    handle = quiet.enqueue()
+    at.app.run_due()
+    assert handle.result(timeout=1) is None
+
+
+def test_one_unfinished_workflow_may_have_a_unique_key() -> None:
+    at = Scene()
+    order = at.release.options(unique_key="main")
+    first, second = order.enqueue("main"), order.enqueue("main")
+    assert (first.created, second.created, second.id) == (True, False, first.id)
+    with pytest.raises(UniqueConflict, match="workflow release"):
+        order.enqueue("main", depth=2)
+
+
+def test_nothing_is_stored_if_the_arguments_or_the_graph_are_wrong() -> None:
+    at = Scene()
+
+    @at.app.workflow(max_nodes=1)
+    def wide(w: Workflow) -> None:
+        for each in "ab":
+            w.add(at.checkout.bind(ref=each))
+
+    @at.app.workflow
+    def odd(w: Workflow) -> Node[int]:
+        w.add(at.checkout.bind(ref="main"))
+        return 5  # type: ignore[return-value]
+
+    with pytest.raises(PayloadInvalid):
+        at.release.enqueue(ref=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="max_nodes"):
+        wide.enqueue()
+    with pytest.raises(ConfigurationError, match="5 is returned"):
+        odd.enqueue()
+    assert at.app.jobs.list() == []
+
+
+def test_options_that_do_not_fit_a_workflow_are_refused_with_what_to_use() -> None:
+    release = Scene().release
+    with pytest.raises(ConfigurationError, match="deadline="):
+        release.options(expires_in="1h")
+    with pytest.raises(ConfigurationError, match="after your commit"):
+        release.options(within=object())
+
+
+def test_everything_that_is_wrong_with_a_definition_is_reported_at_once() -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigurationError) as raised:
+
+        @app.workflow(
+            name="a b",
+            key="missing",
+            on_failure="retry",  # type: ignore[call-overload]
+            deadline="0s",
+            retention="x",
+            max_nodes=0,
+        )
+        async def wrong(w: Workflow, ref: str) -> None: ...
+
+    words = ("name=", "plain `def`", "on_failure=", "max_nodes=", "deadline=", "retention:", "key=")
+    found = raised.value.problems
+    assert [word for word in words if not any(word in problem for problem in found)] == []
+    with pytest.raises(ConfigurationError, match="has no option 'retries'"):
+        app.workflow(retries=5)  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="takes the graph first"):
+        app.workflow(lambda: None)  # type: ignore[arg-type, misc]
+
+
+def test_a_name_belongs_to_one_task_or_workflow() -> None:
+    at = Scene()
+    with pytest.raises(ConfigurationError, match="registered twice"):
+
+        @at.app.workflow(name="checkout")
+        def other(w: Workflow) -> None: ...
+
+
+def test_code_around_the_enqueue_sees_the_workflow_and_its_nodes_inherit_what_it_sets() -> None:
+    at, seen = Scene(), []
+
+    @at.app.around_enqueue
+    def tenant(job: NewJobView):  # type: ignore[no-untyped-def]
+        seen.append(job.task)
+        job.headers["tenant"] = "acme"
+        yield
+
+    handle = at.release.enqueue("main")
+    assert seen == ["release"]
+    assert at.app.jobs.get(nodes_of(handle)["publish"].job).headers == {"tenant": "acme"}
+
+
+def test_a_workflow_is_not_yet_started_where_its_code_is_not_at_hand() -> None:
+    at = Scene()
+    with pytest.raises(ConfigurationError, match="schedule a task whose handler calls"):
+        at.app.schedule(every("5m"), at.release.bind("main"))
+    with pytest.raises(ConfigurationError, match="cannot be a node"), at.app.workflow("outer") as w:
+        w.add(at.release.bind("main"))
+    with pytest.raises(ConfigurationError, match="aenqueue"):
+        at.release.bind("main").new_child()
+
+
+def test_a_block_stores_its_workflow_when_it_ends() -> None:
+    at = Scene()
+    with at.app.workflow("in-place", on_failure="cancel", deadline="2h", key="acme") as w:
+        source = w.add(at.checkout.bind(ref="main"))
+        w.returns(w.add(at.publish.bind(source=source.output)))
+        with pytest.raises(ConfigurationError, match="at the end of its block"):
+            _ = w.handle
+    at.app.run_due()
+    assert w.handle.result(timeout=1) == [Source("main")]
+    assert (w.handle.get().task, w.handle.get().key) == ("in-place", "acme")
+
+
+def test_a_block_that_raises_stores_nothing() -> None:
+    at = Scene()
+    w = at.app.workflow("in-place")
+
+    def build() -> None:
+        with w:
+            w.add(at.checkout.bind(ref="main"))
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        build()
+    assert at.app.jobs.list() == []
+
+
+async def test_a_block_in_a_loop_is_async() -> None:
+    at = Scene()
+    with pytest.raises(InsideEventLoop, match="use `async with"):
+        at.app.workflow("in-place").__enter__()
+    async with at.app.workflow("in-place", unique_key="k") as w:
+        w.add(at.checkout.bind(ref="main"))
+    assert [each.name for each in await w.handle.anodes()] == ["checkout"]
+    handle = await at.release.aenqueue("main")
+    await at.app.arun_due()
+    assert await handle.aresult(timeout=1) == [Source("main")]
+
+
+def test_a_handle_pauses_resumes_cancels_and_retries_its_workflow() -> None:
+    at = Scene()
+    handle = at.release.enqueue("main")
+    assert handle.pause() is State.BLOCKED
+    assert at.app.run_due() == 0
+    assert nodes_of(handle)["checkout"].is_paused
+    assert handle.resume() is State.BLOCKED
+    assert handle.cancel() is State.CANCELLED
+    assert handle.retry() is State.BLOCKED
+    at.app.run_due()
+    assert handle.retry(from_="publish") is State.BLOCKED
+    assert at.app.run_due() == 1
+    with pytest.raises(ConfigurationError, match="no node 'deploy'"):
+        handle.retry(from_="deploy")
+    with pytest.raises(ConfigurationError, match="failed="):
+        handle.resume(failed="ignore")  # type: ignore[arg-type]
+
+
+def test_a_plain_job_is_not_a_workflow() -> None:
+    at = Scene()
+    job = at.checkout.enqueue("main")
+    with pytest.raises(JobNotFound, match="plain job"):
+        WorkflowHandle[None](job.id, "default", at.app._connections.client).nodes()
+
+
+def test_a_node_that_waits_for_a_signal_gets_it_by_its_handle() -> None:
+    app = App("memory://")
+
+    @app.task
+    async def approve(job: Job) -> object:
+        return await job.wait_for("approved")
+
+    @app.workflow
+    def release(w: Workflow) -> Node[object]:
+        return w.add(approve.bind())
+
+    early, handle = release.enqueue(), release.enqueue()
+    assert not handle.signal("approved", "too early")
+    assert early.signal("approved", "kept", node="approve")
+    app.run_due()
+    assert nodes_of(handle)["approve"].awaits == "approved"
+    assert handle.signal("approved", "yes")
+    app.run_due()
+    assert (early.result(timeout=1), handle.result(timeout=1)) == ("kept", "yes")
