@@ -274,8 +274,14 @@ class _BookMoves(FlowMoves):
                 self._put(structs.replace(row, error=dependency_failure(self._failed_parents_of(row.id))))
 
     def _failed_parents_of(self, job: UUID) -> Sequence[tuple[str, Reason | None]]:
-        rows = self._book._rows([*self._all.edges.get(job, ())])
-        failed = [row for row in rows if row.state in (State.FAILED, State.CANCELLED) and row.finished_at is not None]
+        """Return the parents that did not complete, and those of the gates among them."""
+        found, level = dict[UUID, JobRecord](), [job]
+        while level:
+            rows = self._book._rows([parent for each in level for parent in self._all.edges.get(each, ())])
+            news = {row.id: row for row in rows if row.state in (State.FAILED, State.CANCELLED) and row.id not in found}
+            found |= news
+            level = [row.id for row in news.values() if row.member is not None and row.member.is_gate]
+        failed = [row for row in found.values() if row.finished_at is not None]
         failed.sort(key=lambda row: (row.finished_at, row.id))
         return [(row.member.node, row.reason) for row in failed if row.member is not None]
 

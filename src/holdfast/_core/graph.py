@@ -111,9 +111,7 @@ class Vertex(Struct, frozen=True, kw_only=True):
 
     def waiting(self) -> Waiting:
         """Return it as a blocked member."""
-        return Waiting(
-            self.id, self.needs, self.waits, self.is_gate, self.on_failure, self.is_suspended, self.is_cancelled
-        )
+        return Waiting(self.id, self.needs, self.waits, self.is_gate, self.on_failure, self.is_suspended, self.is_cancelled)
 
     def ended(self) -> Ended:
         """Return it as a member that has ended."""

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast._core.job import Failed
+from holdfast._core.job import Failed, Failure
 from holdfast._core.member import Input
 from holdfast._core.payload import PAYLOAD_LIMIT, PayloadType
 from holdfast._core.workflow import Items, Output
@@ -61,7 +61,7 @@ def spread(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], output
     """Return the payload of each item of a member that runs once for each: with the item in place of its list.
 
     The results that all items share are left out: each item reads them when it is claimed. Raises ``PayloadInvalid`` as ``fill`` does, for
-    a result that is no list, for lists of different lengths and for more than ``MOST_ITEMS``.
+    a result that is not a list, for lists of different lengths and for more than ``MOST_ITEMS``.
     """
     lists = [each for each in inputs if each.is_each]
     fields = _FIELDS.decode(payload)
@@ -72,12 +72,26 @@ def spread(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], output
         named = ", ".join(f"{name} {size:,}" for name, size in sorted(sizes.items()))
         raise PayloadInvalid(f"{accepts.name}: the lists have different lengths: {named}")
     if max(sizes.values()) > MOST_ITEMS:
-        raise PayloadInvalid(f"{accepts.name}: {max(sizes.values()):,} items, at most {MOST_ITEMS:,}: give each job several of them")
+        raise PayloadInvalid(
+            f"{accepts.name}: {max(sizes.values()):,} items, at most {MOST_ITEMS:,}: give each job several of them"
+        )
     rows = zip(*columns.values(), strict=True)
     payloads = [msgspec.json.encode({**fields, **dict(zip(columns, row, strict=True))}) for row in rows]
     if any(len(each) > PAYLOAD_LIMIT for each in payloads):
         raise PayloadInvalid(f"{accepts.name}: an item makes a payload of more than {PAYLOAD_LIMIT:,} bytes: store it elsewhere")
     return payloads
+
+
+def whole(output: Output, outputs: Mapping[UUID, Output]) -> bytes | Failed:
+    """Return an outcome, with the results of all items as a list; ``Failed`` if one of them has none, or they are too large."""
+    if not isinstance(output, Items):
+        return output
+    if is_too_large(outputs):
+        return Failed(
+            "RESULT_NOT_AVAILABLE", Failure("PayloadTooLarge", f"the results of its items have more than {INPUTS_LIMIT:,} bytes")
+        )
+    result, missing = _list_of(output, outputs)
+    return missing[0][1] if missing else result
 
 
 def is_too_large(outputs: Mapping[UUID, Output]) -> bool:

@@ -28,13 +28,13 @@ class Precondition(StrEnum):
 class Transition(Struct, frozen=True, kw_only=True):
     """One move of one active job, carrying its token.
 
-    ``to`` is AVAILABLE, BLOCKED, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the job keeps
-    its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice counts
-    once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code was
-    interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the lease
-    must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
-    ``children``, with BLOCKED: what it waits for. ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted. ``flow``: the workflow of the job, whose lock the write
-    takes first.
+    ``to`` is AVAILABLE, BLOCKED, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the
+    job keeps its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice
+    counts once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code
+    was interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the
+    lease must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
+    ``children``: with BLOCKED, what it waits for. ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted. ``flow``:
+    the workflow of the job, whose lock the write takes first.
     """
 
     job: UUID

@@ -41,6 +41,7 @@ from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
 from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
+from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
@@ -81,6 +82,7 @@ class StoreContract(
     SignalContract,
     WorkflowContract,
     WorkflowChildrenContract,
+    WorkflowMapContract,
     WorkflowSteeringContract,
     WorkflowNeighbourContract,
     WorkflowRaceContract,

@@ -2,13 +2,14 @@
 
 from enum import StrEnum
 from typing import assert_never
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.children import Children
-from holdfast._core.job import Claim, Failure, NewJob, Reason
+from holdfast._core.job import Claim, Failed, Failure, NewJob, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 
@@ -44,6 +45,7 @@ class CallAnswered(Struct, frozen=True, tag="answered"):
     answer: EnqueueAnswer | None = None
     steps: StepList | None = None
     taken: SignalTaken | None = None
+    outcomes: dict[UUID, bytes | Failed] | None = None
 
 
 class Shutdown(Struct, frozen=True, tag="finish"):
@@ -91,6 +93,14 @@ class Enqueued(Struct, frozen=True, tag="enqueued"):
 
     call: int
     child: NewJob
+    joins: bool = False
+
+
+class OutcomesAsked(Struct, frozen=True, tag="outcomes"):
+    """Runner: answer the outcomes of those of these children that have ended."""
+
+    call: int
+    children: tuple[UUID, ...]
 
 
 class StepsAsked(Struct, frozen=True, tag="steps"):
@@ -206,7 +216,7 @@ class RunEnded(Struct, frozen=True, tag="ended"):
 
 
 FromWorker = Run | CancelRequested | JobLostNotice | CallAnswered | Shutdown
-Calls = Checkpointed | Enqueued | StepsAsked | StepRecorded | SignalAsked
+Calls = Checkpointed | Enqueued | OutcomesAsked | StepsAsked | StepRecorded | SignalAsked
 FromRunner = Ready | Refused | RunStarted | TaskMissing | Progressed | Calls | RunEnded
 Message = FromWorker | FromRunner
 

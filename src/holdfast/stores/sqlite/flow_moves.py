@@ -103,7 +103,9 @@ class FileFlows(FlowMoves):
         return flow_of(flow, paused_at, ended_for, deadline_at)
 
     def graph(self, flow: UUID) -> Graph:
-        return _graph_of(self._database.read("flow_vertices", flow=flow.bytes), self._database.read("flow_edges", flow=flow.bytes))
+        return _graph_of(
+            self._database.read("flow_vertices", flow=flow.bytes), self._database.read("flow_edges", flow=flow.bytes)
+        )
 
     def near(self, job: UUID) -> Graph:
         edges = self._database.read("near_edges", job=job.bytes)
@@ -135,7 +137,9 @@ class FileFlows(FlowMoves):
         self._database.write("block_members", **packed, flow=flow.bytes)
         columns = json_text([columns_of(each.member) for each in members])
         self._database.write("insert_members", **packed, flow=flow.bytes, members=columns)
-        jobs = {job: place for place, job in enumerate(dict.fromkeys(each for edge in edges for each in (edge.parent, edge.child)))}
+        jobs = {
+            job: place for place, job in enumerate(dict.fromkeys(each for edge in edges for each in (edge.parent, edge.child)))
+        }
         pairs = [(jobs[edge.parent], jobs[edge.child], edge.tolerates, edge.is_child) for edge in edges]
         self._database.write("insert_edges", **packing.ids([*jobs]), edges=json_text(pairs))
 
@@ -226,7 +230,10 @@ def flow_of(flow: UUID, paused_at: int | None, ended_for: str | None, deadline_a
 def _graph_of(vertices: Sequence[Row], edges: Sequence[Row]) -> Graph:
     return Graph(
         (_vertex_of(row) for row in vertices),
-        (Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child)) for parent, child, tolerates, is_child in edges),
+        (
+            Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child))
+            for parent, child, tolerates, is_child in edges
+        ),
     )
 
 

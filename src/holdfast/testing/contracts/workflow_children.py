@@ -1,9 +1,10 @@
 """Jobs that add members to their workflow while they run: they wait for them without a worker, or go on beside them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from uuid import UUID
 
-from holdfast._core.answers import Answer, EnqueueAnswer
+from holdfast._core.answers import Answer
 from holdfast._core.children import Children
 from holdfast._core.job import ActiveJob, Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, Transition, finish
@@ -11,18 +12,20 @@ from holdfast._core.member import Member, OnFailure
 from holdfast._core.outcome import WaitFor
 from holdfast._core.policy import Policy
 from holdfast._core.steps import StepRecord
-from holdfast._core.workflow import Edge, FlowVerb, Items, NewMember, gate_edges
+from holdfast._core.workflow import Edge, FlowVerb, NewMember
 from holdfast._engine import store_defaults
 from holdfast._ports.workflows import Workflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
-from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_workflows, verbs
+from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, no_workflows, verbs
 
 AVAILABLE, BLOCKED, HELD = State.AVAILABLE, State.BLOCKED, State.HELD
 DONE, LOST, CANCELLED = State.COMPLETED, State.FAILED, State.CANCELLED
 CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 
 
-def added(at: Scene, graph: Graph, *names: str, on_failure: OnFailure = OnFailure.FAIL, **options: object) -> tuple[NewMember, ...]:
+def added(
+    at: Scene, graph: Graph, *names: str, on_failure: OnFailure = OnFailure.FAIL, **options: object
+) -> tuple[NewMember, ...]:
     """Make new members of a graph; their flow and their full names are the store's business."""
     found = list[NewMember]()
     for name in names:
@@ -36,12 +39,6 @@ def waiting(job: ActiveJob, members: Sequence[NewMember] = (), *, records: tuple
     """Make the transition of a job that waits for these children, to run again after them."""
     edges = tuple(Edge(each.job.id, job.id, tolerates=True) for each in members)
     return finish(job, WaitFor(Children(members=tuple(members), edges=edges, records=records)), jitter=0.0)
-
-
-def mapping(job: ActiveJob, items: Sequence[NewMember]) -> Transition:
-    """Make the transition of a member that runs once for each item of a list."""
-    edges = tuple(Edge(each.job.id, job.id) for each in items)
-    return finish(job, WaitFor(Children(members=tuple(items), edges=edges, is_gate=True)), jitter=0.0)
 
 
 async def suspended(at: Scene, graph: Graph, name: str, *children: str) -> ActiveJob:
@@ -309,190 +306,10 @@ class WorkflowChildrenContract(Part):
 
     @story
     @needs(Workflows, no_workflows)
-    async def test_l12_a_map_ends_with_its_items_and_names_them_in_order(self, at: Scene) -> None:
-        graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test", takes=("test",)).stored("test")
-        await graph.run("list")
-        (job,) = await graph.start("test")
-        assert await at.settle(mapping(job, added(at, graph, "[0]", "[1]", "[2]"))) == (Answer.APPLIED,)
-        assert await graph.states("test", "[0]", "[1]", "[2]", "report") == [BLOCKED, AVAILABLE, AVAILABLE, AVAILABLE, BLOCKED]
-        await graph.run("[2]", "[0]", "[1]")
-        assert await graph.states("test", "report") == [DONE, AVAILABLE]
-        items = Items(tuple(graph.ids[name] for name in ("[0]", "[1]", "[2]")))
-        await graph.run("report")
-        assert await verbs(at.store).outputs([job.id, graph.ids["root"]]) == {job.id: items, graph.ids["root"]: items}
-        row = await at.row(graph.ids["[1]"])
-        assert row.member is not None
-        assert row.member.node == "test[1]"
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_a_map_over_an_empty_list_ends_in_the_same_write(self, at: Scene) -> None:
-        graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test").stored("test")
-        await graph.run("list")
-        (job,) = await graph.start("test")
-        assert await at.settle(mapping(job, ())) == (Answer.APPLIED,)
-        assert await graph.states("test", "report") == [DONE, AVAILABLE]
-        assert await verbs(at.store).outputs([job.id]) == {job.id: Items(())}
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_a_map_over_an_empty_list_can_be_the_last_of_its_workflow(self, at: Scene) -> None:
-        graph = await Graph(at).add("list").add("test", "list", each="list").stored("test")
-        await graph.run("list")
-        (job,) = await graph.start("test")
-        assert await at.settle(mapping(job, ())) == (Answer.APPLIED,)
-        assert await graph.states("test", "root") == [DONE, DONE]
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_a_map_fails_with_an_item_after_all_others_have_ended(self, at: Scene) -> None:
-        graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test").stored()
-        await graph.run("list")
-        (job,) = await graph.start("test")
-        assert await at.settle(mapping(job, added(at, graph, "[0]", "[1]"))) == (Answer.APPLIED,)
-        await graph.fail("[1]")
-        assert await graph.states("test", "report") == [BLOCKED, BLOCKED]
-        await graph.run("[0]")
-        assert await graph.states("test", "report", "root") == [LOST, LOST, LOST]
-        assert (await graph.error("test")).message == "test[1] did not complete"
-        await graph.steer(FlowVerb.RETRY)
-        assert await graph.states("test", "[0]", "[1]", "report") == [BLOCKED, DONE, AVAILABLE, BLOCKED]
-        await graph.run("[1]", "report")
-        assert await graph.root() is DONE
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_items_end_as_their_map_says(self, at: Scene) -> None:
-        for policy, states in ((OnFailure.CONTINUE, [DONE, AVAILABLE]), (OnFailure.PAUSE, [BLOCKED, BLOCKED])):
-            graph = Graph(at).add("list").add("test", "list", each="list", on_failure=policy).add("report", "test", tolerates=True)
-            await graph.stored()
-            await graph.run("list")
-            (job,) = await graph.start("test")
-            assert await at.settle(mapping(job, added(at, graph, "[0]"))) == (Answer.APPLIED,)
-            await graph.fail("[0]")
-            assert await graph.states("test", "report") == states
-            await graph.steer(FlowVerb.RESUME, failed=OnFailure.FAIL)
-            assert await graph.states("report") == [AVAILABLE]
-            view = await verbs(at.store).flow(graph.ids["root"])
-            assert view is not None
-            assert view.flow.paused_at is None
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_s20_a_map_that_is_cancelled_cancels_its_items(self, at: Scene) -> None:
-        graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test").stored()
-        await graph.run("list")
-        (job,) = await graph.start("test")
-        assert await at.settle(mapping(job, added(at, graph, "[0]", "[1]"))) == (Answer.APPLIED,)
-        (item,) = await graph.start("[0]")
-        await at.store.request_cancel([job.id])
-        assert await graph.states("test", "[0]", "[1]") == [BLOCKED, State.RUNNING, CANCELLED]
-        assert await at.settle(answered(item, FAILED)) == (Answer.APPLIED,)
-        assert await graph.states("test", "[0]", "report", "root") == [CANCELLED, CANCELLED, LOST, LOST]
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_a_job_becomes_the_root_of_the_graph_that_it_builds(self, at: Scene) -> None:
-        graph = Graph(at)
-        job = await at.running()
-        graph.ids = {"root": job.id}
-        members = added(at, graph, "a", "b")
-        inner = Edge(graph.ids["a"], graph.ids["b"])
-        edges = (inner, *gate_edges(job.id, [inner.parent, inner.child], [inner]))
-        children = Children(members=members, edges=edges, is_gate=True, result=graph.ids["b"], deadline=50.0)
-        move = finish(job, WaitFor(children), jitter=0.0)
-        assert await at.settle(move) == (Answer.APPLIED,)
-        assert await graph.states() == [BLOCKED, AVAILABLE, BLOCKED]
-        assert await at.claim(await at.lease(), ids=[job.id]) == ()
-        await graph.run("a", "b")
-        assert await graph.states() == [DONE, DONE, DONE]
-        assert await verbs(at.store).outputs([job.id]) == {job.id: COMPLETED.result}
-        assert await at.settle(move) == (Answer.APPLIED,)
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_a_graph_that_a_job_builds_ends_at_its_deadline(self, at: Scene) -> None:
-        graph = Graph(at)
-        job = await at.running()
-        graph.ids = {"root": job.id}
-        (a,) = added(at, graph, "a")
-        children = Children(members=(a,), edges=gate_edges(job.id, [a.job.id], ()), is_gate=True, deadline=50.0)
-        assert await at.settle(finish(job, WaitFor(children), jitter=0.0)) == (Answer.APPLIED,)
-        at.advance(51.0)
-        assert (await verbs(at.store).revive(9)).overdue == (job.id,)
-        assert (await graph.states(), (await at.row(job.id)).reason) == ([LOST, CANCELLED], Reason.TIMED_OUT)
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_a_job_that_builds_an_empty_graph_has_completed(self, at: Scene) -> None:
-        job = await at.running()
-        assert await at.settle(finish(job, WaitFor(Children(is_gate=True)), jitter=0.0)) == (Answer.APPLIED,)
-        assert await at.state(job.id) is DONE
-        assert await verbs(at.store).outputs([job.id]) == {job.id: b"null"}
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_s19_a_workflow_waits_for_what_its_members_enqueue(self, at: Scene) -> None:
-        graph = await chain(at, "a").stored()
-        (job,) = await graph.start("a")
-        (child,) = added(at, graph, "x")
-        call = at.chance.uuid4()
-        for _ in range(3):
-            assert await verbs(at.store).enqueue_member(call, child, under=(job.id, job.token)) == EnqueueAnswer()
-        assert await graph.states("x") == [AVAILABLE]
-        assert await at.settle(done(job)) == (Answer.APPLIED,)
-        assert await graph.states("a", "root") == [DONE, BLOCKED]
-        await graph.fail("x")
-        assert (await graph.root(), (await graph.error("root")).message) == (LOST, "a/x did not complete")
-        await graph.steer(FlowVerb.RETRY)
-        await graph.run("x")
-        assert await graph.root() is DONE
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_s19_a_workflow_waits_for_what_children_enqueue(self, at: Scene) -> None:
-        graph = await plain(at, "x")
-        (job,) = await graph.start("x")
-        (child,) = added(at, graph, "z")
-        assert await verbs(at.store).enqueue_member(at.chance.uuid4(), child, under=(job.id, job.token)) == EnqueueAnswer()
-        assert await at.settle(done(job)) == (Answer.APPLIED,)
-        assert await graph.states() == [BLOCKED, DONE, AVAILABLE]
-        await graph.fail("z")
-        assert await graph.states() == [AVAILABLE, DONE, LOST]
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_s18_a_member_that_lost_its_token_enqueues_nothing(self, at: Scene) -> None:
-        graph = await chain(at, "a").stored()
-        (job,) = await graph.start("a")
-        await at.store.end_lease(job.lease, CRASH)
-        assert await at.settle(rescued(job, CRASH)) == (Answer.APPLIED,)
-        (child,), call = added(at, graph, "x"), at.chance.uuid4()
-        for _ in range(2):
-            answer = await verbs(at.store).enqueue_member(call, child, under=(job.id, job.token))
-            assert (answer, await at.store.get(child.job.id)) == (EnqueueAnswer(is_lost=True), None)
-        await graph.run("a")
-        assert await graph.root() is DONE
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_intact_children_are_not_repaired(self, at: Scene) -> None:
-        graph = await Graph(at).add("list").add("test", "list", each="list").add("a").stored()
-        await graph.run("list")
-        (job,) = await graph.start("test")
-        assert await at.settle(mapping(job, added(at, graph, "[0]", "[1]"))) == (Answer.APPLIED,)
-        await suspended(at, graph, "a", "x", "y")
-        await graph.fail("x", "[0]")
-        before = await graph.states()
-        assert (await verbs(at.store).revive(9)).repairs == ()
-        assert await graph.states() == before
-
-    @story
-    @needs(Workflows, no_workflows)
-    async def test_l12_children_may_have_children_of_their_own(self, at: Scene) -> None:
+    async def test_l12_children_may_have_children(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         names = ["a", "v", "w", "x", "y", "z"]
-        for parent, child in zip(names, names[1:], strict=False):
+        for parent, child in pairwise(names):
             await suspended(at, graph, parent, child)
         assert await graph.states(*names, "root") == [*[BLOCKED] * 5, AVAILABLE, BLOCKED]
         await graph.run(*reversed(names))
