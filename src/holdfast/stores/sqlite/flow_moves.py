@@ -20,7 +20,6 @@ from holdfast.databases.sqlite.values import micros, micros_of
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.records import Row
-from holdfast.stores.sqlite.schedules import INLINE
 
 Answer = TypeVar("Answer")
 
@@ -128,7 +127,7 @@ class FileFlows(FlowMoves):
         if parent.member is None:
             self._database.write("block_members", **packing.ids([parent.id]), flow=own.flow.bytes)
         if new:
-            self._database.write("enqueue", **packing.jobs(new), call=new[0].id.bytes, inline=INLINE)
+            self._database.write("enqueue", **packing.jobs(new), call=new[0].id.bytes, inline=packing.INLINE)
         self.insert_members(adopted.members, adopted.edges, flow=own.flow)
 
     def insert_members(self, members: Sequence[NewMember], edges: Sequence[Edge], *, flow: UUID) -> None:

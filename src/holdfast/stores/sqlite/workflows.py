@@ -19,7 +19,6 @@ from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows, flow_of
 from holdfast.stores.sqlite.records import Row, record_of
-from holdfast.stores.sqlite.schedules import INLINE
 from holdfast.stores.sqlite.steps import is_active
 
 
@@ -164,7 +163,7 @@ def _enqueue(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer
     key = storable_text(root.unique_key)
     is_taken = key is not None and bool(database.read("job_with_key", task=root.task, unique_key=key))
     jobs = [root] if is_taken else [each.job for each in members]
-    database.write("enqueue", **packing.jobs(jobs), call=call.bytes, inline=INLINE)
+    database.write("enqueue", **packing.jobs(jobs), call=call.bytes, inline=packing.INLINE)
     if is_taken:
         return answers.enqueued(database.read("receipt", call=call.bytes))
     flows = FileFlows(database)
@@ -179,10 +178,10 @@ def _enqueue_member(database: StoreDatabase, call: UUID, child: NewMember, under
     if receipt := database.read("receipt", call=call.bytes):
         return answers.enqueued(receipt)
     if not is_active(database, *under):
-        database.write("enqueue", **packing.jobs([child.job], under), call=call.bytes, inline=INLINE)
+        database.write("enqueue", **packing.jobs([child.job], under), call=call.bytes, inline=packing.INLINE)
         return answers.enqueued(database.read("receipt", call=call.bytes))
     FileFlows(database).join(under[0], child)
-    database.write("enqueue", **packing.jobs([]), call=call.bytes, inline=INLINE)
+    database.write("enqueue", **packing.jobs([]), call=call.bytes, inline=packing.INLINE)
     return EnqueueAnswer()
 
 

@@ -8,9 +8,12 @@ from holdfast._core.job import ActiveJob, Reason, State
 from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.member import OnFailure
 from holdfast._core.outcome import WaitFor
+from holdfast._core.schedule import Overlap, TickAnswer
 from holdfast._core.workflow import Edge, FlowVerb, Items, NewMember, gate_edges
+from holdfast._engine import store_defaults
 from holdfast._ports.workflows import Workflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
+from holdfast.testing.contracts.scheduling import move, written
 from holdfast.testing.contracts.workflow_children import CRASH, added, plain, suspended
 from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_workflows, verbs
 
@@ -208,3 +211,28 @@ class WorkflowMapContract(Part):
         before = await graph.states()
         assert (await verbs(at.store).revive(9)).repairs == ()
         assert await graph.states() == before
+
+    @story
+    @needs(Workflows, no_workflows)
+    async def test_a_schedule_that_cancels_its_last_job_cancels_all_of_a_workflow(self, at: Scene) -> None:
+        schedules = store_defaults.scheduling(at.store)
+        await written(at, overlap=Overlap.CANCEL)
+        at.advance(60.1)
+        assert await schedules.advance(await move(at)) is TickAnswer.FIRED
+        (claim,) = await at.claim(await at.lease())
+        graph = Graph(at)
+        graph.ids = {"root": claim.job.id}
+        members = added(at, graph, "a", "b")
+        edges = gate_edges(claim.job.id, [each.job.id for each in members], ())
+        children = Children(members=members, edges=edges, is_gate=True)
+        assert await at.settle(finish(claim.job, WaitFor(children), jitter=0.0)) == (Answer.APPLIED,)
+        (a,) = await graph.start("a")
+        at.advance(60.0)
+        again = await move(at)
+        for _ in range(2):
+            assert await schedules.advance(again) is TickAnswer.FIRED
+        assert await graph.states("root", "a", "b") == [BLOCKED, State.RUNNING, CANCELLED]
+        assert await at.settle(answered(a, FAILED)) == (Answer.APPLIED,)
+        assert await graph.states("root", "a", "b") == [CANCELLED] * 3
+        assert again.job is not None
+        assert await at.state(again.job.id) is AVAILABLE
