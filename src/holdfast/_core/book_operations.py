@@ -74,12 +74,13 @@ class BookOperations(BookWorkflows):
         return self._states(ids, now)
 
     def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
-        for row in self._rows(ids):
-            if self._is_needed(row):
-                continue
-            if row.state is State.AVAILABLE or (PLACE_OF[row.state] is not Place.ACTIVE and not only_waiting):
-                for each in (*self._members_kept_for(row), row):
-                    self._forget(each)
+        places = (Place.PENDING, Place.FINISHED)
+        unowned = [
+            row for row in self._rows(ids) if row.state is State.AVAILABLE or (PLACE_OF[row.state] in places and not only_waiting)
+        ]
+        free = [row for row in unowned if not self._is_needed(row) and row in self._doomed_with(row)]
+        for each in {each.id: each for row in free for each in self._doomed_with(row)}.values():
+            self._forget(each)
         return self._states(ids, now)
 
     def steer(self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:

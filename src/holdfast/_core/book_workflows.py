@@ -161,7 +161,7 @@ class BookWorkflows(BookState):
         return row.member is not None and row.member.flow != row.id and row.member.flow in self._all.jobs
 
     def _doomed_with(self, row: JobRecord) -> Rows:
-        """Return what is pruned once the retention of this job is over: its members first; without it while one of them has not ended."""
+        """Return what is deleted with a job whose retention is over, its members first; without it while one of them has not ended."""
         members = self._members_kept_for(row)
         finished = [each for each in members if PLACE_OF[each.state] is Place.FINISHED]
         return finished if len(finished) < len(members) else [*members, row]

@@ -266,6 +266,57 @@ class WorkflowChildrenContract(Part):
 
     @story
     @needs(Workflows, no_workflows)
+    async def test_l12_a_workflow_waits_for_a_child_that_runs_again(self, at: Scene) -> None:
+        graph = await chain(at, "a", "b").stored()
+        await suspended(at, graph, "a", "x")
+        await graph.run("x", "a", "b")
+        assert await graph.root() is DONE
+        await at.store.reopen([graph.ids["x"]])
+        assert await graph.states("x", "a", "b", "root") == [AVAILABLE, DONE, DONE, BLOCKED]
+        await graph.run("x")
+        assert await graph.root() is DONE
+
+    @story
+    @needs(Workflows, no_workflows)
+    async def test_s18_a_job_that_had_children_waits_for_its_parents_when_it_is_retried(self, at: Scene) -> None:
+        graph = await chain(at, "a", "b").stored()
+        await graph.run("a")
+        await suspended(at, graph, "b", "x")
+        await graph.run("x", "b")
+        await graph.steer(FlowVerb.RETRY, node=graph.ids["a"])
+        assert await graph.states("a", "b", "x") == [AVAILABLE, BLOCKED, DONE]
+        await graph.run("a")
+        assert await graph.states("b") == [AVAILABLE]
+
+    @story
+    @needs(Workflows, no_workflows)
+    async def test_a_plain_job_that_had_children_is_cancelled_by_its_operator(self, at: Scene) -> None:
+        graph = await plain(at, "x")
+        await graph.run("x")
+        (job,) = await graph.start("root")
+        assert await at.store.request_cancel([job.id]) == {job.id: State.RUNNING}
+        assert await at.settle(answered(job, FAILED)) == (Answer.APPLIED,)
+        row = await at.row(job.id)
+        assert (row.state, row.reason) == (CANCELLED, Reason.BY_OPERATOR)
+
+    @story
+    @needs(Workflows, no_workflows)
+    async def test_s27_nothing_is_pruned_while_a_child_runs_again(self, at: Scene) -> None:
+        graph = await plain(at, "x", "y")
+        await graph.run("x", "y")
+        await graph.run("root")
+        await at.store.reopen([graph.ids["x"]])
+        (x,) = await graph.start("x")
+        at.advance(Policy().retention + 2000.0)
+        await at.store.prune(100)
+        assert await at.store.delete([graph.ids["root"]]) == {graph.ids["root"]: DONE}
+        assert [await at.store.get(graph.ids[name]) is None for name in ("root", "x", "y")] == [False, False, True]
+        assert await at.settle(done(x)) == (Answer.APPLIED,)
+        await at.store.prune(100)
+        assert await at.store.get(graph.ids["root"]) is None
+
+    @story
+    @needs(Workflows, no_workflows)
     async def test_s27_children_are_kept_and_pruned_with_their_workflow(self, at: Scene) -> None:
         graph = await plain(at, "x", policy=Policy(retention=2000.0))
         await graph.run("x")
@@ -287,8 +338,7 @@ class WorkflowChildrenContract(Part):
         graph = await plain(at, "x")
         assert await at.store.delete([*graph.ids.values()]) == {graph.ids["root"]: BLOCKED, graph.ids["x"]: AVAILABLE}
         await graph.run("x", "root")
-        assert await at.store.delete([graph.ids["root"]]) == {}
-        assert await at.store.get(graph.ids["x"]) is None
+        assert await at.store.delete([graph.ids["root"], graph.ids["x"]]) == {}
 
     @story
     @needs(Workflows, no_workflows)
