@@ -20,10 +20,12 @@ from holdfast._engine.operators.limits import Limits
 from holdfast._engine.operators.operators import Jobs, RecoveryRun, Workers
 from holdfast._engine.operators.queues import Queues
 from holdfast._engine.operators.schedules import Schedules
+from holdfast._engine.operators.workflows import Workflows
 from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, homes, importable
+from holdfast._engine.store_defaults import has_workflows
 from holdfast._engine.tasks.around import around
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.decorator import TaskRegistrar
@@ -130,6 +132,7 @@ class App(TaskRegistrar, WorkflowRegistrar, RowsDeclarations, ScheduleDeclaratio
         self.limits = Limits(self._connections.client)
         self.workers = Workers(self._connections.client)
         self.schedules = Schedules(self._connections)
+        self.workflows = Workflows(self._connections.client)
         self.recovery = RecoveryRun(self._recover)
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
@@ -239,7 +242,7 @@ class App(TaskRegistrar, WorkflowRegistrar, RowsDeclarations, ScheduleDeclaratio
         They run one after the other, in the order in which a worker would claim them, and those that they enqueue or
         retry for now run too; jobs due later do not. What handlers raise is recorded on their jobs, never raised here.
         ``limit`` ends it when a job enqueues itself endlessly. ``concurrency``: for jobs that wait for each other.
-        Rows and ticks of schedules that are due when it begins are worked off, too.
+        Rows and ticks of schedules that are due when it begins are worked off, too, and workflows past their deadline end.
 
         >>> app.run_due()  # doctest: +SKIP
         3
@@ -258,6 +261,8 @@ class App(TaskRegistrar, WorkflowRegistrar, RowsDeclarations, ScheduleDeclaratio
         parts = self._parts(options, lambda _: self._connections.store)
         await store_declared(self._connections.store, self.registry.declared())
         await fire_due(parts.environment(self._connections.store, self.events), self.registry.schedules())
+        if has_workflows(self._connections.store):
+            await self._connections.client().revive()
         return await RunDue(parts).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:

@@ -22,6 +22,7 @@ class RecoverySwitches(Struct, frozen=True, kw_only=True):
 
     ``claimed``: jobs of a lost worker whose code has not begun. ``running``: those whose code has. ``overrun``: jobs far past a limit,
     which their own supervisor should have stopped. ``expired``: jobs that no worker started before they expired.
+    ``workflows``: those past their deadline, and those whose bookkeeping is damaged.
 
     >>> RecoverySwitches(running=False).off
     ('running',)
@@ -31,6 +32,7 @@ class RecoverySwitches(Struct, frozen=True, kw_only=True):
     running: bool = True
     overrun: bool = True
     expired: bool = True
+    workflows: bool = True
 
     @property
     def off(self) -> tuple[str, ...]:

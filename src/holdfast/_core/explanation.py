@@ -10,8 +10,10 @@ from holdfast._core.job import PLACE_OF, HeldFor, Place, Reason, State
 from holdfast._core.lane_cause import LaneFacts, lane_causes, position
 from holdfast._core.limit_causes import limit_causes
 from holdfast._core.limits import LimitView
+from holdfast._core.member_causes import BECAUSE_OF_OTHERS, ended_cause, pending_causes
 from holdfast._core.record import JobRecord
 from holdfast._core.steps import FOREVER
+from holdfast._core.workflow_view import WorkflowView
 
 
 class Explanation(Struct, frozen=True):
@@ -47,11 +49,20 @@ def explain(
     now: datetime,
     limits: Sequence[LimitView] = (),
     lane: LaneFacts | None = None,
+    workflow: WorkflowView | None = None,
 ) -> Explanation:
-    """Return the causes of a job's state. ``limits``: those that count the job; ``lane``: the lane in which it waits."""
+    """Return the causes of a job's state. ``limits``: those that count the job; ``lane``: the lane in which it waits.
+
+    ``workflow``: the one it belongs to; needed of a job that waits for others of it, is held by its pause, or ended because of them.
+    """
+    causes: tuple[Cause, ...]
     match PLACE_OF[job.state]:
+        case Place.FINISHED if workflow is not None and job.reason in BECAUSE_OF_OTHERS:
+            causes = (ended_cause(job, workflow),)
         case Place.FINISHED:
             causes = _of_finished(job)
+        case Place.PENDING if workflow is not None and waits_for_workflow(job):
+            causes = pending_causes(job, workflow)
         case Place.ACTIVE:
             causes = _of_active(job, workers)
         case Place.PENDING:
@@ -60,6 +71,13 @@ def explain(
                 causes = _of_turns(causes, job, workers, now, limits=limits, lane=lane)
     summary = causes[0].message if causes else "it is due and a worker has a free slot: it starts within a poll"
     return Explanation(job.state, summary, causes)
+
+
+def waits_for_workflow(job: JobRecord) -> bool:
+    """Return whether a waiting job waits for others of its workflow, or for the end of its pause."""
+    if job.member is None:
+        return False
+    return job.member.is_paused or (job.state is State.BLOCKED and job.awaits is None)
 
 
 def _of_finished(job: JobRecord) -> tuple[Cause, ...]:

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast._core.job import Failed, Failure
+from holdfast._core.job import Failed, Failure, NoResult
 from holdfast._core.member import Input
 from holdfast._core.payload import PAYLOAD_LIMIT, PayloadType
 from holdfast._core.workflow import Items, Output
@@ -17,7 +17,7 @@ INPUTS_LIMIT = 16 * 1024 * 1024
 
 MOST_ITEMS = 10_000
 """The items of one list that a workflow runs a member for."""
-NOT_AVAILABLE = Failed("RESULT_NOT_AVAILABLE")
+NOT_AVAILABLE = Failed(NoResult.RESULT_NOT_AVAILABLE)
 
 _LIST = msgspec.json.Decoder(list[Raw])
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
@@ -88,7 +88,8 @@ def whole(output: Output, outputs: Mapping[UUID, Output]) -> bytes | Failed:
         return output
     if is_too_large(outputs):
         return Failed(
-            "RESULT_NOT_AVAILABLE", Failure("PayloadTooLarge", f"the results of its items have more than {INPUTS_LIMIT:,} bytes")
+            NoResult.RESULT_NOT_AVAILABLE,
+            Failure("PayloadTooLarge", f"the results of its items have more than {INPUTS_LIMIT:,} bytes"),
         )
     result, missing = _list_of(output, outputs)
     return missing[0][1] if missing else result

@@ -227,7 +227,7 @@ def reader_of(kind: Any) -> Callable[[bytes], Any]:
     (1, 2)
     """
     try:
-        decoder = _decoder(Any if kind is object else kind)
+        decoder = _decoder(kind)
     except TypeError:
         return decode_json
 
@@ -290,7 +290,12 @@ def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
 
 
 def _from_json(kind: type, value: object) -> object:
-    """Read a Pydantic model from its JSON; it is recognised by its method, so that pydantic need not be installed."""
+    """Read a Pydantic model from its JSON; it is recognised by its method, so that pydantic need not be installed.
+
+    Anything is an ``object``.
+    """
+    if kind is object:
+        return value
     validate = getattr(kind, "model_validate_json", None)
     if validate is None:
         raise TypeError(

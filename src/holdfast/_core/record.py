@@ -280,7 +280,13 @@ def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
         and (which.attempts_at_least is None or view.attempt >= which.attempts_at_least)
         and (which.tag is None or which.tag in view.tags)
         and (which.before is None or view.id < which.before)
+        and (not which.only_workflows or is_root(view))
     )
+
+
+def is_root(row: JobRecord) -> bool:
+    """Return whether a job is the root of a workflow."""
+    return row.member is not None and row.member.flow == row.id
 
 
 def _later(now: datetime, seconds: float) -> datetime:

@@ -161,6 +161,7 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     """The jobs to list, newest first; ``before`` is the last id of the previous page.
 
     ``older_than``: seconds since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: of its attempts so far.
+    ``only_workflows``: only the roots of workflows.
     """
 
     state: State | None = None
@@ -171,5 +172,6 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     tag: str | None = None
     older_than: float | None = None
     attempts_at_least: int | None = None
+    only_workflows: bool = False
     limit: int = 100
     before: UUID | None = None

@@ -88,6 +88,7 @@ class JobView(Struct, frozen=True, kw_only=True):
             max_attempts=record.policy.max_attempts,
             max_crashes=record.policy.max_crashes,
             workflow=None if record.member is None else record.member.flow,
+            held_for=HeldFor.PAUSE if record.member is not None and record.member.is_paused else record.held_for,
             attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
         )
 
@@ -139,7 +140,7 @@ class RescuedJob(Struct, frozen=True, kw_only=True):
         )
 
 
-_DECODED = {"payload", "result", "checkpoint", "headers", "attempts"}
+_DECODED = {"held_for", "payload", "result", "checkpoint", "headers", "attempts"}
 _SAME = {field.name for field in structs.fields(JobRecord)} & {field.name for field in structs.fields(JobView)} - _DECODED
 
 

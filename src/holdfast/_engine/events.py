@@ -49,7 +49,11 @@ class EventName(StrEnum):
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
     RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs: how many one worker lost; no worker: several, past limits
-    RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun: how many were left alone, because their kind is switched off
+    RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off
+    WORKFLOW_PAUSED = "workflow.paused"  # workflow: by an operator or a program
+    WORKFLOW_RESUMED = "workflow.resumed"  # workflow failed: what became of the failures that the pause held back
+    WORKFLOW_REPAIRED = "workflow.repaired"  # workflow job node was is: it waited for other than the states of its parents allow
+    WORKFLOW_TIMED_OUT = "workflow.timed_out"  # workflow: its deadline passed, and what had not finished is cancelled
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs
@@ -119,6 +123,10 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_WARNED: logging.WARNING,
     EventName.WORKER_DEGRADED: logging.WARNING,
     EventName.RECOVERY_SKIPPED: logging.WARNING,
+    EventName.WORKFLOW_PAUSED: logging.INFO,
+    EventName.WORKFLOW_RESUMED: logging.INFO,
+    EventName.WORKFLOW_REPAIRED: logging.WARNING,
+    EventName.WORKFLOW_TIMED_OUT: logging.ERROR,
     EventName.QUEUE_PAUSED: logging.INFO,
     EventName.QUEUE_RESUMED: logging.INFO,
     EventName.QUEUE_PURGED: logging.INFO,

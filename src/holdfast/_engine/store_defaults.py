@@ -148,9 +148,14 @@ def steps(store: Store) -> Steps:
     )
 
 
+def has_workflows(store: Store) -> bool:
+    """Return whether the store keeps workflows."""
+    return offers(store, Workflows)
+
+
 def workflows(store: Store) -> Workflows:
     """Return the verbs of workflows. Raises ``Unsupported`` for a store without them."""
-    if offers(store, Workflows):
+    if has_workflows(store):
         return cast(Workflows, store)
     raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as sqlite:///jobs.db")
 

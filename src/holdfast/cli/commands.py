@@ -26,6 +26,7 @@ from holdfast.cli.schedules import schedules
 from holdfast.cli.top import top
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
+from holdfast.cli.workflows import workflows
 from holdfast.errors import (
     ConfigurationError,
     HoldfastError,
@@ -119,6 +120,7 @@ for _command in (
     queues,
     limits,
     schedules,
+    workflows,
     rows,
     workers,
     top,

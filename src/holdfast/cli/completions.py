@@ -61,6 +61,19 @@ def complete_job(context: click.Context, _parameter: click.Parameter, typed: str
     return [CompletionItem(str(job.id), help=f"{job.task} {job.state}") for job in found if str(job.id).startswith(typed)]
 
 
+def complete_workflow(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """List the newest workflows, with name and state beside their ids."""
+    found = _ask(context, lambda app: app.workflows.alist(limit=MOST_OFFERED)) or ()
+    return [CompletionItem(str(each.id), help=f"{each.task} {each.state}") for each in found if str(each.id).startswith(typed)]
+
+
+def complete_node(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """List the nodes of the workflow before."""
+    ids = context.params.get("ids") or context.args or ("",)  # while an option is typed, arguments are not parsed yet
+    found = _ask(context, lambda app: app.workflows.aget(ids[0]))
+    return _offers((node.name for node in found.nodes) if found is not None else (), typed)
+
+
 def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, Answered]]") -> Answered | None:
     """Ask the store that options or environment name, with a short time limit; a missing store is not created."""
     from holdfast._processes.loading import opened

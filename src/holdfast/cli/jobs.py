@@ -43,7 +43,7 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
     with opened(target, url) as app:
         found = app.jobs.list(limit=limit, **which)  # type: ignore[arg-type]
     if as_json:
-        print_json([_listed(job) for job in found])
+        print_json([listed(job) for job in found])
         return
     columns = ("id", "task", "queue", "state", "attempt", "progress", "created", "worker", "why")
     print_table(columns, [_row(job) for job in found], empty="no jobs")
@@ -125,7 +125,7 @@ def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | N
 _KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts"}
 
 
-def _listed(job: "JobView") -> dict[str, object]:
+def listed(job: "JobView") -> dict[str, object]:
     """Return a job as a list shows it: secrets in a payload, result or exception are shown only for a single job."""
     kept = {name: value for name, value in structs.asdict(job).items() if name not in _KEPT_FROM_LISTS}
     return kept | {"error": None if job.error is None else {"type": job.error.type}}

@@ -12,7 +12,7 @@ from holdfast.cli.options import JSON, TARGET
     "--only",
     multiple=True,
     metavar="KIND",
-    help="claimed, running, overrun or expired, also when App(recovery=…) switches it off.",
+    help="claimed, running, overrun, expired or workflows, also when App(recovery=…) switches it off.",
 )
 @JSON
 def recover(target: str, now: bool, only: tuple[str, ...], as_json: bool) -> None:

@@ -115,6 +115,12 @@ def test_one_unfinished_workflow_may_have_a_unique_key() -> None:
     assert (first.created, second.created, second.id) == (True, False, first.id)
     with pytest.raises(UniqueConflict, match="workflow release"):
         order.enqueue("main", depth=2)
+    at.app.run_due()
+    second = order.enqueue("main")
+    for start in (None, "checkout"):
+        with pytest.raises(UniqueConflict) as raised:
+            first.retry(from_=start)
+        assert raised.value.job == second.id
 
 
 def test_nothing_is_stored_if_the_arguments_or_the_graph_are_wrong() -> None:

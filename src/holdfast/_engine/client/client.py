@@ -110,8 +110,11 @@ class Client(FlowCalls):
     async def explain(self, job: UUID) -> Explanation:
         """Explain why the job is in its state; ``JobNotFound``."""
         record = await self._record(job)
-        now = EPOCH + timedelta(seconds=self._clock.wall())
-        return await self._retry("explain", partial(explained, self._store, record, now))
+        return await self._retry("explain", partial(explained, self._store, record, self.now()))
+
+    def now(self) -> datetime:
+        """Return the time on this machine's clock, for people."""
+        return EPOCH + timedelta(seconds=self._clock.wall())
 
     async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End waiting jobs and flag running ones; return the state each is in now, absent if unknown."""

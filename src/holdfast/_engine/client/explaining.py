@@ -3,13 +3,15 @@
 from datetime import datetime
 
 from holdfast._core.answers import LeaseView
-from holdfast._core.explanation import Explanation, WorkerFacts, explain
+from holdfast._core.explanation import Explanation, WorkerFacts, explain, waits_for_workflow
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
 from holdfast._core.limits import CountedBy, LimitView
+from holdfast._core.member_causes import BECAUSE_OF_OTHERS
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
-from holdfast._engine.store_defaults import limits, offers
+from holdfast._core.workflow_view import WorkflowView
+from holdfast._engine.store_defaults import limits, offers, workflows
 from holdfast._ports.limits import Limits
 from holdfast._ports.store import Store
 
@@ -24,7 +26,17 @@ async def explained(store: Store, job: JobRecord, now: datetime) -> Explanation:
     is_due = job.state is State.AVAILABLE
     counted = await limits_of(store, job) if is_due else ()
     lane = await lane_facts(store, job) if is_due and workers else None
-    return explain(job, is_paused=job.queue in paused, workers=workers, now=now, limits=counted, lane=lane)
+    workflow = await workflow_of(store, job)
+    is_paused = job.queue in paused
+    return explain(job, is_paused=is_paused, workers=workers, now=now, limits=counted, lane=lane, workflow=workflow)
+
+
+async def workflow_of(store: Store, job: JobRecord) -> WorkflowView | None:
+    """Return the workflow of a job that waits for others of it, is held by its pause, or ended because of them."""
+    if job.member is None or not (waits_for_workflow(job) or job.reason in BECAUSE_OF_OTHERS):
+        return None
+    found = await workflows(store).flow(job.member.flow)
+    return None if found is None else WorkflowView.of(found)
 
 
 async def limits_of(store: Store, job: JobRecord) -> tuple[LimitView, ...]:

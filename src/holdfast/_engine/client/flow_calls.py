@@ -7,12 +7,15 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.inputs import whole
 from holdfast._core.job import State
-from holdfast._core.workflow import FlowView, NewFlow, SteerFlow
+from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
 from holdfast._engine.client.announcement import announce_flow
 from holdfast._engine.client.outputs import read_outputs
+from holdfast._engine.client.reviving import revive
 from holdfast._engine.environment import Environment
+from holdfast._engine.events import EventName
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
+from holdfast._ports.transport import Hint
 from holdfast.errors import JobNotFound, PayloadTooLarge, UniqueConflict
 
 
@@ -59,7 +62,28 @@ class FlowCalls:
         state = await self._retry("steer_flow", partial(workflows(self._store).steer_flow, flow, how))
         if state is None:
             raise _unknown(flow)
+        match how.verb:
+            case FlowVerb.PAUSE:
+                self._events.emit(EventName.WORKFLOW_PAUSED, workflow=flow)
+            case FlowVerb.RESUME:
+                failed = "retry" if how.is_retry else how.failed.value
+                self._events.emit(EventName.WORKFLOW_RESUMED, workflow=flow, failed=failed)
+            case FlowVerb.CANCEL:
+                self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=flow, state=state.value)
+            case FlowVerb.RETRY:
+                self._events.emit(EventName.JOB_REOPENED, job=flow, state=state.value)
+        if how.verb in (FlowVerb.RESUME, FlowVerb.RETRY):
+            await self._environment.transport.publish([Hint("")])
         return state
+
+    async def revive(self, flow: UUID | None = None, *, dry_run: bool = False) -> Revived:
+        """Repair all unfinished workflows, or this one, in batches of a write each, and report what was done."""
+        done, is_first = Revived(), True
+        while is_first or done.next is not None:
+            found = await self._retry("revive", partial(revive, self._environment, after=done.next, flow=flow, dry_run=dry_run))
+            done = Revived((*done.repairs, *found.repairs), (*done.overdue, *found.overdue), found.next)
+            is_first = False
+        return done
 
 
 def _unknown(flow: UUID) -> JobNotFound:

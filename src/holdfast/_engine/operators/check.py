@@ -149,7 +149,8 @@ async def _of_recovery(store: Store, switches: RecoverySwitches) -> AsyncIterato
     left = Counter([job.state.value for lease in ended for job in await store.held(lease, MOST_JOBS)])
     for kind in switches.off:
         count = f"; jobs left by workers that ended: {left[kind]}" if kind in ("claimed", "running") else ""
-        message = f"App(recovery=…) switches the recovery of {kind} jobs off{count}"
+        what = kind if kind == "workflows" else f"{kind} jobs"
+        message = f"App(recovery=…) switches the recovery of {what} off{count}"
         yield Check("warning", "recovery", message, f"`holdfast recover module:app --only {kind}` recovers them once, by hand")
 
 

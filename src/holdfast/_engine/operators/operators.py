@@ -100,7 +100,7 @@ class Jobs:
 
     async def aget(self, job: Id) -> JobView:
         """Return the job with its attempts; ``JobNotFound``."""
-        return await self._connect().get(_id(job))
+        return await self._connect().get(id_of(job))
 
     async def alist(
         self,
@@ -124,7 +124,7 @@ class Jobs:
         [JobView(…), …]
         """
         where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least)
-        return await self._connect().list(where.filter(limit, before=None if cursor is None else _id(cursor)))
+        return await self._connect().list(where.filter(limit, before=None if cursor is None else id_of(cursor)))
 
     async def aids(
         self,
@@ -289,7 +289,7 @@ class Jobs:
         >>> app.jobs.explain(handle.id).causes[0].remedy  # doctest: +SKIP
         '`holdfast queues resume slow`'
         """
-        return await self._connect().explain(_id(job))
+        return await self._connect().explain(id_of(job))
 
     async def asignal(self, job: Id, name: str, value: Json = None) -> bool:
         """Send a signal to a job, as ``handle.signal`` does; return false if the job has finished. ``JobNotFound``.
@@ -297,7 +297,7 @@ class Jobs:
         >>> app.jobs.signal(handle.id, "approved")  # doctest: +SKIP
         True
         """
-        return await self._connect().signal(_id(job), name, value)
+        return await self._connect().signal(id_of(job), name, value)
 
     async def asignal_key(self, task: str, unique_key: str, name: str, value: Json = None) -> bool:
         """Send a signal to the unfinished job of a task that has a unique key, for callers that do not know its id. ``JobNotFound``.
@@ -372,7 +372,8 @@ class RecoveryRun:
     run_once = blocking(arun_once)
 
 
-def _id(job: Id) -> UUID:
+def id_of(job: Id) -> UUID:
+    """Return the id of a job that a caller named; ``JobNotFound`` for text that cannot be one."""
     if isinstance(job, UUID):
         return job
     try:
@@ -382,4 +383,4 @@ def _id(job: Id) -> UUID:
 
 
 def _ids(jobs: Id | Sequence[Id]) -> tuple[UUID, ...]:
-    return (_id(jobs),) if isinstance(jobs, (UUID, str)) else tuple(_id(job) for job in jobs)
+    return (id_of(jobs),) if isinstance(jobs, (UUID, str)) else tuple(id_of(job) for job in jobs)

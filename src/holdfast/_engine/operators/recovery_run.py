@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from holdfast._core.view import Rescued
+from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
+from holdfast._engine.store_defaults import has_workflows
 from holdfast._engine.supervisor.recovery import EXPIRED_PER_STEP, Contact, Recovery
 from holdfast._ports.host import Host
 from holdfast.settings import RecoverySwitches, Settings
@@ -22,6 +24,8 @@ async def recover(
     rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
     while await recovery.expire() >= EXPIRED_PER_STEP:
         pass
+    if switches.workflows and has_workflows(environment.store):
+        await Client(environment).revive()
     while not now and recovery.pause < float("inf"):
         await clock.sleep(recovery.pause / 2)
         rescued += await recovery.step()

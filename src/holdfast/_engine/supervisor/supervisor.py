@@ -26,6 +26,7 @@ from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.maintenance import maintenance_steps
 from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
+from holdfast._engine.supervisor.reviver import Reviver
 from holdfast._engine.supervisor.scheduler import Scheduler
 from holdfast._engine.supervisor.until_empty import UntilEmpty, has_limited_jobs
 from holdfast._engine.supervisor.voiding import Voiding
@@ -260,9 +261,11 @@ class Supervisor:
         )
         self._scheduler = Scheduler(self._environment, longest=5.0 * settings.poll_interval)
         self._scheduling = serve("schedules", self._scheduler.step)
-        voiding = Voiding(self._environment, settings, lambda: tuple(self.workers))
+        voiding, reviver = Voiding(self._environment, settings, lambda: tuple(self.workers)), Reviver(self._environment, settings)
         if voiding.is_needed:
             steps.append(("void", voiding.step))
+        if reviver.is_needed:
+            steps.append(("workflows", reviver.step))
         return [self._isolation.service, self._scheduling, *(self._service(name, step, pause=pause) for name, step in steps)]
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from concurrent import futures
 from typing import Any, Literal, TypeVar, overload
 
-from holdfast._core.job import Claim, Failed
+from holdfast._core.job import Claim, Failed, NoResult
 from holdfast._core.member import Member
 from holdfast._core.steps import CALL, GATHER
 from holdfast._core.workflow import NewMember
@@ -153,6 +153,6 @@ def _value(child: BoundChild[Any], outcome: bytes | Failed) -> Any:
 def _value_or_error(child: BoundChild[Any], outcome: bytes | Failed) -> Any:
     if isinstance(outcome, bytes):
         return child.read(outcome)
-    if outcome.reason == "TASK_CANCELLED":
+    if outcome.reason is NoResult.TASK_CANCELLED:
         return JobCancelled(f"{child.name} was cancelled")
     return JobFailed(f"{child.name}: {outcome.reason}", outcome.error, None)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.job import Json, NewJob, State
+from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.member import OnFailure
 from holdfast._core.payload import decode_json, reader_of
 from holdfast._core.workflow import FlowVerb, SteerFlow
@@ -87,12 +87,8 @@ class WorkflowHandle(Handle, Generic[Result]):
             return await super().aretry(fresh=fresh)
         if fresh:
             raise ConfigurationError(["retry: use fresh=True or from_=…, not both"])
-        node = next((each.job for each in await self.anodes() if each.name == from_), None)
-        if node is None:
-            raise ConfigurationError(
-                [f"retry: workflow {self.id} has no node {from_!r}: `holdfast workflows show {self.id}` lists them"]
-            )
-        return await self._steer(SteerFlow(verb=FlowVerb.RETRY, node=node))
+        state = await self._steer(SteerFlow(verb=FlowVerb.RETRY, node=await self._job_of(from_)))
+        return state if PLACE_OF[state] is not Place.FINISHED else await super().aretry()  # which names who has its unique key
 
     async def asignal(self, name: str, value: Json = None, *, node: str | None = None) -> bool:
         """Send a signal to the nodes that wait for it now; return false if none does.

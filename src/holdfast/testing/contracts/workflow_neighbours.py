@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.answers import Answer
 from holdfast._core.job import Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
@@ -10,6 +12,7 @@ from holdfast._core.member import OnFailure
 from holdfast._core.outcome import Cancel, Done, Retry
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
 from holdfast._core.workflow import FlowVerb
 from holdfast._ports.workflows import Workflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
@@ -255,3 +258,19 @@ class WorkflowNeighbourContract(Part):
         view = await verbs(at.store).flow(graph.ids["root"])
         assert view is not None
         assert [member.state for member in view.members] == [State.COMPLETED, State.SCHEDULED, State.BLOCKED]
+
+    @story
+    @needs(Workflows, no_workflows)
+    async def test_workflows_are_listed_without_their_members_and_plain_jobs(self, at: Scene) -> None:
+        graphs = [await Graph(at).add("a").add("b", "a").stored() for _ in range(3)]
+        await at.enqueue(at.new())
+        await graphs[1].run("a", "b")
+        which = JobFilter(only_workflows=True)
+        first, second, third = (graph.ids["root"] for graph in graphs)
+        for asked, ids in (
+            (which, [third, second, first]),
+            (structs.replace(which, state=State.COMPLETED), [second]),
+            (structs.replace(which, before=third, limit=1), [second]),
+            (structs.replace(which, task="other"), []),
+        ):
+            assert [row.id for row in await at.store.list(asked)] == ids

@@ -1,0 +1,56 @@
+"""Why a job of a workflow waits, is held or has ended: because of others, of a pause, or of an operator's decision that is missing."""
+
+from collections.abc import Sequence
+
+from holdfast._core.cause import Cause, Code, clock
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.record import JobRecord
+from holdfast._core.workflow_view import NodeView, WorkflowView
+
+SHOWN = 3
+"""The most nodes that a cause names."""
+
+BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
+
+
+def pending_causes(job: JobRecord, workflow: WorkflowView) -> tuple[Cause, ...]:
+    """Return why a blocked or held job of a workflow does not run."""
+    nodes = {node.name: node for node in workflow.nodes}
+    is_root = job.id == workflow.id
+    own = None if is_root else next((node for node in workflow.nodes if node.job == job.id), None)
+    waits_for = [*nodes.values()] if own is None else [nodes[each] for each in own.after if each in nodes]
+    left = [each for each in waits_for if PLACE_OF[each.state] is not Place.FINISHED]
+    failed = [each for each in waits_for if each.state in (State.FAILED, State.CANCELLED)]
+    pause = () if workflow.paused_at is None else (_of_pause(job, workflow, failed if not left else ()),)
+    if job.state is State.HELD or (pause and not left):
+        return pause
+    what = f"it is the workflow {workflow.name}, and " if is_root else "it "
+    some = f"{own.needs:,} of " if own is not None and 0 < own.needs < len(left) else ""
+    waiting = f"{what}waits for {some}{_named(left)}" if left else f"{what}waits for other jobs of its workflow"
+    see = f"`holdfast workflows show {workflow.id}` shows them all; `holdfast workflows cancel {workflow.id}` ends them"
+    return *pause, Cause(Code.BLOCKED, waiting, f"nothing to do; {see}")
+
+
+def ended_cause(job: JobRecord, workflow: WorkflowView) -> Cause:
+    """Return why a job has ended without running: others of its workflow did not complete, or all of it was cancelled."""
+    again = f"`holdfast workflows retry {workflow.id}` runs again what did not complete"
+    if job.reason is Reason.BY_WORKFLOW:
+        return Cause(Code.FINISHED, f"it was cancelled with its workflow {workflow.name}", again)
+    why = "others of its workflow did not complete" if job.error is None else job.error.message
+    return Cause(Code.FINISHED, f"it {job.state.value}, because {why}", again)
+
+
+def _of_pause(job: JobRecord, workflow: WorkflowView, failed: Sequence[NodeView]) -> Cause:
+    since = "" if workflow.paused_at is None else f" since {clock(workflow.paused_at)}"
+    held = "holds it" if job.state is State.HELD else "keeps it from going on"
+    message = f"its workflow {workflow.name} is paused{since}, which {held}"
+    resume = f"`holdfast workflows resume {workflow.id}`"
+    if not failed:
+        return Cause(Code.PAUSED, message, f"{resume} lets it go on")
+    choices = "`--failed retry` runs them again, `--failed continue` runs what depends on them"
+    return Cause(Code.PAUSED, f"{message}; {_named(failed)} did not complete", f"{resume} fails what depends on them; {choices}")
+
+
+def _named(nodes: Sequence[NodeView]) -> str:
+    more = f" and {len(nodes) - SHOWN:,} more" if len(nodes) > SHOWN else ""
+    return ", ".join(f"{node.name} ({node.state.value})" for node in nodes[:SHOWN]) + more

@@ -1,0 +1,188 @@
+"""``holdfast workflows``."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from holdfast._core.job import State
+from holdfast.cli.completions import complete_node, complete_queue, complete_workflow
+from holdfast.cli.options import JSON, store_options
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from holdfast.app import App
+
+IDS = click.argument("ids", metavar="WORKFLOW...", nargs=-1, required=True, shell_complete=complete_workflow)
+ID = click.argument("id", metavar="WORKFLOW", shell_complete=complete_workflow)
+
+_STYLES = {"✓ ": "green", "▶ ": "cyan", "▷ ": "cyan", "‖ ": "yellow", "✗ ": "red"}
+
+
+@click.group()
+def workflows() -> None:
+    """See workflows, draw them, pause them, cancel them, run what failed again, repair them."""
+
+
+@workflows.command("list")
+@click.option("--name", help="Only workflows of this name.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in State]), help="Only those in this state; unfinished ones are blocked."
+)
+@click.option("--queue", shell_complete=complete_queue, help="Only those of this queue.")
+@click.option("--key", help="Only those of this key.")
+@click.option("--tag", help="Only those with this tag.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
+@click.option("--cursor", metavar="ID", help="Go on after this workflow: the last one of the page before.")
+@store_options
+@JSON
+def list_workflows(target: str | None, url: str | None, as_json: bool, limit: int, **which: str | None) -> None:
+    """List workflows, newest first."""
+    from holdfast._processes.loading import opened
+    from holdfast.cli.jobs import listed
+    from holdfast.cli.output import print_json, print_table
+
+    with opened(target, url) as app:
+        found = app.workflows.list(limit=limit, **which)
+    if as_json:
+        print_json([listed(each) for each in found])
+        return
+    rows = [
+        (each.id, each.task, each.state, each.queue, each.key, each.created_at, each.finished_at, each.reason, each.error)
+        for each in found
+    ]
+    columns = ("id", "workflow", "state", "queue", "key", "created", "finished", "why", "error")
+    print_table(columns, [(*row[:-1], "" if row[-1] is None else row[-1].message) for row in rows], empty="no workflows")
+    if len(found) == limit:
+        click.echo(f"there may be more: --cursor {found[-1].id}", err=True)
+
+
+@workflows.command()
+@ID
+@click.option("--svg", "form", flag_value="svg", help="Write an SVG document to stdout.")
+@click.option("--mermaid", "form", flag_value="mermaid", help="Write Mermaid's text to stdout.")
+@store_options
+@JSON
+def show(id: str, form: "Literal['svg', 'mermaid'] | None", target: str | None, url: str | None, as_json: bool) -> None:
+    """Draw a workflow: its nodes in layers, what each does, and what a waiting one waits for."""
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json
+
+    if form is not None and as_json:
+        raise click.UsageError(f"two forms given: use --{form} or --json, one of them")
+    with opened(target, url) as app:
+        if as_json:
+            print_json(app.workflows.get(id))
+        elif form is not None:
+            click.echo(app.workflows.picture(id, form), nl=False)
+        else:
+            _print_picture(app.workflows.picture(id))
+
+
+@workflows.command()
+@IDS
+@store_options
+@JSON
+def cancel(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
+    """End all nodes of these workflows that wait, and ask those that run to end."""
+    _each(ids, target, url, as_json, lambda app, id: app.workflows.cancel(id))
+
+
+@workflows.command()
+@IDS
+@store_options
+@JSON
+def pause(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
+    """Start no more nodes of these workflows; those that run go on."""
+    _each(ids, target, url, as_json, lambda app, id: app.workflows.pause(id))
+
+
+@workflows.command()
+@IDS
+@click.option(
+    "--failed",
+    type=click.Choice(["fail", "retry", "continue"]),
+    default="fail",
+    show_default=True,
+    help="What becomes of failures that the pause held back: what depends on them fails, they run again, or their dependents run.",
+)
+@store_options
+@JSON
+def resume(
+    ids: tuple[str, ...], failed: Literal["fail", "retry", "continue"], target: str | None, url: str | None, as_json: bool
+) -> None:
+    """Let paused workflows go on."""
+    _each(ids, target, url, as_json, lambda app, id: app.workflows.resume(id, failed))
+
+
+@workflows.command()
+@IDS
+@click.option(
+    "--from", "node", metavar="NODE", shell_complete=complete_node, help="Also run this node again, and all that depends on it."
+)
+@click.option("--fresh", is_flag=True, help="Forget the checkpoints and steps of what runs again.")
+@store_options
+@JSON
+def retry(ids: tuple[str, ...], node: str | None, fresh: bool, target: str | None, url: str | None, as_json: bool) -> None:
+    """Run again what did not complete in these workflows; completed nodes keep their results."""
+    _each(ids, target, url, as_json, lambda app, id: app.workflows.retry(id, node, fresh=fresh))
+
+
+@workflows.command()
+@click.argument("id", metavar="[WORKFLOW]", required=False, shell_complete=complete_workflow)
+@click.option("--dry-run", is_flag=True, help="Change nothing, and print what would be done.")
+@store_options
+@JSON
+def recover(id: str | None, dry_run: bool, target: str | None, url: str | None, as_json: bool) -> None:
+    """Repair now what supervisors repair gradually, in all unfinished workflows or in one.
+
+    Intact workflows do not change. Damage comes from hand-made SQL or from a restored backup.
+    """
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json, print_table
+
+    with opened(target, url) as app:
+        found = app.workflows.recover_stuck(id, dry_run=dry_run)
+    if as_json:
+        print_json(found)
+        return
+    rows: list[tuple[object, ...]] = [
+        (each.flow, each.node, *(f"needs {needs}, waits for {waits}" for needs, waits in (each.was, each.now)))
+        for each in found.repairs
+    ]
+    rows += [(each, "", "", "past its deadline: ended") for each in found.overdue]
+    print_table(("workflow", "node", "was", "is"), rows, empty="nothing to repair")
+
+
+def _each(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool, act: "Callable[[App, str], State]") -> None:
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json
+
+    with opened(target, url) as app:
+        states = {}
+        for id in ids:
+            states[id] = act(app, id)
+            if not as_json:
+                click.echo(f"workflow {id}: {states[id]}")
+    if as_json:
+        print_json(states)
+
+
+def _print_picture(text: str) -> None:
+    """Print a picture, in colours on a terminal."""
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+
+    Console().print(coloured(text))
+
+
+def coloured(picture: str) -> "Text":
+    """Return a picture with the colours of its nodes' states."""
+    from rich.text import Text
+
+    lines = [Text(line, style=_STYLES.get(line[:2], "")) for line in picture.splitlines()]
+    return Text("\n").join(lines)

@@ -1,0 +1,88 @@
+"""``holdfast workflows``: what is listed, drawn, steered and repaired, as text and as JSON."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from holdfast import App, Node, Workflow
+from tests.cli.support import answer, run, url
+from tests.cli.test_completion import offered
+
+
+@pytest.fixture(autouse=True)
+def ids(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Two workflows of two nodes, in a store that commands find by themselves: the first is new, of the second one node failed."""
+    monkeypatch.setenv("HOLDFAST_URL", url(folder))
+    app = App(url(folder))
+
+    @app.task(max_attempts=1)
+    def build(ref: str) -> str:
+        return ref[0]
+
+    @app.task
+    def publish(built: str) -> None: ...
+
+    @app.workflow
+    def release(w: Workflow, ref: str) -> Node[None]:
+        return w.add(publish.bind(built=w.add(build.bind(ref)).output))
+
+    failed = release.enqueue("")
+    app.run_due()
+    new = release.options(queue="ci", tags=["nightly"]).enqueue("main")
+    app.close()
+    return str(new.id), str(failed.id)
+
+
+def test_workflows_are_listed_newest_first_without_their_nodes(ids: tuple[str, str]) -> None:
+    assert [(each["id"], each["state"]) for each in answer("workflows", "list")] == [(ids[0], "blocked"), (ids[1], "failed")]
+    assert [each["id"] for each in answer("workflows", "list", "--state", "failed", "--name", "release")] == [ids[1]]
+    assert [each["id"] for each in answer("workflows", "list", "--queue", "ci", "--tag", "nightly")] == [ids[0]]
+    assert [each["id"] for each in answer("workflows", "list", "--limit", "1", "--cursor", ids[0])] == [ids[1]]
+    lines = run("workflows", "list").stdout.splitlines()
+    assert lines[0].split("\t")[:3] == ["id", "workflow", "state"]
+    assert lines[2].split("\t")[-1] == "build did not complete"
+
+
+def test_a_workflow_is_shown_as_text_svg_mermaid_and_json(ids: tuple[str, str]) -> None:
+    lines = run("workflows", "show", ids[0]).stdout.splitlines()
+    assert lines[0] == "release: waiting, 0 of 2 nodes done"
+    assert lines[-1].split() == ["·", "publish", "blocked", "waits", "for", "build"]
+    assert run("workflows", "show", ids[0], "--svg").stdout.startswith("<svg ")
+    assert "flowchart LR" in run("workflows", "show", ids[1], "--mermaid").stdout
+    assert [node["name"] for node in answer("workflows", "show", ids[0])["nodes"]] == ["build", "publish"]
+    assert run("workflows", "show", ids[0], "--svg", "--json").exit_code == 2
+
+
+def test_workflows_are_paused_resumed_cancelled_and_retried(ids: tuple[str, str]) -> None:
+    assert run("workflows", "pause", ids[0]).stdout == f"workflow {ids[0]}: blocked\n"
+    assert "paused" in run("workflows", "show", ids[0]).stdout
+    assert answer("workflows", "resume", ids[0], "--failed", "continue") == {ids[0]: "blocked"}
+    assert answer("workflows", "cancel", *ids) == {ids[0]: "cancelled", ids[1]: "failed"}
+    assert answer("workflows", "retry", ids[0], "--from", "build") == {ids[0]: "blocked"}
+    assert answer("workflows", "retry", ids[1], "--fresh") == {ids[1]: "blocked"}
+
+
+def test_damaged_workflows_are_repaired_after_a_dry_run(ids: tuple[str, str], folder: Path) -> None:
+    assert answer("workflows", "recover")["repairs"] == []
+    with sqlite3.connect(url(folder).removeprefix("sqlite:///")) as link:
+        link.execute("UPDATE holdfast_members SET needs = 7 WHERE node = 'publish'")
+    for words in (["--dry-run"], [ids[0]]):
+        lines = run("workflows", "recover", *words).stdout.splitlines()
+        assert lines[1:] == [f"{ids[0]}\tpublish\tneeds 7, waits for 1\tneeds 1, waits for 1"]
+    assert answer("workflows", "recover", "--dry-run") == {"repairs": [], "overdue": [], "next": None}
+
+
+def test_unknown_workflows_and_nodes_are_errors_with_their_remedy(ids: tuple[str, str]) -> None:
+    unknown = run("workflows", "show", "01a2190f-0000-7000-8000-000000000000")
+    assert (unknown.exit_code, "no workflow has the id" in unknown.stderr) == (1, True)
+    wrong = run("workflows", "retry", ids[0], "--from", "deploy", "--json")
+    assert (wrong.exit_code, json.loads(wrong.stderr)["error"]["type"]) == (2, "ConfigurationError")
+
+
+def test_ids_and_nodes_are_offered_by_completion(ids: tuple[str, str]) -> None:
+    assert offered("holdfast workflows show ") == [*ids]
+    assert offered(f"holdfast workflows cancel {ids[0][:20]}") == [each for each in ids if each.startswith(ids[0][:20])]
+    assert offered(f"holdfast workflows retry {ids[0]} --from p") == ["publish"]
+    assert offered("holdfast workflows resume --failed r") == ["retry"]
