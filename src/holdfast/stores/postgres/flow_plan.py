@@ -43,6 +43,22 @@ class Write(Struct, frozen=True):
     values: tuple[Any, ...]
 
 
+class Advance(Struct):
+    """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
+
+    counters: Mapping[UUID, Waiting] = {}
+    released: Sequence[UUID] = ()
+    is_paused: bool = False
+    query: str = "advance_members"
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of its statement."""
+        ids = sorted(self.counters)
+        needs, waits = [self.counters[job].needs for job in ids], [self.counters[job].waits for job in ids]
+        return ids, needs, waits, self.released, self.is_paused
+
+
 class Ends(Struct, frozen=True):
     """Waiting members that end without running: by member its state and its reason. Their errors are not known yet."""
 
@@ -54,7 +70,7 @@ class FlowPlan(FlowMoves):
 
     def __init__(self, known: Known) -> None:
         self.now, self.flows = known.now, dict(known.flows)
-        self.writes, self.roots = list[Write | Ends](), list[UUID]()
+        self.writes, self.roots = list[Write | Advance | Ends](), list[UUID]()
         self._known, self._graphs = known, dict(known.graphs)
         self._over = set[UUID]()
         self._passed: UUID | None = None
@@ -90,8 +106,7 @@ class FlowPlan(FlowMoves):
 
     def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
         if counters:
-            ids = sorted(counters)
-            self._add("set_counters", ids, [counters[job].needs for job in ids], [counters[job].waits for job in ids])
+            self.writes.append(Advance(dict(counters)))
             self._change({job: {"needs": each.needs, "waits": each.waits} for job, each in counters.items()})
 
     def set_policies(self, policies: Mapping[UUID, OnFailure]) -> None:
@@ -102,7 +117,9 @@ class FlowPlan(FlowMoves):
     def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
         if released:
-            self._add("release_members", released, flow.is_paused)
+            if not (self.writes and isinstance(last := self.writes[-1], Advance) and not last.released):
+                self.writes.append(last := Advance())
+            last.released, last.is_paused = released, flow.is_paused
             self._change({job: {"state": State.AVAILABLE} for job in released})
         self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})
 

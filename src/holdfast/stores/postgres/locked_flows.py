@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from msgspec import Struct, json
+from msgspec import Struct
 
 from holdfast._core.encoding import failure_text, inputs_of
 from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting
@@ -15,6 +15,7 @@ from holdfast._core.member_record import dependency_failure
 from holdfast._core.workflow import Edge, Flow
 from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, NotRead
 from holdfast.stores.postgres.records import Row
+from holdfast.stores.postgres.settled_members import SettledMember, links_of
 
 Answer = TypeVar("Answer")
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
@@ -45,31 +46,11 @@ class KnownMember(Struct, frozen=True):
         return PLACE_OF[self.state] is Place.PENDING
 
 
-class SettledMember(Struct, frozen=True, array_like=True):
-    """A member that a settle has ended."""
-
-    id: UUID
-    flow: UUID
-    state: State
-    reason: Reason | None
-    on_failure: OnFailure
-    is_gate: bool
-
-    def ended(self) -> Ended:
-        """Return it as a member that has ended."""
-        return Vertex(id=self.id, state=self.state, reason=self.reason, on_failure=self.on_failure, is_gate=self.is_gate).ended()
-
-
-def settled_members(text: str | None) -> list[SettledMember]:
-    """Return the members that a settle has ended, from the answer of ``settle.sql``."""
-    return [] if text is None else json.decode(text, type=list[SettledMember])
-
-
 class LockedFlows:
     """The moves of members of workflows that one transaction has locked; ``fetch`` runs a query in it."""
 
-    def __init__(self, fetch: Fetch) -> None:
-        self.fetch, self.locked = fetch, list[UUID]()
+    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = ()) -> None:
+        self.fetch, self.locked = fetch, list(locked)
         self._known: Known | None = None
 
     @property
@@ -79,7 +60,7 @@ class LockedFlows:
 
     async def lock(self, flows: Iterable[UUID]) -> None:
         """Lock workflows, in the order of their ids. It is the first thing that the transaction does."""
-        self.locked = sorted(set(flows))
+        self.locked = lock_order(flows)
         found = await self.fetch("lock_flows", self.locked)
         if found:
             self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found}, {}, {})
@@ -109,17 +90,21 @@ class LockedFlows:
 
     async def pass_on(self, settled: Sequence[SettledMember]) -> None:
         """Write what the ends of these members lead to."""
+        if not settled:
+            return
         by_flow = defaultdict[UUID, list[Ended]](list)
         for each in settled:
             by_flow[each.flow].append(each.ended())
+        parents = [each.id for each in settled]
+        ((text,),) = await self.fetch("links", parents, self.locked)
+        self._known = links_of(text, parents)
 
         def act(plan: FlowPlan) -> None:
             for flow, ended in by_flow.items():
                 if flow in self.flows:
                     plan.pass_on(flow, ended)
 
-        if by_flow:
-            await self.decide(act)
+        await self.decide(act)
 
     async def decide(self, act: Callable[[FlowPlan], Answer]) -> Answer:
         """Decide on a plan, reading what that needs, and write it; return what the decision returns.
@@ -136,7 +121,10 @@ class LockedFlows:
                 continue
             await self._take_keys(plan.roots)
             for write in plan.writes:
-                await (self._end(write) if isinstance(write, Ends) else self.fetch(write.query, *write.values))
+                if isinstance(write, Ends):
+                    await self._end(write)
+                else:
+                    await self.fetch(write.query, *write.values)
             self._known = Known(self._known.now, plan.flows, {}, {})
             return answer
 
@@ -149,14 +137,11 @@ class LockedFlows:
             await self.fetch("lock_waiting", None, missing.flow)
             known.graphs[missing.flow] = await self.graph(missing.flow)
             return
-        is_deep = bool(known.links)
-        for parent in missing.parents:
-            known.links[parent] = []
-        for row in await self.fetch("links", list(missing.parents), is_deep):
+        known.links |= {parent: [] for parent in missing.parents}
+        for row in await self.fetch("links_behind", list(missing.parents)):
             child = Waiting(row["child"], row["needs"], row["waits"], row["is_gate"], OnFailure(row["on_failure"]))
+            known.links.setdefault(child.id, [])
             known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, row["tolerates"]))
-            if is_deep or child.is_gate:
-                known.links.setdefault(child.id, [])
 
     async def _take_keys(self, roots: Iterable[UUID]) -> None:
         for root in roots:
@@ -185,6 +170,11 @@ class LockedFlows:
             _, reason = ends.members.get(row["parent"], (None, row["reason"] and Reason(row["reason"])))
             parents[row["child"]].append((row["node"], reason))
         return {job: failure_text(dependency_failure(parents[job])) for job in failed}
+
+
+def lock_order(flows: Iterable[UUID]) -> list[UUID]:
+    """Return workflows in the order in which each transaction locks them."""
+    return sorted(set(flows))
 
 
 def flow_of(row: Row) -> Flow:

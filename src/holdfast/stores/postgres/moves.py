@@ -179,6 +179,8 @@ class Moves(LimitedClaiming):
         if others:
             calls.append(self._settle_and_answer([transitions[place] for place in others], self._settle))
         answered = await asyncio.gather(*calls)
+        if any(settle.to is State.AVAILABLE and settle.delay is None for settle in transitions):
+            self._forget_positions()
         claimed = ExchangeAnswer(()) if request is None else await self.exchange((), request)
         given = dict(zip([*places, *others], chain(*answered), strict=True))
         return structs.replace(claimed, answers=tuple(given[place] for place in range(len(transitions))))

@@ -81,7 +81,9 @@ class WorkflowVerbs(MemberMoves):
                 found = await flows.fetch("root", flow) if flow in flows.flows else ()
             return rows.state_of(found[0]) if found else None
 
-        return await self._retrying(steer, "steer_flow")
+        state = await self._retrying(steer, "steer_flow")
+        self._forget_positions()  # members may be due again before these
+        return state
 
     async def revive(self, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False) -> Revived:
         found = [row["id"] for row in await self._fetch("unfinished_flows", after, flow, limit + 1)]

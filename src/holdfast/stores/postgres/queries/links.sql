@@ -1,16 +1,27 @@
--- Return the blocked children of these members, with their counters; also the children of those that are gates.
--- :parents; :is_deep, whether also all that depends on these children, directly or through others.
-WITH RECURSIVE reached (parent, child, tolerates, needs, waits, is_gate, on_failure) AS (
-    SELECT asked.parent, child.*
-    FROM unnest(:parents::uuid[]) AS asked (parent) CROSS JOIN LATERAL (
-        -- include blocked_children(asked.parent)
-    ) AS child
-    UNION
-    SELECT reached.child, child.*
-    FROM reached CROSS JOIN LATERAL (
-        -- include blocked_children(reached.child)
-    ) AS child
-    WHERE :is_deep::boolean OR reached.is_gate
+-- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members: each with its counters, the
+-- parents among these members, which of them it tolerates, and whether it is a gate on which no other member depends.
+-- :parents; :flows, locked.
+WITH edge AS MATERIALIZED (
+    SELECT edges.child, json_agg(edges.parent) AS parents, json_agg(edges.tolerates) AS tolerates
+    FROM holdfast.edges AS edges WHERE edges.parent = ANY(:parents::uuid[])
+    GROUP BY edges.child
 )
 
-SELECT parent, child, tolerates, needs, waits, is_gate, on_failure FROM reached;
+SELECT json_build_object(
+    'now', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+    'flows', (
+        SELECT json_agg(json_build_array(
+            id, (extract(epoch FROM paused_at) * 1000000)::bigint, ended_for, (extract(epoch FROM deadline_at) * 1000000)::bigint
+        ))
+        FROM holdfast.flows WHERE id = ANY(:flows::uuid[])
+    ),
+    'children', (
+        SELECT json_agg(json_build_array(
+            edge.child, waiting.needs, waiting.waits, waiting.is_gate, waiting.on_failure, edge.parents, edge.tolerates,
+            waiting.is_gate AND NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.parent = edge.child OFFSET 0)
+        ))
+        FROM edge CROSS JOIN LATERAL (
+            -- include blocked(edge.child)
+        ) AS waiting
+    )
+)::text AS links;
