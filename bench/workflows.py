@@ -3,7 +3,7 @@
 One client claims and settles through the store alone. ``layers``: nodes in layers of ``--room``, each with three parents in the layer
 before, by claims of that many jobs. ``chain``: nodes one after the other. Both are compared with as many plain jobs, claimed in the same
 way, in the same round. ``wide`` and ``failure`` time a single settle: of the parent of ``--children`` nodes that it releases, and of the
-first node of a chain of ``--depth``, which fails with all behind it. Each also prints by how much the event loop was late meanwhile.
+first node of a chain of ``--depth``, which fails with all behind it. Each also prints by how much the event loop was late while it ran.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Bench:
         return (await self.store.exchange(settled, request)).claims
 
     async def drain(self, number: int, room: int) -> float:
-        """Claim and complete so many jobs; return how many a second."""
+        """Claim and complete this number of jobs; return how many a second."""
         begun, left, held = time.perf_counter(), number, tuple[Claim, ...]()
         while left > 0:
             held = await self.claim(room, [finished(claim) for claim in held])
@@ -82,7 +82,7 @@ class Bench:
         return time.perf_counter() - begun, late
 
     async def add_jobs(self, number: int) -> None:
-        """Enqueue plain jobs."""
+        """Enqueue this number of jobs that belong to no workflow."""
         for first in range(0, number, CHUNK):
             await self.store.enqueue(CHANCE.uuid4(), [new_job() for _ in range(min(CHUNK, number - first))])
 
@@ -94,7 +94,7 @@ class Bench:
 
 
 def new_job() -> NewJob:
-    """Return a new job."""
+    """Return a job with a short payload, not stored yet."""
     return NewJob(id=CHANCE.uuid7(), task="job", queue="default", priority=0, payload=b'{"n": 1}', policy=POLICY)
 
 
@@ -123,7 +123,7 @@ def finished(claim: Claim) -> Transition:
 
 
 async def beside(call: Awaitable[Result]) -> tuple[Result, float]:
-    """Await a call; return its answer, and by how many seconds the event loop was late meanwhile at most."""
+    """Await a call; return its answer, and by how many seconds the event loop was late at most before that."""
     latest, end = 0.0, asyncio.Event()
 
     async def watch() -> None:
@@ -141,7 +141,7 @@ async def beside(call: Awaitable[Result]) -> tuple[Result, float]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print."""
+    """Measure the chosen figures on one server, and print the medians."""
     options = _parser().parse_args(arguments)
     with databases(options) as found:
         for name in options.figures:

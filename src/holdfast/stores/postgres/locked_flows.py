@@ -42,7 +42,7 @@ class KnownMember(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits."""
+        """Whether it is one of the pending jobs."""
         return PLACE_OF[self.state] is Place.PENDING
 
 

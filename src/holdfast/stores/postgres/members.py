@@ -56,7 +56,7 @@ class MemberMoves(Claiming):
             return 0, frozenset()
 
     def _lock_text(self, flows: Iterable[UUID]) -> str:
-        """Return a text that locks workflows, to be sent with the begin of a transaction: that saves the time of a statement."""
+        """Return SQL that locks workflows and is sent with the begin of a transaction: that saves a round trip."""
         return self._sql("lock_flows").replace("$1", "'{" + ",".join(map(str, flows)) + "}'")
 
     async def _move_members(

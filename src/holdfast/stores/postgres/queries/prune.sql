@@ -1,6 +1,6 @@
 -- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes, beats and unused rates. Return how many of
--- each but the last, the current day, the last day whose partition is not needed any more, the last day that has one, and the roots of workflows
--- whose retention is over: prune_flows.sql deletes them with their members.
+-- each but the last, the current day, the last day whose partition is not needed any more, and the last day that has one. Return also the
+-- roots of workflows whose retention is over: prune_flows.sql deletes them with their members.
 -- :limit of each; :floor in microseconds, for which everything is remembered at least.
 -- A job whose retention is shorter than the floor is pruned twice: its row is reduced to a stub first. A job that another session has
 -- locked, or one of its rows, is left for the next pass: this statement waits for no lock.

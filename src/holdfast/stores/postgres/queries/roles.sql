@@ -8,7 +8,7 @@ GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
 GRANT SELECT (queue, priority) ON holdfast.queues TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;
-GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
+GRANT SELECT (id, task, unique_key, flow), INSERT ON holdfast.pending TO holdfast_enqueue;
 GRANT SELECT (id, claim_id, claim_number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
 GRANT SELECT (id) ON holdfast.finished TO holdfast_enqueue;
 GRANT INSERT ON holdfast.payloads TO holdfast_enqueue;
