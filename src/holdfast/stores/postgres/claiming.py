@@ -205,6 +205,7 @@ class Claiming(StoreDatabase):
         pieces = {
             "settling": read("nothing_settled" if whole == "claim" else "settling"),
             "walk": read("walk"),
+            "membership": "job.flow = ANY(:flows::uuid[])" if name == "settle_members" else "job.flow IS NULL",
             "counted": "true" if part == "due_chosen" else "false",
             "due": read(due) if due else "",
             "others": read(others) if others else "false",

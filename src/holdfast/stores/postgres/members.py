@@ -19,7 +19,7 @@ from holdfast.stores.postgres.claiming import Claiming
 from holdfast.stores.postgres.flow_plan import FlowPlan
 from holdfast.stores.postgres.locked_flows import KeyTaken, KnownMember, LockedFlows, lock_order
 from holdfast.stores.postgres.records import Row
-from holdfast.stores.postgres.settled_members import settled_members
+from holdfast.stores.postgres.settled_members import SettledMember, completed_member, settled_members
 
 BRIEF: Final = "SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = '10s'"
 """Settings of a transaction for which a worker or a pass waits: a workflow that is locked for longer is left, and asked for again."""
@@ -40,14 +40,22 @@ class MemberMoves(Claiming):
     async def _settle_members(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
         """Settle members, with what depends on them; return as ``_settle`` does. A workflow that stays locked is left."""
 
-        wanted = lock_order(each.flow for each in transitions if each.flow is not None)
+        flow_of = {each.job: each.flow for each in transitions if each.flow is not None}
+        wanted, (plain, rare) = lock_order(flow_of.values()), packing.split(transitions)
 
         async def settle() -> tuple[int, frozenset[int]]:
             async with self._transaction(settings=f"{BRIEF}; {self._lock_text(wanted)}") as connection:
                 flows = LockedFlows(partial(self._fetch_on, connection), wanted)
-                values = *packing.settling(transitions), packing.rare_kinds(transitions), flows.locked
-                ((settled, refused, ended),) = await flows.fetch("settle", *values)
-                await flows.pass_on(settled_members(ended))
+                ended, settled, refused = list[SettledMember](), 0, list[int]()
+                if plain:
+                    rows = await flows.fetch("settle_members", *packing.settling(plain), flows.locked)
+                    ended += [completed_member(row["id"], flow_of[row["id"]]) for row in rows]
+                    settled = len(rows)
+                if rare:
+                    values = *packing.settling(rare), packing.rare_kinds(rare), flows.locked
+                    ((number, refused, text),) = await flows.fetch("settle", *values)
+                    ended, settled = ended + settled_members(text), settled + number
+                await flows.pass_on(ended)
             return settled, frozenset(refused)
 
         try:

@@ -63,6 +63,11 @@ class ReadLinks(Struct, frozen=True):
     children: list[ReadChild] | None
 
 
+def completed_member(job: UUID, flow: UUID) -> SettledMember:
+    """Return a member that has completed. What happens when it fails does not matter then."""
+    return SettledMember(job, flow, State.COMPLETED, None, OnFailure.FAIL, is_gate=False)
+
+
 def settled_members(text: str | None) -> list[SettledMember]:
     """Return the members that a settle has ended, from the answer of ``settle.sql``."""
     return [] if text is None else json.decode(text, type=list[SettledMember])
