@@ -205,14 +205,13 @@ class Claiming(StoreDatabase):
         pieces = {
             "settling": read("nothing_settled" if whole == "claim" else "settling"),
             "walk": read("walk"),
-            "membership": "job.flow = ANY(:flows::uuid[])" if name == "settle_members" else "job.flow IS NULL",
             "counted": "true" if part == "due_chosen" else "false",
             "due": read(due) if due else "",
             "others": read(others) if others else "false",
         }
         for piece, its_text in pieces.items():
             text = text.replace(f"-- {piece}\n", its_text.rstrip() + "\n")
-        return text
+        return text.replace("job.flow IS NULL", "job.flow = ANY(:flows::uuid[])") if name == "settle_members" else text
 
 
 def _verb(plain: Sequence[Transition], part: str) -> str:

@@ -4,7 +4,7 @@ mine AS MATERIALIZED (
     SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
     FROM holdfast.active AS job
     WHERE -- include token(job, id, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:claims::uuid[])))
-        AND -- membership
+        AND job.flow IS NULL -- members move under the lock of their workflow; settle_members.sql names the locked ones here
     FOR UPDATE SKIP LOCKED
 ),
 
