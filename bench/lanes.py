@@ -82,10 +82,10 @@ def main(arguments: Sequence[str]) -> int:
 async def _drain(options: argparse.Namespace) -> None:
     layouts = [each for each in LAYOUTS if options.only is None or options.only in each.name or each is LAYOUTS[0]]
     rates: dict[str, list[float]] = {layout.name: [] for layout in layouts}
-    with _databases(options) as databases:
+    with databases(options) as urls:
         for number in range(options.rounds):
             for layout in layouts:
-                rate = await _rate(next(databases), layout, options)
+                rate = await _rate(next(urls), layout, options)
                 rates[layout.name].append(rate)
                 print(f"round {number + 1}: {layout.name}: {rate:,.0f} jobs/s", file=sys.stderr)
     print(f"{options.store}: jobs/s drained by claims of {options.room}, median of {options.rounds}, beside one queue")
@@ -132,7 +132,7 @@ def _job(job: UUID, place: int, layout: Layout) -> NewJob:
 
 
 @contextmanager
-def _databases(options: argparse.Namespace) -> Iterator[Iterator[str]]:
+def databases(options: argparse.Namespace) -> Iterator[Iterator[str]]:
     """Yield URLs of fresh databases."""
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder:
         if options.store == "sqlite":
@@ -143,9 +143,9 @@ def _databases(options: argparse.Namespace) -> Iterator[Iterator[str]]:
 
 
 def _tenants(options: argparse.Namespace) -> None:
-    with _databases(options) as databases:
-        without = _served(next(databases), 0, options)
-        beside = _served(next(databases), options.jobs, options)
+    with databases(options) as urls:
+        without = _served(next(urls), 0, options)
+        beside = _served(next(urls), options.jobs, options)
     print(
         f"{options.store}: {TENANTS} tenants, {options.rate:g} jobs/s together, seconds from enqueue to the first line of the handler"
     )

@@ -26,6 +26,7 @@ from holdfast.testing.servers import PostgresServer
 MILLION = 1_000_000
 ROOM = 100
 LEASE, CLAIM, JOB = UUID(int=1), UUID(int=2), UUID(int=3)
+FLOW = UUID("00000000-0000-7000-d000-000000000001")
 CHANCE = FakeChance()
 
 # One group for all, so that they run one after another and one process fills the tables.
@@ -40,6 +41,17 @@ FROM generate_series(1, {count}) AS n
 _OPTIONS = "SELECT name, setting FROM pg_settings WHERE name LIKE 'enable_%' OR name IN ('plan_cache_mode', 'jit', 'timezone')"
 _DUE = "now() - interval '1 hour' + n * interval '1 microsecond'"
 _LATER = "now() + interval '1 day' + n * interval '1 microsecond'"
+_MEMBERS = """
+INSERT INTO holdfast.members (job, flow, position, node, on_failure, is_gate, needs, waits)
+SELECT ('00000000-0000-7000-' || kind || lpad(to_hex(n), 12, '0'))::uuid,
+    ('00000000-0000-7000-d000-' || lpad(to_hex(n / 10), 12, '0'))::uuid, n, n, 'fail', false, 1, 1
+FROM generate_series(1, %s) AS n CROSS JOIN (VALUES ('8000-'), ('c000-')) AS kinds (kind)
+"""
+_EDGES = """
+INSERT INTO holdfast.edges (parent, child, tolerates)
+SELECT ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, false
+FROM generate_series(1, %s) AS n
+"""
 _OVER = "n, false, 1, 0, 0, now(), now(), now() + interval '7 days', '\\x7b7d'"
 _OVER_COLUMNS = "claim_number, cancel_requested, attempt, failures, crashes, available_at, finished_at, delete_after, payload"
 
@@ -129,7 +141,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "claim due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
         "claim due_chosen": (*packing.settling(()), *packing.claiming(REQUEST), jobs),
         "settle_plain": packing.settling(moves(ROOM)),
-        "lock_limits": (LEASE, False, ["due", "other"], None),
+        "lock_limits": (LEASE, False, None, ["due", "other"], None),
         "has_limits": (LEASE,),
         "limit_uses": (),
         "limited_lanes": (["due", "other"], True, True, *WITHIN_LIMITS),
@@ -137,7 +149,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "limits": (),
         "limit_holders": (ROOM, None),
         "mark_counted": (True,),
-        "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.rare_kinds(moves(ROOM, snooze=True))),
+        "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.rare_kinds(moves(ROOM, snooze=True)), [FLOW]),
         "exchange_answers": packing.tokens(held(ROOM)),
         "start": packing.starts(held(ROOM))[0],
         "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3, [1] * 3),
@@ -147,7 +159,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "matching": (jobs, "available", False, None, "pending", *(None,) * 7),
         "states": (jobs,),
         "reschedule": (jobs, 1.0, None),
-        "reopen": (jobs, True),
+        "reopen": (jobs, True, [FLOW]),
         "delete": (jobs, False),
         "purge": ("default", ROOM, None),
         "expire": (ROOM,),
@@ -172,6 +184,37 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "prune": (ROOM, 900_000_000),
         "empty_partitions": (date(2020, 1, 1), ROOM, True),
         "store_facts": (900_000_000, 3_600_000_000, ROOM),
+        **workflow_statements([job for job, _ in held(ROOM)]),
+    }
+
+
+def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
+    """Return the statements of workflows, each with values for its parameters."""
+    ones = [1] * len(jobs)
+    return {
+        "lock_flows": ([FLOW],),
+        "lock_free_flows": ([FLOW],),
+        "lock_waiting": (None, FLOW),
+        "flows_of": (jobs,),
+        "members": (jobs,),
+        "links": (jobs, [FLOW]),
+        "links_behind": (jobs[:3],),
+        "graph": (FLOW,),
+        "root": (FLOW,),
+        "take_root_key": (FLOW,),
+        "set_policies": (jobs, "fail"),
+        "advance_members": (jobs, ones, ones, jobs, False),
+        "end_members": (jobs, ones, ["failed"], ["EXPIRED"], ["{}"]),
+        "block_members": (jobs, True),
+        "hold_members": (FLOW,),
+        "resume_members": (FLOW,),
+        "mark_members": (None, FLOW),
+        "culprits": (jobs[:3], jobs[3:]),
+        "expired_members": (jobs,),
+        "delete_members": ([FLOW], False, [FLOW]),
+        "prune_flows": ([FLOW], ROOM, 900_000_000),
+        "unfinished_flows": (None, None, ROOM),
+        "outputs": (jobs,),
     }
 
 
@@ -217,6 +260,9 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
         " now() + (n - 100) * interval '1 s' FROM generate_series(1, %s) AS n",
         [MILLION],
     )
+    sql("INSERT INTO holdfast.flows (id) SELECT gen_random_uuid() FROM generate_series(1, 100000)")
+    sql(_MEMBERS, [MILLION // 2])
+    sql(_EDGES, [MILLION])
     yield made
     made.connection.close()
 

@@ -84,8 +84,8 @@ class Claiming(StoreDatabase):
         """Settle transitions; return how many were applied, and the claim numbers of those whose precondition failed."""
         if not transitions:
             return 0, frozenset()
-        columns = (*packing.settling(transitions), packing.rare_kinds(transitions))
-        ((settled, refused),) = await self._fetch("settle", *columns)
+        columns = (*packing.settling(transitions), packing.rare_kinds(transitions), [])
+        ((settled, refused, _),) = await self._fetch("settle", *columns)
         return settled, frozenset(refused)
 
     async def _claim_delivered(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:
@@ -211,7 +211,7 @@ class Claiming(StoreDatabase):
         }
         for piece, its_text in pieces.items():
             text = text.replace(f"-- {piece}\n", its_text.rstrip() + "\n")
-        return text
+        return text.replace("job.flow IS NULL", "job.flow = ANY(:flows::uuid[])") if name == "settle_members" else text
 
 
 def _verb(plain: Sequence[Transition], part: str) -> str:

@@ -93,6 +93,10 @@ class StoreDatabase(Database):
             version = await schemas.version_of(link, self._schema)
         schemas.require(version, self._schema, public)
 
+    async def _fetch_on(self, connection: Connection, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Return all rows of a query, run in the open transaction of this connection."""
+        return await connection.fetch(self._sql(name), *arguments)
+
     def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
         """Return whether an id may exist already. Ids grow within a process: only one that does not can have been enqueued before."""
         ids = {job.id.int for job in jobs}

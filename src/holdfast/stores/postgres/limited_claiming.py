@@ -7,10 +7,9 @@ A worker that freezes in it loses it after a few seconds. Claims from other lane
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from asyncpg import Connection
 from msgspec import Struct, json, structs
 
 from holdfast._core.lanes import Cursor, LaneHead, Turn, in_ring, looked_at, moved_on, share
@@ -23,9 +22,10 @@ from holdfast.stores.postgres import limit_uses as limits
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, LastClaimed, Range, kind_of
-from holdfast.stores.postgres.claiming import MISSES, MOST_WALKS, Claimed, Claiming, Round, Rows
+from holdfast.stores.postgres.claiming import MISSES, MOST_WALKS, Claimed, Round, Rows
 from holdfast.stores.postgres.lane_report import Position
 from holdfast.stores.postgres.lane_walk import Walk, queues_of
+from holdfast.stores.postgres.members import MemberMoves
 
 SHORT: Final = (
     "SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = '3s'; SET LOCAL enable_bitmapscan = off"
@@ -65,7 +65,7 @@ class Seen(Struct, frozen=True):
         return any(turns * self.weights[name] <= len(found) < room for name, found in self.lanes.items())
 
 
-class LimitedClaiming(Claiming):
+class LimitedClaiming(MemberMoves):
     """The part of the store that claims within limits."""
 
     async def _exchange_within_limits(
@@ -93,9 +93,6 @@ class LimitedClaiming(Claiming):
         answer.is_whole = answer.is_whole or len(answer.claims) == request.room
         answer.has_limits = self._has_limits
         return refused, answer
-
-    async def _fetch_on(self, connection: Connection, name: str, *arguments: Any) -> Rows:
-        return await connection.fetch(self._sql(name), *arguments)
 
     async def _lock_limits(self, fetch: Fetch, request: ClaimRequest) -> tuple[dict[Scope, Limit], bool]:
         """Lock the lease and the limits that may count the jobs of a claim; return these, and whether the lease is isolated.
@@ -156,7 +153,7 @@ async def _settle_on(fetch: Fetch, transitions: Sequence[Transition]) -> tuple[i
     if plain:
         ((settled,),) = await fetch("settle_plain", *packing.settling(plain))
     if rare:
-        ((number, found),) = await fetch("settle", *packing.settling(rare), packing.rare_kinds(rare))
+        ((number, found, _),) = await fetch("settle", *packing.settling(rare), packing.rare_kinds(rare), [])
         settled, refused = settled + number, frozenset(found)
     return settled, refused
 

@@ -10,11 +10,12 @@ from holdfast._core.requests import QueueSettings
 from holdfast._core.text import storable_text
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import schema
+from holdfast.stores.postgres.members import MemberMoves
 from holdfast.stores.postgres.partitions import Partitions
 from holdfast.stores.postgres.roles import Roles
 
 
-class Maintenance(Partitions, Roles):
+class Maintenance(Partitions, Roles, MemberMoves):
     """The part of the store that has the verbs of maintenance in ``_ports.store``."""
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
@@ -24,10 +25,12 @@ class Maintenance(Partitions, Roles):
         await self._search("set_queue", *packing.queue_settings(queue, settings))
 
     async def prune(self, limit: int) -> Pruned:
-        ((*numbers, today, passed, last),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))
+        ((*numbers, today, passed, last, flows),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))
         pruned = Pruned(*numbers)
         jobs, attempts = await self._tidy_partitions(today, passed, last, limit)
-        return structs.replace(pruned, jobs=pruned.jobs + jobs, attempts=pruned.attempts + attempts)
+        members, stubs = await self._prune_flows(flows, limit) if flows else (0, 0)
+        jobs, stubs = pruned.jobs + jobs + members, pruned.stubs + stubs
+        return structs.replace(pruned, jobs=jobs, stubs=stubs, attempts=pruned.attempts + attempts)
 
     async def migrate(self) -> tuple[int, int]:
         async with self._own_connection(is_checked=False, **schema.PATIENT) as connection:

@@ -1,8 +1,11 @@
 """The verbs that move jobs: each packs its values, runs its file of ``queries`` and maps the answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +26,8 @@ from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claiming import Claimed
 from holdfast.stores.postgres.limited_claiming import LimitedClaiming
+from holdfast.stores.postgres.locked_flows import LockedFlows
+from holdfast.stores.postgres.members import members_of, move_members
 from holdfast.stores.postgres.reading import conditions_of
 
 HURRIED = "SET LOCAL lock_timeout = '100ms'"
@@ -30,6 +35,7 @@ HURRIED_LIMIT = 5.0
 """Seconds for finding out which jobs of one call are locked; after that, those not done yet count as locked."""
 
 Rows = list[asyncpg.Record]
+Settle = Callable[[Sequence[Transition]], Awaitable[tuple[int, frozenset[int]]]]
 
 
 class Moves(LimitedClaiming):
@@ -48,6 +54,8 @@ class Moves(LimitedClaiming):
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         if later := packing.duplicate_positions(transitions):
             return await self._exchange_in_turn(transitions, later, request)
+        if any(settle.flow is not None for settle in transitions):
+            return await self._exchange_members(transitions, request)
         if request is not None and request.ids is None and request.kind is ClaimKind.LIMITED:
             return await self._answer_exchange(transitions, *await self._exchange_within_limits(transitions, request))
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
@@ -80,7 +88,7 @@ class Moves(LimitedClaiming):
 
     async def reopen(self, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
         taken: dict[UUID, UUID] = {}
-        states = await self._states("reopen", ids, is_fresh, taken=taken)
+        states = await self._states("reopen", ids, is_fresh, plain=([],), taken=taken)
         return ReopenAnswer(states, taken)
 
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
@@ -90,19 +98,23 @@ class Moves(LimitedClaiming):
         return await self._states("delete", ids, only_waiting, column="left_as" if only_waiting else "state")
 
     async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        options = {
+        options: dict[SteerVerb, tuple[Any, ...]] = {
             SteerVerb.RESCHEDULE: (how.delay, how.run_at),
             SteerVerb.DELETE: (False,),
-            SteerVerb.REOPEN: (how.is_fresh,),
+            SteerVerb.REOPEN: (how.is_fresh, []),
         }
         more = options.get(how.verb, ())
 
         async def steer() -> SteerAnswer:
             async with self._transaction() as connection:
+                flows = LockedFlows(partial(self._fetch_on, connection))
+                await flows.lock_of(ids)
                 locked = [row["id"] for row in await connection.fetch(self._sql("lock"), list(ids))]
                 found = await connection.fetch(self._sql("matching"), locked, *conditions_of(which))
                 chosen = [row["id"] for row in found]
-                await connection.fetch(self._sql(how.verb), chosen, *more)
+                left = await connection.fetch(self._sql(how.verb), chosen, *more)
+                if members := members_of(left, chosen):
+                    await move_members(flows, how.verb, members, more)
                 states = await connection.fetch(self._sql("states"), list(ids))
             return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
 
@@ -112,7 +124,10 @@ class Moves(LimitedClaiming):
         return Purged(*(await self._fetch("purge", queue, limit, until))[0])
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
-        return tuple(ExpiredJob(row["id"], row["task"]) for row in await self._fetch("expire", limit))
+        found = await self._fetch("expire", limit)
+        members = {row["id"]: row["flow"] for row in found if row["flow"] is not None}
+        left = members.keys() - (await self._expire_members(members) if members else set())
+        return tuple(ExpiredJob(row["id"], row["task"]) for row in found if row["id"] not in left)
 
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         found = await self._fetch("owed_hooks", tasks, limit, pause, LONGEST_HOOK_DELAY)
@@ -136,9 +151,39 @@ class Moves(LimitedClaiming):
         of_claim = claimed.claims, claimed.cursor, claimed.is_whole, claimed.has_limits
         if claimed.settled == len(transitions):
             return ExchangeAnswer((Answer.APPLIED,) * len(transitions), *of_claim)
+        return ExchangeAnswer(await self._answers(transitions, refused), *of_claim)
+
+    async def _answers(self, transitions: Sequence[Transition], refused: frozenset[int]) -> tuple[Answer, ...]:
+        """Return the answers of transitions that were settled now or before, or not at all."""
         named = packing.tokens((settle.job, settle.token) for settle in transitions)
         found = await self._fetch("exchange_answers", *named)
-        return ExchangeAnswer(answers.settled(transitions, found, refused), *of_claim)
+        given = answers.settled(transitions, found, refused)
+        members = {row["place"] - 1: row["flow"] for row in found if row["flow"] is not None}
+        missed = [place for place, flow in members.items() if given[place] is Answer.BUSY and transitions[place].flow is None]
+        if not missed:
+            return given
+        # The caller does not know that they belong to workflows.
+        named_again = [structs.replace(transitions[place], flow=members[place]) for place in missed]
+        again = dict(zip(missed, await self._settle_and_answer(named_again, self._settle_members), strict=True))
+        return tuple(again.get(place, answer) for place, answer in enumerate(given))
+
+    async def _settle_and_answer(self, transitions: Sequence[Transition], settle: Settle) -> tuple[Answer, ...]:
+        settled, refused = await settle(transitions)
+        return (Answer.APPLIED,) * settled if settled == len(transitions) else await self._answers(transitions, refused)
+
+    async def _exchange_members(self, transitions: Sequence[Transition], request: ClaimRequest | None) -> ExchangeAnswer:
+        """Settle members of workflows, and the plain jobs beside them, which do not wait for them; then claim."""
+        places = [place for place, settle in enumerate(transitions) if settle.flow is not None]
+        others = [place for place, settle in enumerate(transitions) if settle.flow is None]
+        calls = [self._settle_and_answer([transitions[place] for place in places], self._settle_members)]
+        if others:
+            calls.append(self._settle_and_answer([transitions[place] for place in others], self._settle))
+        answered = await asyncio.gather(*calls)
+        if any(settle.to is State.AVAILABLE and settle.delay is None for settle in transitions):
+            self._forget_positions()
+        claimed = ExchangeAnswer(()) if request is None else await self.exchange((), request)
+        given = dict(zip([*places, *others], chain(*answered), strict=True))
+        return structs.replace(claimed, answers=tuple(given[place] for place in range(len(transitions))))
 
     async def _exchange_in_turn(
         self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None
@@ -163,19 +208,27 @@ class Moves(LimitedClaiming):
             )
 
     async def _states(
-        self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None, column: str = "state"
+        self,
+        name: str,
+        jobs: Sequence[UUID],
+        *more: Any,
+        plain: tuple[Any, ...] = (),
+        taken: dict[UUID, UUID] | None = None,
+        column: str = "state",
     ) -> dict[UUID, State]:
         """Run the verb and return the state of each job after it. A job that another session moved in the meantime is sent again.
+
+        Members of workflows are moved afterwards. ``plain``: more values for the statement that moves all others.
 
         ``StoreBusy`` names the jobs that another session keeps locked; the verb has been applied to all others.
         """
         states: dict[UUID, State] = {}
-        locked: set[UUID] = set()
+        locked, members = set[UUID](), list[UUID]()
         parts, until = [list(dict.fromkeys(jobs))], float("inf")
         while parts:
             some = parts.pop()
             try:
-                rows = await (self._fetch if until == float("inf") else self._hurry)(name, some, *more)
+                rows = await (self._fetch if until == float("inf") else self._hurry)(name, some, *more, *plain)
             except StoreBusy:
                 until = min(until, self._clock.monotonic() + HURRIED_LIMIT)
                 if len(some) == 1 or self._clock.monotonic() >= until:
@@ -183,11 +236,17 @@ class Moves(LimitedClaiming):
                 else:  # the first half of the ids goes first
                     parts += [some[len(some) // 2 :], some[: len(some) // 2]]
                 continue
+            members += members_of(rows, some)
             states |= {row["id"]: State(row[column]) for row in rows if row[column] is not None}
             if taken is not None:
                 taken |= {row["id"]: row["holder"] for row in rows if row["state"] is not None and row["holder"] is not None}
-            if moving := [row["id"] for row in rows if row[column] is None]:
+            if moving := [row["id"] for row in rows if row[column] is None and row["id"] not in members]:
                 parts.append(moving)
+        if members:
+            try:
+                states |= await self._move_members(name, members, more, {} if taken is None else taken)
+            except StoreBusy:
+                locked.update(members)
         self._require_free(name, locked, states=states)
         return states
 

@@ -38,6 +38,7 @@ class EnqueueKind(Struct, omit_defaults=True):
     expires_in: float | None = None
     key: str = ""
     unique_key: str | None = None
+    state: str | None = None
 
 
 class LongPayload(Struct, omit_defaults=True):
@@ -69,6 +70,7 @@ class Enqueue(Struct, omit_defaults=True):
     parent: UUID | None = None
     parent_claim: UUID | None = None
     parent_number: int | None = None
+    flow: UUID | None = None
 
 
 class SettleKind(Struct, omit_defaults=True):
@@ -116,8 +118,11 @@ def enqueue(
     *,
     is_durable: bool = False,
     is_known: bool = False,
+    flow: UUID | None = None,
+    blocked: frozenset[UUID] = frozenset(),
 ) -> tuple[str, str]:
-    """Return a query and its parameter. ``is_durable``: it raises ``synchronous_commit``. ``is_known``: the ids may exist already."""
+    """Return a query and its parameter. ``is_durable``: it raises ``synchronous_commit``. ``is_known``: the ids may exist already.
+    ``flow``: the workflow to which the jobs belong; ``blocked``: those of them that wait for others."""
     kinds: dict[tuple[object, ...], EnqueueKind] = {}
     payloads: list[LongPayload] = []
     keyed = [job for job in jobs if job.unique_key is not None]
@@ -125,16 +130,17 @@ def enqueue(
     for job in jobs:
         if job.unique_key is not None and firsts[key_of(job)] is not job:
             continue
-        shared = job.all_but_payload()
+        shared = *job.all_but_payload(), job.id in blocked
         kind = kinds.get(shared)
         if kind is None:
             kind = kinds[shared] = _enqueuing(job)
+            kind.state = State.BLOCKED.value if job.id in blocked else None
         payload = _text(job.payload) if len(job.payload) <= INLINE else None
         if payload is None:
             payloads.append(_long_payload(job))
         kind.ids.append(job.id)
         kind.payloads.append(payload)
-    asked = Enqueue(call, list(kinds.values()), payloads, is_durable)
+    asked = Enqueue(call, list(kinds.values()), payloads, is_durable, flow=flow)
     if not keyed and under is None and not is_known:
         return "enqueue_plain", json_text(asked)
     asked.keys = [KeyRequest(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]

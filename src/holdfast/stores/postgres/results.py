@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
-from holdfast._core.encoding import failure_of, headers_in, rescue_of
+from holdfast._core.encoding import failure_of, headers_in, inputs_of, rescue_of
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.member import Member
 from holdfast._core.policy import Policy
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
 from holdfast._core.requests import ClaimRequest
@@ -65,7 +66,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
     for row in found:
-        job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *_ = row
+        job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *rest = row
+        flow, inputs, *_ = rest
         hold = ActiveJob(
             id=job,
             token=Token(claim, number),
@@ -77,6 +79,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
             crashes=crashes,
             policy=policies[task],
             queue=queue,
+            flow=flow,
         )
         body, rescued = payload or b"", None if rescue is None else rescue_of(rescue)
         claims.append(
@@ -89,6 +92,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
                 key=key,
                 priority=priority,
                 headers=headers_in(extra),
+                inputs=() if inputs is None else inputs_of(inputs),
             )
         )
     return tuple(claims)
@@ -128,11 +132,14 @@ def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
 
 
 def _left_of(transition: Transition, row: Row) -> JobRecord | None:
-    """Return the job as it is now, or None if it is gone; fields that ``is_duplicate_settle`` does not compare are placeholders."""
-    if row["state"] is None:
-        return None
+    """Return the job as it is now, or None if it is gone."""
+    return None if row["state"] is None else outcome_of(transition.job, row)
+
+
+def outcome_of(job: UUID, row: Row, member: Member | None = None) -> JobRecord:
+    """Return a job with its outcome; all other fields are placeholders."""
     return JobRecord(
-        id=transition.job,
+        id=job,
         token=Token(row["claim_id"], row["claim_number"]),
         task="",
         queue="",
@@ -150,4 +157,5 @@ def _left_of(transition: Transition, row: Row) -> JobRecord | None:
         result=row["result"],
         cancel_requested=row["cancel_requested"],
         is_stub=row["is_stub"],
+        member=member,
     )

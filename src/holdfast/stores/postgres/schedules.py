@@ -1,5 +1,6 @@
 """The verbs of schedules: each packs its values, runs its file of ``queries`` and maps the answer."""
 
+from functools import partial
 from uuid import UUID
 
 from holdfast._core.encoding import plan_of
@@ -9,6 +10,8 @@ from holdfast.databases.postgres.pool import Connection
 from holdfast.databases.readable import readable
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.postgres.locked_flows import LockedFlows
+from holdfast.stores.postgres.members import members_of, move_members
 from holdfast.stores.postgres.moves import HURRIED
 from holdfast.stores.postgres.records import Row
 
@@ -57,8 +60,13 @@ class ScheduleVerbs(StoreDatabase):
             return None if fires is None else bool(fires)
 
     async def _cancel(self, connection: Connection, job: UUID) -> None:
-        while any(row["state"] is None for row in await connection.fetch(self._sql("request_cancel"), [job])):
-            pass  # it moved during the statement: the next one sees where to
+        found = await connection.fetch(self._sql("request_cancel"), [job])
+        if members := members_of(found, [job]):
+            flows = LockedFlows(partial(self._fetch_on, connection))
+            await flows.lock_of(members)
+            await move_members(flows, "request_cancel", members, ())
+        elif any(row["state"] is None for row in found):
+            await self._cancel(connection, job)  # it moved during the statement: the next one sees where to
 
     async def _schedules(self, is_due: bool, limit: int | None) -> ScheduleList:
         rows = await self._fetch("schedules", is_due, limit)

@@ -1,6 +1,6 @@
 -- Insert all jobs and the receipt of their call; if the receipt exists already, nothing, and return the answer of the first copy.
 --
--- :call, one parameter as in enqueue_plain.sql. Its keys are the distinct unique keys of the call, each with the first job that has
+-- :call, one parameter as in enqueue_plain.sql; with a flow, its jobs are members of that workflow, all of them or none is inserted. Its keys are the distinct unique keys of the call, each with the first job that has
 -- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
 -- whose job this statement's snapshot shows is only read. A key that it does not show is inserted, or answered by the job that got it
 -- since: see take_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing.
@@ -10,7 +10,7 @@ WITH asked AS MATERIALIZED (
     SELECT asked.*, clock_timestamp() AS now
     FROM json_to_record(:call::json) AS asked (
         call uuid, kinds json, payloads json, is_durable boolean, keys json, is_refused boolean,
-        parent uuid, parent_claim uuid, parent_number bigint
+        parent uuid, parent_claim uuid, parent_number bigint, flow uuid
     )
 ),
 
@@ -46,13 +46,13 @@ items AS MATERIALIZED (
     SELECT
         item.id::uuid AS id, kind.task, kind.queue, coalesce(kind.key, '') AS key, kind.priority + kind.more AS priority, kind.delay, kind.run_at,
         kind.expires_in, kind.tags, kind.extra,
-        kind.policy, kind.unique_key, item.payload
+        kind.policy, kind.unique_key, coalesce(kind.state, 'available') AS state, asked.flow, item.payload
     FROM asked
     CROSS JOIN LATERAL (
         SELECT kind.*, coalesce((SELECT queues.priority FROM holdfast.queues AS queues WHERE queues.queue = kind.queue), 0) AS more
         FROM json_to_recordset(asked.kinds) AS kind (
             task text, queue text, key text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
-            tags text, extra text, policy text, unique_key text, ids json, payloads json
+            tags text, extra text, policy text, unique_key text, state text, ids json, payloads json
         )
         OFFSET 0 -- the queue is looked up once for each kind, not for each job
     ) AS kind
@@ -129,6 +129,7 @@ added AS MATERIALIZED (
     FROM receipt CROSS JOIN verdict CROSS JOIN news
     WHERE NOT (verdict.is_lost OR verdict.is_refused OR EXISTS (SELECT FROM holders WHERE is_other))
         AND NOT EXISTS (SELECT FROM holders WHERE holders.job = news.id)
+        AND NOT (news.flow IS NOT NULL AND EXISTS (SELECT FROM holders)) -- a workflow is inserted as a whole
 ),
 
 stored AS (
@@ -140,12 +141,13 @@ stored AS (
 
 inserted AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, extra, policy, payload
+        id, task, queue, key, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, extra, policy, payload,
+        state, flow
     )
     SELECT
         id, task, queue, key, priority, coalesce(run_at, now + delay * interval '1 second'),
         now + expires_in * interval '1 second', now, now + expires_in * interval '1 second',
-        unique_key, tags, extra, policy, convert_to(payload, 'UTF8')
+        unique_key, tags, extra, policy, convert_to(payload, 'UTF8'), state, flow
     FROM added
 )
 

@@ -1,5 +1,5 @@
 -- Fail waiting jobs that expired before their first start, oldest expiry first. They have no attempts.
--- :limit.
+-- :limit. Members of workflows are left as they are, and returned with their workflow.
 -- A job that another session has locked, or its key, does not delay the others.
 -- Lock order: waiting jobs, their keys.
 WITH clock AS MATERIALIZED (
@@ -7,7 +7,7 @@ WITH clock AS MATERIALIZED (
 ),
 
 due AS MATERIALIZED (
-    SELECT ctid AS place, id, unique_key IS NOT NULL AS is_keyed FROM holdfast.pending
+    SELECT ctid AS place, id, task, claimable_until, unique_key IS NOT NULL AS is_keyed, flow FROM holdfast.pending
     WHERE claimable_until > '-infinity' AND state = 'available' AND claimable_until <= (SELECT now FROM clock)
     ORDER BY claimable_until, id
     LIMIT :limit
@@ -19,7 +19,7 @@ due AS MATERIALIZED (
 late AS (
     DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
         SELECT due.place FROM due
-        WHERE due.id <> ALL(ARRAY(
+        WHERE due.flow IS NULL AND due.id <> ALL(ARRAY(
             -- include locked_keys(due)
         ))
     ))
@@ -54,4 +54,9 @@ finished AS (
     ) AS over
 )
 
-SELECT id, task FROM late ORDER BY claimable_until, id;
+SELECT id, task, flow FROM (
+    SELECT id, task, flow, claimable_until FROM late
+    UNION ALL
+    SELECT id, task, flow, claimable_until FROM due WHERE due.flow IS NOT NULL
+) AS found
+ORDER BY claimable_until, id;

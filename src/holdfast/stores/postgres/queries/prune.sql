@@ -1,5 +1,6 @@
 -- Delete finished jobs one by one, with all their records, and old receipts, leases, snoozes, beats and unused rates. Return how many of
--- each but the last, the current day, and the last day whose partition is not needed any more.
+-- each but the last, the current day, the last day whose partition is not needed any more, and the last day that has one. Return also the
+-- roots of workflows whose retention is over: prune_flows.sql deletes them with their members.
 -- :limit of each; :floor in microseconds, for which everything is remembered at least.
 -- A job whose retention is shorter than the floor is pruned twice: its row is reduced to a stub first. A job that another session has
 -- locked, or one of its rows, is left for the next pass: this statement waits for no lock.
@@ -8,7 +9,7 @@ WITH clock AS MATERIALIZED (
 ),
 over AS MATERIALIZED (
     SELECT id, ctid AS place FROM holdfast.finished_other
-    WHERE delete_after <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock)
+    WHERE delete_after <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock) AND flow IS NULL
     ORDER BY delete_after, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -16,7 +17,7 @@ over AS MATERIALIZED (
 brief_retention AS MATERIALIZED (
     SELECT id, ctid AS place FROM holdfast.finished_other
     WHERE delete_after <= (SELECT now FROM clock) AND delete_after > (SELECT floor FROM clock)
-        AND finished_at > (SELECT floor FROM clock)
+        AND finished_at > (SELECT floor FROM clock) AND flow IS NULL
     ORDER BY delete_after, id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -169,5 +170,8 @@ SELECT
     (now AT TIME ZONE 'UTC')::date AS today,
     -- One hour of margin: a row may have become a stub just before midnight, or be needed by a settle that is sent again.
     ((floor - interval '1 hour') AT TIME ZONE 'UTC')::date AS passed,
-    (SELECT last FROM holdfast.partition_days) AS last
+    (SELECT last FROM holdfast.partition_days) AS last,
+    ARRAY(
+        SELECT id FROM holdfast.finished_other WHERE flow = id AND delete_after <= (SELECT now FROM clock) ORDER BY delete_after LIMIT :limit
+    ) AS flows
 FROM clock

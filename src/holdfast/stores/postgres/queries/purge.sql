@@ -21,7 +21,7 @@ chosen AS MATERIALIZED (
             FROM rings CROSS JOIN LATERAL (
                 SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
                 WHERE waiting.state = 'available' AND waiting.task = rings.task AND waiting.priority = rings.priority
-                    AND waiting.queue = :queue AND waiting.created_at <= (SELECT until FROM bound)
+                    AND waiting.queue = :queue AND waiting.created_at <= (SELECT until FROM bound) AND waiting.flow IS NULL
                 LIMIT :limit
             ) AS candidate
             LIMIT :limit

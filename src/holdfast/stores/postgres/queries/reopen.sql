@@ -1,7 +1,8 @@
 -- Make finished, held and scheduled jobs due at once with fresh budgets; attempts and claim numbers continue.
 -- Return each known job with its state (NULL: it moved since, ask again) and, if it stays finished for its key, the job that has the key.
 -- Of several finished jobs with one key, the first one in the call takes the key again, unless an unfinished job has it.
--- :ids of jobs; :is_fresh, whether they lose their checkpoint and their steps.
+-- :ids of jobs; :is_fresh, whether they lose their checkpoint and their steps; :flows, the workflows that this transaction has locked.
+-- Finished members of workflows, and those of other workflows, are left as they are, and returned with their workflow.
 -- Lock order: jobs by id, unique keys in their order, steps.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
@@ -10,7 +11,7 @@ WITH clock AS MATERIALIZED (
 over AS MATERIALIZED (
     SELECT *, array_position(:ids::uuid[], id) AS place
     FROM holdfast.finished
-    WHERE id = ANY(:ids::uuid[]) AND NOT is_stub
+    WHERE id = ANY(:ids::uuid[]) AND NOT is_stub AND flow IS NULL
     ORDER BY id
     FOR UPDATE
 ),
@@ -70,7 +71,8 @@ fresh AS (
         state = 'available', available_at = (SELECT now FROM clock), failures = 0, crashes = 0, claimable_until = NULL,
         expires_at = NULL,
         error = NULL, awaits = NULL, held_for = NULL, checkpoint = CASE WHEN NOT :is_fresh::boolean THEN checkpoint END
-    WHERE id = ANY(:ids::uuid[]) AND (state = 'held' OR available_at > (SELECT now FROM clock))
+    WHERE id = ANY(:ids::uuid[]) AND (state = 'held' OR state = 'available' AND available_at > (SELECT now FROM clock))
+        AND -- include movable(pending)
     RETURNING id
 ),
 
@@ -81,15 +83,17 @@ forgotten AS (
 
 SELECT seen.id, coalesce(
     seen.state, CASE WHEN back.id IS NOT NULL OR fresh.id IS NOT NULL THEN 'available' END, over.state
-) AS state, CASE WHEN won.job <> over.id THEN won.job END AS holder
+) AS state, CASE WHEN won.job <> over.id THEN won.job END AS holder, seen.flow
 FROM (
-    SELECT id, CASE WHEN state = 'available' AND available_at <= (SELECT now FROM clock) THEN state END AS state
+    SELECT id, CASE WHEN state = 'blocked' OR state = 'available' AND available_at <= (SELECT now FROM clock) THEN state END AS state,
+    CASE WHEN state <> 'blocked' THEN flow END AS flow
     FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
     SELECT id, -- include state_of(active)
+    , NULL
     FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, CASE WHEN is_stub THEN state END FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
+    SELECT id, CASE WHEN is_stub THEN state END, CASE WHEN NOT is_stub THEN flow END FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 LEFT JOIN over ON over.id = seen.id
 LEFT JOIN won ON won.task = over.task AND won.key = over.unique_key

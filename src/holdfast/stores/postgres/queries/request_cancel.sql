@@ -1,12 +1,12 @@
 -- Cancel waiting jobs, flag active ones, leave finished ones. Return each known job with its state; NULL: it moved since, ask again.
--- :ids of jobs.
+-- :ids of jobs. Unfinished members of workflows are left as they are, and returned with their workflow.
 -- A job whose rescue hook is due is kept for at least HOOK_RETENTION.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
 
 stopped AS (
-    DELETE FROM holdfast.pending WHERE id = ANY(:ids::uuid[]) RETURNING *
+    DELETE FROM holdfast.pending WHERE id = ANY(:ids::uuid[]) AND flow IS NULL RETURNING *
 ),
 
 ended AS MATERIALIZED (
@@ -51,18 +51,18 @@ freed AS (
 ),
 
 marked AS (
-    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY(:ids::uuid[])
+    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY(:ids::uuid[]) AND flow IS NULL
     RETURNING id, -- include state_of(active)
     AS state
 )
 
-SELECT seen.id, coalesce(seen.state, marked.state, CASE WHEN stopped.id IS NOT NULL THEN 'cancelled' END) AS state
+SELECT seen.id, coalesce(seen.state, marked.state, CASE WHEN stopped.id IS NOT NULL THEN 'cancelled' END) AS state, seen.flow
 FROM (
-    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
+    SELECT id, NULL AS state, flow FROM holdfast.pending WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, NULL FROM holdfast.active WHERE id = ANY(:ids::uuid[])
+    SELECT id, NULL, flow FROM holdfast.active WHERE id = ANY(:ids::uuid[])
     UNION ALL
-    SELECT id, state FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
+    SELECT id, state, NULL FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 LEFT JOIN stopped ON stopped.id = seen.id
 LEFT JOIN marked ON marked.id = seen.id;

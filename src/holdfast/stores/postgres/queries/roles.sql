@@ -8,16 +8,19 @@ GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
 GRANT SELECT (queue, priority) ON holdfast.queues TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;
-GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
+GRANT SELECT (id, task, unique_key, flow), INSERT ON holdfast.pending TO holdfast_enqueue;
 GRANT SELECT (id, claim_id, claim_number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
 GRANT SELECT (id) ON holdfast.finished TO holdfast_enqueue;
 GRANT INSERT ON holdfast.payloads TO holdfast_enqueue;
+GRANT SELECT (id), INSERT ON holdfast.flows TO holdfast_enqueue;
+GRANT INSERT ON holdfast.members, holdfast.edges TO holdfast_enqueue;
 
 GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO holdfast_read, holdfast_work;
 GRANT INSERT, UPDATE, DELETE ON
     holdfast.pending, holdfast.active, holdfast.finished, holdfast.finished_other, holdfast.payloads, holdfast.attempts,
     holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.queues, holdfast.limits, holdfast.rates,
-    holdfast.schedules, holdfast.leases, holdfast.lease_starts, holdfast.beats, holdfast.steps, holdfast.signals
+    holdfast.schedules, holdfast.leases, holdfast.lease_starts, holdfast.beats, holdfast.steps, holdfast.signals,
+    holdfast.flows, holdfast.members, holdfast.edges
 TO holdfast_work;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA holdfast TO holdfast_work;
 GRANT EXECUTE ON FUNCTION holdfast.make_partitions TO holdfast_work;

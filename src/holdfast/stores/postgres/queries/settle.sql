@@ -1,10 +1,11 @@
 -- Settle each transition under its token.
 --
 -- :jobs, :claims, :numbers (ascending, each once), :results, :retentions; one claim, result or retention alone is that of all.
--- :kinds as JSON, what a job that is not a first-try success settles with.
+-- :kinds as JSON, what a job that is not a first-try success settles with; :flows, the workflows that this transaction has locked.
+-- Members of other workflows are left as they are. A member of a paused workflow that would be available is held.
 -- Nothing that may be large is joined: see exchange.sql.
 -- A row that another session has locked does not delay the others: its job stays as it is, and is asked for again.
--- Return how many were settled, and the claim numbers of those whose precondition failed.
+-- Return how many were settled, the claim numbers of those whose precondition failed, and the members that have ended, as JSON.
 -- Lock order: active jobs, their keys, their records, their steps, their signals.
 WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
@@ -49,6 +50,7 @@ mine AS MATERIALIZED (
         SELECT job.cancel_requested OR ((:kinds::json[])[width_bucket(job.claim_number, :numbers::bigint[])] ->> 'is_end')::boolean AS is_end
     ) AS asked
     WHERE job.ctid = ANY(ARRAY(SELECT judged.place FROM judged WHERE judged.may_move))
+        AND -- include movable(job)
     FOR UPDATE OF job SKIP LOCKED
 ),
 
@@ -89,6 +91,12 @@ settled AS MATERIALIZED (
         gone.cancel_requested AND asked.requested_state NOT IN ('completed', 'cancelled') AS is_stopped,
         asked.is_end OR gone.cancel_requested AS is_end,
         CASE
+            WHEN gone.flow IS NOT NULL AND asked.requested_state = 'available' THEN EXISTS (
+                SELECT FROM holdfast.flows AS flows
+                WHERE flows.id = gone.flow AND flows.paused_at IS NOT NULL AND flows.ended_for IS NULL
+            )
+        END AS is_paused,
+        CASE
             WHEN asked.requested_state = 'completed' THEN NULL
             WHEN asked.owes_hook THEN (SELECT now FROM clock)
             ELSE gone.hook_due_at
@@ -112,8 +120,15 @@ settled AS MATERIALIZED (
 -- delete_day: the day on which the row may be deleted; see the migration that made finished.
 ended AS MATERIALIZED (
     SELECT
-        over.*, CASE
-            WHEN over.life >= 86400 AND ((SELECT utc FROM clock) + over.life * interval '1 second')::date
+        over.*, CASE WHEN over.is_stopped THEN 'cancelled' ELSE over.requested_state END AS final_state,
+        CASE
+            WHEN NOT over.is_stopped AND over.reason IS DISTINCT FROM 'BY_OPERATOR' THEN over.reason
+            WHEN over.flow IS NOT NULL AND EXISTS (
+                SELECT FROM holdfast.flows AS flows WHERE flows.id = over.flow AND flows.ended_for IS NOT NULL
+            ) THEN 'BY_WORKFLOW'
+            ELSE 'BY_OPERATOR'
+        END AS final_reason, CASE
+            WHEN over.life >= 86400 AND over.flow IS NULL AND ((SELECT utc FROM clock) + over.life * interval '1 second')::date
                 BETWEEN (SELECT first FROM holdfast.partition_days) AND (SELECT last FROM holdfast.partition_days)
             THEN ((SELECT utc FROM clock) + over.life * interval '1 second')::date
             ELSE '-infinity'
@@ -134,16 +149,14 @@ finished AS (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
-        message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result
+        message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result, flow
     )
     SELECT
-        id, delete_day, (SELECT now FROM clock) + life * interval '1 second',
-        CASE WHEN is_stopped THEN 'cancelled' ELSE requested_state END,
+        id, delete_day, CASE WHEN flow <> id THEN 'infinity' ELSE (SELECT now FROM clock) + life * interval '1 second' END, final_state,
         claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, starts, new_failures, new_crashes,
         created_at, available_at,
         claimed_at, begun_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage, fraction, message,
-        progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, new_error, new_rescue, owed_from, checkpoint,
-        payload, result
+        progress_at, final_reason, new_error, new_rescue, owed_from, checkpoint, payload, result, flow
     FROM ended
 ),
 
@@ -152,10 +165,10 @@ waiting AS (
         id, task, queue, key, priority, state, available_at, claimable_until, claim_number, attempt, failures, crashes,
         created_at, expires_at,
         unique_key, tags, extra, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, awaits, held_for,
-        checkpoint, payload
+        checkpoint, payload, flow
     )
     SELECT
-        id, task, queue, key, priority, requested_state,
+        id, task, queue, key, priority, CASE WHEN is_paused THEN 'held' ELSE requested_state END,
         -- Without a delay the job keeps its position in its queue.
         CASE
             WHEN is_signalled THEN (SELECT now FROM clock)
@@ -168,8 +181,8 @@ waiting AS (
         END,
         claim_number, starts, new_failures, new_crashes, created_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
         message,
-        progress_at, coalesce(new_error, error), new_rescue, owed_from, CASE WHEN NOT is_signalled THEN awaits END, held_for,
-        checkpoint, payload
+        progress_at, coalesce(new_error, error), new_rescue, owed_from, CASE WHEN NOT is_signalled THEN awaits END,
+        CASE WHEN is_paused THEN 'pause' ELSE held_for END, checkpoint, payload, flow
     FROM settled WHERE NOT is_end
     -- Another job that was given the same id must not keep the owner of this one from settling.
     ON CONFLICT DO NOTHING
@@ -220,4 +233,15 @@ forgotten_signals AS (
     DELETE FROM holdfast.signals WHERE ctid = ANY(ARRAY(SELECT place FROM free_signals))
 )
 
-SELECT count(*) AS settled, ARRAY(SELECT judged.claim_number FROM judged WHERE judged.may_move IS NOT TRUE) AS refused FROM gone;
+SELECT
+    count(*) AS settled, ARRAY(SELECT judged.claim_number FROM judged WHERE judged.may_move IS NOT TRUE) AS refused,
+    (
+        SELECT json_agg(json_build_array(
+            ended.id, ended.flow, ended.final_state, ended.final_reason, known.on_failure, known.is_gate
+        ))
+        FROM ended CROSS JOIN LATERAL (
+            SELECT members.on_failure, members.is_gate FROM holdfast.members AS members WHERE members.job = ended.id OFFSET 0
+        ) AS known
+        WHERE ended.flow IS NOT NULL
+    )::text AS members
+FROM gone;

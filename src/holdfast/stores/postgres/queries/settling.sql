@@ -4,6 +4,7 @@ mine AS MATERIALIZED (
     SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
     FROM holdfast.active AS job
     WHERE -- include token(job, id, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:claims::uuid[])))
+        AND job.flow IS NULL -- members move under the lock of their workflow; settle_members.sql names the locked ones here
     FOR UPDATE SKIP LOCKED
 ),
 
@@ -26,7 +27,7 @@ gone AS (
         -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
         job.attempt + (job.state = 'claimed')::integer AS attempt, job.failures,
         job.crashes, job.created_at, job.available_at, job.claimed_at, coalesce(job.started_at, job.claimed_at) AS started_at, job.expires_at, job.tags, job.extra, job.policy,
-        job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
+        job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload, job.flow
 ),
 
 -- delete_day: the day on which the row may be deleted; see the migration that made this table.
@@ -35,19 +36,19 @@ finished AS (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
-        message, progress_at, rescue, checkpoint, payload, result
+        message, progress_at, rescue, checkpoint, payload, result, flow
     )
     SELECT
         id, CASE
-            WHEN life >= 86400
+            WHEN life >= 86400 AND flow IS NULL
                 AND ((SELECT utc FROM clock) + life * interval '1 second')::date
                     BETWEEN (SELECT first FROM holdfast.partition_days) AND (SELECT last FROM holdfast.partition_days)
             THEN ((SELECT utc FROM clock) + life * interval '1 second')::date
             ELSE '-infinity'
-        END, (SELECT now FROM clock) + life * interval '1 second',
+        END, CASE WHEN flow <> id THEN 'infinity' ELSE (SELECT now FROM clock) + life * interval '1 second' END,
         'completed', claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage,
-        fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place]
+        fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place], flow
     FROM gone
 ),
 

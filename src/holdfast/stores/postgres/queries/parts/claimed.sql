@@ -2,7 +2,7 @@
 INSERT INTO holdfast.active (
     id, claim_id, claim_number, lease, worker, task, queue, key, priority, state, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, expires_at, unique_key, tags, extra, policy, progress_within, timeout, stage, fraction, message,
-    progress_at, error, rescue, hook_due_at, is_counted, checkpoint, payload
+    progress_at, error, rescue, hook_due_at, is_counted, checkpoint, payload, flow
 )
 SELECT
     id, :claim, nextval('holdfast.claim_numbers'), :lease, (SELECT worker FROM owner), task, queue, key, priority,
@@ -11,7 +11,7 @@ SELECT
     (:policies::text[])[known], (:progress_within::double precision[])[known], (:timeouts::double precision[])[known],
     stage, fraction, message, progress_at, error, rescue, hook_due_at,
     -- counted
-    AS is_counted, checkpoint, payload
+    AS is_counted, checkpoint, payload, flow
 FROM (
     SELECT *, width_bucket(task COLLATE "C", :tasks::text[]) AS known FROM taken ORDER BY priority, available_at, id
 ) AS taken
@@ -20,4 +20,6 @@ RETURNING
     CASE
         WHEN payload IS NULL THEN (SELECT payloads.payload FROM holdfast.payloads AS payloads WHERE payloads.job = id)
         ELSE payload
-    END AS payload, priority, extra, available_at, (SELECT count(*) FROM gone) AS settled
+    END AS payload, priority, extra, flow,
+    CASE WHEN flow IS NOT NULL THEN (SELECT members.inputs FROM holdfast.members AS members WHERE members.job = id) END AS inputs,
+    available_at, (SELECT count(*) FROM gone) AS settled

@@ -1,8 +1,11 @@
 -- matching(): whether a job of the view ``jobs`` is one of those to list or to steer; ``clock`` has the time.
 -- It searches for the text of a tag before it parses JSON, so that a row with invalid JSON does not fail the query.
-(:state::text IS NULL OR state = :state)
+(
+    (:state::text IS NULL OR state = :state)
     AND (:is_early::boolean IS NULL OR (available_at > (SELECT now FROM clock)) = :is_early)
     AND (:is_blocked::boolean IS NULL OR (awaits IS NOT NULL) = :is_blocked)
+    OR (:is_blocked AND state = 'blocked')
+)
     AND (:place::text IS NULL OR place = :place)
     AND (:task::text IS NULL OR task = :task)
     AND (:queue::text IS NULL OR queue = :queue)

@@ -5,5 +5,5 @@ taken AS (
     ))
     RETURNING
         id, task, queue, key, priority, available_at, attempt, failures, crashes, created_at, expires_at, unique_key, tags, extra, stage,
-        fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
+        fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload, flow
 )

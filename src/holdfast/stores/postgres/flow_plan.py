@@ -1,0 +1,158 @@
+"""Moves of members as a plan: the rules decide on what was read under the locks of their workflows, and the writes are sent afterwards.
+
+``FlowMoves`` decides without waiting for answers of a server. It is given what was read; if it needs more, ``NotRead`` names that, and
+the decision is taken again once it is there. Nothing is written in between, so the plan is the same as if all had been read at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
+from holdfast._core.job import Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.member_record import end_of
+from holdfast._core.workflow import Flow
+
+
+class Known(Struct):
+    """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent."""
+
+    now: datetime
+    flows: dict[UUID, Flow]
+    links: dict[UUID, list[Link]] = {}
+    graphs: dict[UUID, Graph] = {}
+
+
+class NotRead(Exception):
+    """What a decision needs beside what was read: the children of these members, or all of this workflow."""
+
+    def __init__(self, *, parents: Sequence[UUID] = (), flow: UUID | None = None) -> None:
+        super().__init__()
+        self.parents, self.flow = parents, flow
+
+
+class Write(Struct, frozen=True):
+    """A statement to be sent: its file of ``queries``, and its values."""
+
+    query: str
+    values: tuple[Any, ...]
+
+
+class Advance(Struct):
+    """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
+
+    counters: Mapping[UUID, Waiting] = {}
+    released: Sequence[UUID] = ()
+    is_paused: bool = False
+    query: str = "advance_members"
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of its statement."""
+        ids = sorted(self.counters)
+        needs, waits = [self.counters[job].needs for job in ids], [self.counters[job].waits for job in ids]
+        return ids, needs, waits, self.released, self.is_paused
+
+
+class Ends(Struct, frozen=True):
+    """Waiting members that end without running: by member its state and its reason. Their errors are not known yet."""
+
+    members: dict[UUID, tuple[State, Reason | None]]
+
+
+class FlowPlan(FlowMoves):
+    """Moves of members on what is known; ``writes``: what they lead to, in order. ``roots``: the finished roots that wait again."""
+
+    def __init__(self, known: Known) -> None:
+        self.now, self.flows = known.now, dict(known.flows)
+        self.writes, self.roots = list[Write | Advance | Ends](), list[UUID]()
+        self._known, self._graphs = known, dict(known.graphs)
+        self._over = set[UUID]()
+        self._passed: UUID | None = None
+
+    def flow(self, flow: UUID) -> Flow:
+        return self.flows[flow]
+
+    def graph(self, flow: UUID) -> Graph:
+        if flow not in self._graphs:
+            raise NotRead(flow=flow)
+        return self._graphs[flow]
+
+    def pass_on(self, flow: UUID, ended: Sequence[Ended]) -> None:
+        self._passed = flow
+        super().pass_on(flow, ended)
+
+    def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
+        if graph := self._graphs.get(self._passed or UUID(int=0)):
+            return graph.links(parents)
+        if missing := [parent for parent in parents if parent not in self._known.links]:
+            raise NotRead(parents=missing)
+        found = (link for parent in parents for link in self._known.links[parent])
+        return [link for link in found if link.child.id not in self._over] if self._over else list(found)
+
+    def is_unfinished(self, flow: UUID) -> bool:
+        root = self.graph(flow).members.get(flow)
+        return root is not None and not root.is_finished
+
+    def set_flow(self, flow: Flow) -> None:
+        if flow != self.flows[flow.id]:
+            self.flows[flow.id] = flow
+            self._add("set_flow", flow.id, flow.paused_at, flow.ended_for, flow.deadline_at)
+
+    def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
+        if counters:
+            self.writes.append(Advance(dict(counters)))
+            self._change({job: {"needs": each.needs, "waits": each.waits} for job, each in counters.items()})
+
+    def set_policies(self, policies: Mapping[UUID, OnFailure]) -> None:
+        for policy in set(policies.values()):
+            self._add("set_policies", [job for job, each in policies.items() if each is policy], policy)
+        self._change({job: {"on_failure": policy} for job, policy in policies.items()})
+
+    def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
+        released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
+        if released:
+            if not (self.writes and isinstance(last := self.writes[-1], Advance) and not last.released):
+                self.writes.append(last := Advance())
+            last.released, last.is_paused = released, flow.is_paused
+            self._change({job: {"state": State.AVAILABLE} for job in released})
+        self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})
+
+    def end_waiting(self, members: dict[UUID, tuple[State, Reason | None]]) -> None:
+        """End waiting members without running them."""
+        if members:
+            self.writes.append(Ends(members))
+            self._over.update(members)
+            self._change({job: {"state": state, "reason": reason} for job, (state, reason) in members.items()})
+
+    def block(self, members: Sequence[UUID], *, is_fresh: bool) -> None:
+        if members:
+            self._add("block_members", list(members), is_fresh)
+            self._change({job: {"state": State.BLOCKED, "reason": None} for job in members})
+            self.roots += [job for job in members if job in self.flows]
+
+    def hold(self, flow: UUID) -> None:
+        if not self._known.flows[flow].is_paused:  # else they are held already, also those that this plan releases
+            self._add("hold_members", flow)
+
+    def resume(self, flow: UUID) -> None:
+        if self._known.flows[flow].paused_at is not None:
+            self._add("resume_members", flow)
+
+    def request_cancel(self, flow: UUID) -> None:
+        self._add("mark_members", None, flow)
+
+    def _add(self, query: str, *values: Any) -> None:
+        self.writes.append(Write(query, values))
+
+    def _change(self, changes: Mapping[UUID, Mapping[str, object]]) -> None:
+        """Show the changes in the graphs that were read."""
+        for flow, graph in self._graphs.items():
+            changed = [structs.replace(graph.members[job], **each) for job, each in changes.items() if job in graph.members]
+            if changed:
+                self._graphs[flow] = graph.replaced(changed)

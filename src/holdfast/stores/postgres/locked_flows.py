@@ -1,0 +1,206 @@
+"""Workflows that a transaction has locked, and the moves of their members in it."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.encoding import failure_text, inputs_of
+from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.member_record import dependency_failure
+from holdfast._core.workflow import Edge, Flow
+from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, NotRead
+from holdfast.stores.postgres.records import Row
+from holdfast.stores.postgres.settled_members import SettledMember, links_of
+
+Answer = TypeVar("Answer")
+Fetch = Callable[..., Awaitable[Sequence[Row]]]
+
+
+class KeyTaken(Exception):
+    """A workflow cannot be run again: ``holder`` has its unique key."""
+
+    def __init__(self, holder: UUID) -> None:
+        super().__init__()
+        self.holder = holder
+
+
+class KnownMember(Struct, frozen=True):
+    """A member of a workflow, as far as its moves depend on it."""
+
+    id: UUID
+    flow: UUID
+    state: State
+    on_failure: OnFailure
+    is_gate: bool
+    is_paused: bool
+    is_active: bool
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is one of the pending jobs."""
+        return PLACE_OF[self.state] is Place.PENDING
+
+
+class LockedFlows:
+    """The moves of members of workflows that one transaction has locked; ``fetch`` runs a query in it."""
+
+    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = ()) -> None:
+        self.fetch, self.locked = fetch, list(locked)
+        self._known: Known | None = None
+
+    @property
+    def flows(self) -> dict[UUID, Flow]:
+        """The locked workflows that exist, as they are now."""
+        return {} if self._known is None else self._known.flows
+
+    async def lock(self, flows: Iterable[UUID]) -> None:
+        """Lock workflows, in the order of their ids. It is the first thing that the transaction does."""
+        self.locked = lock_order(flows)
+        found = await self.fetch("lock_flows", self.locked)
+        if found:
+            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found}, {}, {})
+
+    async def lock_of(self, jobs: Sequence[UUID]) -> None:
+        """Lock the workflows of these jobs."""
+        found = [row["flow"] for row in await self.fetch("flows_of", list(jobs))]
+        if found:
+            await self.lock(found)
+
+    async def members(self, jobs: Sequence[UUID]) -> list[KnownMember]:
+        """Return those of these jobs that belong to the locked workflows; no claim takes them until the end of the transaction."""
+        await self.fetch("lock_waiting", list(jobs), None)
+        found = [
+            KnownMember(
+                id=row["id"],
+                flow=row["flow"],
+                state=State(row["state"]),
+                on_failure=OnFailure(row["on_failure"]),
+                is_gate=row["is_gate"],
+                is_paused=row["is_paused"],
+                is_active=row["is_active"],
+            )
+            for row in await self.fetch("members", list(jobs))
+        ]
+        return [each for each in found if each.flow in self.flows]
+
+    async def pass_on(self, settled: Sequence[SettledMember]) -> None:
+        """Write what the ends of these members lead to."""
+        if not settled:
+            return
+        by_flow = defaultdict[UUID, list[Ended]](list)
+        for each in settled:
+            by_flow[each.flow].append(each.ended())
+        parents = [each.id for each in settled]
+        ((text,),) = await self.fetch("links", parents, self.locked)
+        self._known = links_of(text, parents)
+
+        def act(plan: FlowPlan) -> None:
+            for flow, ended in by_flow.items():
+                if flow in self.flows:
+                    plan.pass_on(flow, ended)
+
+        await self.decide(act)
+
+    async def decide(self, act: Callable[[FlowPlan], Answer]) -> Answer:
+        """Decide on a plan, reading what that needs, and write it; return what the decision returns.
+
+        ``KeyTaken`` if another job has the unique key of a workflow that would run again; then nothing is written.
+        """
+        assert self._known is not None
+        while True:
+            plan = FlowPlan(self._known)
+            try:
+                answer = act(plan)
+            except NotRead as missing:
+                await self._read(self._known, missing)
+                continue
+            await self._take_keys(plan.roots)
+            for write in plan.writes:
+                if isinstance(write, Ends):
+                    await self._end(write)
+                else:
+                    await self.fetch(write.query, *write.values)
+            self._known = Known(self._known.now, plan.flows, {}, {})
+            return answer
+
+    async def graph(self, flow: UUID) -> Graph:
+        """Return all members of a workflow, as they are now, and their edges."""
+        return graph_of(await self.fetch("graph", flow))
+
+    async def _read(self, known: Known, missing: NotRead) -> None:
+        if missing.flow is not None:
+            await self.fetch("lock_waiting", None, missing.flow)
+            known.graphs[missing.flow] = await self.graph(missing.flow)
+            return
+        known.links |= {parent: [] for parent in missing.parents}
+        for row in await self.fetch("links_behind", list(missing.parents)):
+            child = Waiting(row["child"], row["needs"], row["waits"], row["is_gate"], OnFailure(row["on_failure"]))
+            known.links.setdefault(child.id, [])
+            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, row["tolerates"]))
+
+    async def _take_keys(self, roots: Iterable[UUID]) -> None:
+        for root in roots:
+            found = await self.fetch("take_root_key", root)
+            if found and found[0]["holder"] != root:
+                raise KeyTaken(found[0]["holder"])
+
+    async def _end(self, ends: Ends) -> None:
+        kinds = dict[tuple[str, str | None, str | None], int]()
+        ids, errors = sorted(ends.members), await self._errors(ends)
+        of_members = [
+            kinds.setdefault((ends.members[job][0], ends.members[job][1], errors.get(job)), len(kinds) + 1) for job in ids
+        ]
+        states, reasons, texts = zip(*kinds, strict=True)
+        await self.fetch("end_members", ids, of_members, list(states), list(reasons), list(texts))
+
+    async def _errors(self, ends: Ends) -> dict[UUID, str | None]:
+        """Return the errors of members whose parents did not complete."""
+        failed = [job for job, end in ends.members.items() if end == (State.FAILED, Reason.DEPENDENCY_FAILED)]
+        if not failed:
+            return {}
+        over = [job for job, (state, _) in ends.members.items() if state is not State.COMPLETED]
+        parents = defaultdict[UUID, list[tuple[str, Reason | None]]](list)
+        found = await self.fetch("culprits", failed, over)
+        for row in sorted(found, key=lambda row: (row["finished_at"], row["parent"])):
+            _, reason = ends.members.get(row["parent"], (None, row["reason"] and Reason(row["reason"])))
+            parents[row["child"]].append((row["node"], reason))
+        return {job: failure_text(dependency_failure(parents[job])) for job in failed}
+
+
+def lock_order(flows: Iterable[UUID]) -> list[UUID]:
+    """Return workflows in the order in which each transaction locks them."""
+    return sorted(set(flows))
+
+
+def flow_of(row: Row) -> Flow:
+    """Return the state of a workflow from its row."""
+    reason = None if row["ended_for"] is None else Reason(row["ended_for"])
+    return Flow(id=row["id"], paused_at=row["paused_at"], ended_for=reason, deadline_at=row["deadline_at"])
+
+
+def graph_of(rows: Iterable[Row]) -> Graph:
+    """Return a graph from the rows of ``graph.sql``."""
+    members, edges = list[Vertex](), list[Edge]()
+    for row in rows:
+        members.append(
+            Vertex(
+                id=row["id"],
+                state=State(row["state"]),
+                node=row["node"],
+                join=row["required"],
+                reason=row["reason"] and Reason(row["reason"]),
+                on_failure=OnFailure(row["on_failure"]),
+                is_gate=row["is_gate"],
+                needs=row["needs"],
+                waits=row["waits"],
+                takes=frozenset(each.parent for each in inputs_of(row["inputs"])),
+                is_stub=row["is_stub"],
+            )
+        )
+        edges += map(Edge, row["parents"] or (), [row["id"]] * len(row["parents"] or ()), row["tolerates"] or ())
+    return Graph(members, edges)

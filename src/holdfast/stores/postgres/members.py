@@ -1,0 +1,188 @@
+"""The moves of members of workflows: each is a transaction that locks their workflows first, and then sees what others have committed."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from holdfast._core.graph import Ended
+from holdfast._core.job import Reason, State
+from holdfast._core.lifecycle import Transition
+from holdfast._core.member import OnFailure
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.workflow import FlowVerb, SteerFlow
+from holdfast.errors import StoreBusy
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.claiming import Claiming
+from holdfast.stores.postgres.flow_plan import FlowPlan
+from holdfast.stores.postgres.locked_flows import KeyTaken, KnownMember, LockedFlows, lock_order
+from holdfast.stores.postgres.records import Row
+from holdfast.stores.postgres.settled_members import SettledMember, completed_member, settled_members
+
+BRIEF: Final = "SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = '10s'"
+"""Settings of a transaction for which a worker or a pass waits: a workflow that is locked for longer is left, and asked for again."""
+
+
+class MemberMoves(Claiming):
+    """The part of the store that moves members of workflows."""
+
+    @asynccontextmanager
+    async def _locking(self, flows: Iterable[UUID] = (), settings: str = "") -> AsyncIterator[LockedFlows]:
+        """Lock workflows for a transaction. Only inside ``_retrying``."""
+        async with self._transaction(settings=settings) as connection:
+            locked = LockedFlows(partial(self._fetch_on, connection))
+            if wanted := list(flows):
+                await locked.lock(wanted)
+            yield locked
+
+    async def _settle_members(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
+        """Settle members, with what depends on them; return as ``_settle`` does. A workflow that stays locked is left."""
+
+        flow_of = {each.job: each.flow for each in transitions if each.flow is not None}
+        wanted, (plain, rare) = lock_order(flow_of.values()), packing.split(transitions)
+
+        async def settle() -> tuple[int, frozenset[int]]:
+            async with self._transaction(settings=f"{BRIEF}; {self._lock_text(wanted)}") as connection:
+                flows = LockedFlows(partial(self._fetch_on, connection), wanted)
+                ended, settled, refused = list[SettledMember](), 0, list[int]()
+                if plain:
+                    rows = await flows.fetch("settle_members", *packing.settling(plain), flows.locked)
+                    ended += [completed_member(row["id"], flow_of[row["id"]]) for row in rows]
+                    settled = len(rows)
+                if rare:
+                    values = *packing.settling(rare), packing.rare_kinds(rare), flows.locked
+                    ((number, refused, text),) = await flows.fetch("settle", *values)
+                    ended, settled = ended + settled_members(text), settled + number
+                await flows.pass_on(ended)
+            return settled, frozenset(refused)
+
+        try:
+            return await self._retrying(settle, "exchange")
+        except StoreBusy:
+            return 0, frozenset()
+
+    def _lock_text(self, flows: Iterable[UUID]) -> str:
+        """Return SQL that locks workflows and is sent with the begin of a transaction: that saves a round trip."""
+        return self._sql("lock_flows").replace("$1", "'{" + ",".join(map(str, flows)) + "}'")
+
+    async def _move_members(
+        self, verb: str, jobs: Sequence[UUID], more: Sequence[Any], taken: dict[UUID, UUID]
+    ) -> dict[UUID, State]:
+        """Run an operator's verb on members, and return their states after it."""
+
+        async def move() -> tuple[dict[UUID, UUID], Sequence[Any]]:
+            async with self._locking() as flows:
+                await flows.lock_of(jobs)
+                return await move_members(flows, verb, jobs, more), await flows.fetch("states", list(jobs))
+
+        newly_taken, rows = await self._retrying(move, verb)
+        taken |= newly_taken
+        self._forget_positions()  # some of them may be due again before these
+        return {row["id"]: State(row["early_as"] or row["state"]) for row in rows}
+
+    async def _expire_members(self, expired: Mapping[UUID, UUID]) -> set[UUID]:
+        """End members that have expired, given with their workflows; return those that have ended."""
+        by_flow, ended = defaultdict[UUID, list[UUID]](list), set[UUID]()
+        for job, flow in expired.items():
+            by_flow[flow].append(job)
+        for flow, jobs in by_flow.items():
+
+            async def expire(flow: UUID = flow, jobs: Sequence[UUID] = jobs) -> set[UUID]:
+                async with self._locking([flow], BRIEF) as flows:
+                    rows = await flows.fetch("expired_members", jobs)
+                    over = [Ended(row["id"], False, OnFailure(row["on_failure"])) for row in rows]
+                    if over and flow in flows.flows:
+                        await flows.decide(lambda plan: _end(plan, flow, over, State.FAILED, Reason.EXPIRED))
+                    return {each.id for each in over}
+
+            try:
+                ended |= await self._retrying(expire, "expire")
+            except StoreBusy:
+                continue
+        return ended
+
+    async def _prune_flows(self, roots: Sequence[UUID], limit: int) -> tuple[int, int]:
+        """Delete workflows whose retention is over; return how many jobs, and how many roots were reduced to stubs."""
+
+        async def prune() -> tuple[int, int]:
+            async with self._locking(settings=BRIEF) as flows:
+                locked = [row["id"] for row in await flows.fetch("lock_free_flows", roots)]
+                ((jobs, stubs),) = await flows.fetch("prune_flows", locked, limit, round(RETENTION_FLOOR * 1e6))
+            return jobs, stubs
+
+        return await self._retrying(prune, "prune")
+
+
+def members_of(rows: Sequence[Row], asked: Sequence[UUID]) -> list[UUID]:
+    """Return the members that a statement has left as they are, in the order in which they were asked for."""
+    left = {row["id"] for row in rows if row.get("flow") is not None}
+    return [job for job in asked if job in left]
+
+
+async def move_members(flows: LockedFlows, verb: str, jobs: Sequence[UUID], more: Sequence[Any]) -> dict[UUID, UUID]:
+    """Run an operator's verb on members of locked workflows; return those that stay finished because another job has a unique key."""
+    taken = dict[UUID, UUID]()
+    match verb:
+        case "request_cancel":
+            await _cancel(flows, await flows.members(jobs))
+        case "reopen":
+            taken = await _reopen(flows, await flows.members(jobs), is_fresh=more[0])
+        case "delete":
+            await flows.fetch("delete_members", list(jobs), more[0], flows.locked)
+        case _:
+            raise AssertionError(verb)
+    return taken
+
+
+async def _cancel(flows: LockedFlows, members: Sequence[KnownMember]) -> None:
+    """Cancel members; with a root its workflow."""
+    plain = [each for each in members if not each.is_gate]
+    await flows.fetch("mark_members", [each.id for each in plain if each.is_active], None)
+    waiting = defaultdict[UUID, list[Ended]](list)
+    for each in plain:
+        if each.is_waiting:
+            waiting[each.flow].append(Ended(each.id, False, each.on_failure))
+
+    def act(plan: FlowPlan) -> None:
+        for flow, ended in waiting.items():
+            _end(plan, flow, ended, State.CANCELLED, Reason.BY_OPERATOR)
+        for root in (each.id for each in members if each.is_gate and each.id == each.flow):
+            if plan.is_unfinished(root):
+                plan.steer(root, SteerFlow(verb=FlowVerb.CANCEL))
+
+    if members:
+        await flows.decide(act)
+
+
+async def _reopen(flows: LockedFlows, members: Sequence[KnownMember], *, is_fresh: bool) -> dict[UUID, UUID]:
+    """Run finished members again with what did not complete because of them, and held or scheduled ones at once."""
+    taken, finished = dict[UUID, UUID](), defaultdict[UUID, list[UUID]](list)
+    waiting = [each for each in members if each.is_waiting and each.state is not State.BLOCKED and not each.is_paused]
+    if waiting:
+        await flows.fetch("reopen", [each.id for each in waiting], is_fresh, flows.locked)
+    for flow in {each.flow for each in waiting if flows.flows[each.flow].is_paused}:
+        await flows.fetch("hold_members", flow)
+    for each in members:
+        if not each.is_waiting and not each.is_active:
+            finished[each.flow].append(each.id)
+    for flow, jobs in finished.items():
+
+        def act(plan: FlowPlan, flow: UUID = flow, jobs: Sequence[UUID] = jobs) -> None:
+            root = plan.graph(flow).members.get(flow)
+            if root is not None and not root.is_stub:
+                for job in jobs:
+                    plan.retry_member(flow, job, is_fresh=is_fresh)
+
+        try:
+            await flows.decide(act)
+        except KeyTaken as other:
+            taken |= dict.fromkeys(jobs, other.holder)
+    return taken
+
+
+def _end(plan: FlowPlan, flow: UUID, ended: Sequence[Ended], state: State, reason: Reason) -> None:
+    """End waiting members of a workflow, and pass that on."""
+    plan.end_waiting({each.id: (state, reason) for each in ended})
+    plan.pass_on(flow, ended)

@@ -1,0 +1,23 @@
+-- Delete members of workflows whose root has ended; with a root all its members.
+-- :ids of members; :only_waiting, true: held and finished ones are left; :flows, locked.
+WITH chosen AS MATERIALIZED (
+    SELECT members.job, members.flow FROM holdfast.members AS members
+    WHERE members.job = ANY(:ids::uuid[]) AND members.flow = ANY(:flows::uuid[])
+        AND NOT EXISTS (SELECT FROM holdfast.pending AS root WHERE root.id = members.flow OFFSET 0)
+        AND NOT EXISTS (SELECT FROM holdfast.active AS root WHERE root.id = members.flow OFFSET 0)
+        AND NOT EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = members.job OFFSET 0)
+        AND (
+            NOT :only_waiting::boolean
+            OR EXISTS (SELECT FROM holdfast.pending AS job WHERE job.id = members.job AND job.state = 'available' OFFSET 0)
+        )
+),
+
+those AS MATERIALIZED (
+    SELECT job FROM chosen
+    UNION
+    SELECT members.job FROM holdfast.members AS members WHERE members.flow = ANY(ARRAY(SELECT job FROM chosen WHERE job = flow))
+),
+
+-- include forgotten_members(those)
+
+SELECT job FROM those;

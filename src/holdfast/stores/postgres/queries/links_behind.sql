@@ -1,0 +1,23 @@
+-- Return the blocked children of these members with their counters, and those of the children, and so on.
+-- :parents.
+WITH RECURSIVE reached (parent, child, tolerates, needs, waits, is_gate, on_failure) AS (
+    SELECT asked.parent, edge.child, edge.tolerates, waiting.*
+    FROM unnest(:parents::uuid[]) AS asked (parent)
+    CROSS JOIN LATERAL (
+        SELECT edges.child, edges.tolerates FROM holdfast.edges AS edges WHERE edges.parent = asked.parent OFFSET 0
+    ) AS edge
+    CROSS JOIN LATERAL (
+        -- include blocked(edge.child)
+    ) AS waiting
+    UNION
+    SELECT reached.child, edge.child, edge.tolerates, waiting.*
+    FROM reached
+    CROSS JOIN LATERAL (
+        SELECT edges.child, edges.tolerates FROM holdfast.edges AS edges WHERE edges.parent = reached.child OFFSET 0
+    ) AS edge
+    CROSS JOIN LATERAL (
+        -- include blocked(edge.child)
+    ) AS waiting
+)
+
+SELECT parent, child, tolerates, needs, waits, is_gate, on_failure FROM reached;

@@ -1,0 +1,7 @@
+-- Return workflows that have not ended, by id.
+-- :after, NULL: from the first one; :flow, NULL: all; :limit.
+SELECT root.id FROM holdfast.pending AS root
+WHERE root.flow = root.id AND root.id > coalesce(:after::uuid, '00000000-0000-0000-0000-000000000000')
+    AND (:flow::uuid IS NULL OR root.id = :flow)
+ORDER BY root.id
+LIMIT :limit;

@@ -1,0 +1,85 @@
+"""The members that a settle has ended, and what depends on them: the answers of ``settle.sql`` and ``links.sql``."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from msgspec import Struct, json
+
+from holdfast._core.encoding import instant
+from holdfast._core.graph import Ended, Link, Vertex, Waiting
+from holdfast._core.job import Reason, State
+from holdfast._core.member import OnFailure
+from holdfast._core.workflow import Flow
+from holdfast.stores.postgres.flow_plan import Known
+
+
+class SettledMember(Struct, frozen=True, array_like=True):
+    """A member that a settle has ended."""
+
+    id: UUID
+    flow: UUID
+    state: State
+    reason: Reason | None
+    on_failure: OnFailure
+    is_gate: bool
+
+    def ended(self) -> Ended:
+        """Return it as a member that has ended."""
+        return Vertex(id=self.id, state=self.state, reason=self.reason, on_failure=self.on_failure, is_gate=self.is_gate).ended()
+
+
+class ReadFlow(Struct, frozen=True, array_like=True):
+    """The state of a workflow; times in microseconds of the epoch."""
+
+    id: UUID
+    paused_at: int | None
+    ended_for: Reason | None
+    deadline_at: int | None
+
+    def flow(self) -> Flow:
+        """Return it as the rules see it."""
+        paused_at, deadline_at = (None if at is None else instant(at) for at in (self.paused_at, self.deadline_at))
+        return Flow(id=self.id, paused_at=paused_at, ended_for=self.ended_for, deadline_at=deadline_at)
+
+
+class ReadChild(Struct, frozen=True, array_like=True):
+    """A blocked member, and those of its parents that were asked for. ``is_last``: it is a gate on which no other member depends."""
+
+    id: UUID
+    needs: int
+    waits: int
+    is_gate: bool
+    on_failure: OnFailure
+    parents: list[UUID]
+    tolerates: list[bool]
+    is_last: bool
+
+
+class ReadLinks(Struct, frozen=True):
+    """The children of some members, and their workflows."""
+
+    now: int
+    flows: list[ReadFlow] | None
+    children: list[ReadChild] | None
+
+
+def completed_member(job: UUID, flow: UUID) -> SettledMember:
+    """Return a member that has completed. What happens when it fails does not matter then."""
+    return SettledMember(job, flow, State.COMPLETED, None, OnFailure.FAIL, is_gate=False)
+
+
+def settled_members(text: str | None) -> list[SettledMember]:
+    """Return the members that a settle has ended, from the answer of ``settle.sql``."""
+    return [] if text is None else json.decode(text, type=list[SettledMember])
+
+
+def links_of(text: str, parents: Sequence[UUID]) -> Known:
+    """Return what is known of these members after ``links.sql`` has read their children."""
+    found, links = json.decode(text, type=ReadLinks), dict[UUID, list[Link]]((parent, []) for parent in parents)
+    for each in found.children or ():
+        child = Waiting(each.id, each.needs, each.waits, each.is_gate, each.on_failure)
+        for parent, tolerates in zip(each.parents, each.tolerates, strict=True):
+            links[parent].append(Link(parent, child, tolerates))
+        if each.is_last:
+            links[each.id] = []
+    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links, {})

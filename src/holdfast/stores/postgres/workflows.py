@@ -1,0 +1,157 @@
+"""The verbs of workflows: each that moves members is a transaction under the locks of their workflows, and Python decides in it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.encoding import inputs_text, member_of
+from holdfast._core.graph import Graph, Vertex
+from holdfast._core.job import State
+from holdfast._core.member_record import member_view, output_of
+from holdfast._core.record import JobRecord
+from holdfast._core.text import json_text
+from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, NewFlow, NewMember, Output, Repair, Revived, SteerFlow
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres import records as rows
+from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known
+from holdfast.stores.postgres.locked_flows import KeyTaken, flow_of, graph_of
+from holdfast.stores.postgres.members import MemberMoves
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WorkflowVerbs(MemberMoves):
+    """The part of the store that has the verbs of ``Workflows`` in ``_ports.workflows``."""
+
+    async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
+        members, flow = (*new.members, new.root), new.root.job.id
+        jobs = [each.job for each in members]
+        begun, is_begun = _begun(new)
+        self._may_be_known(jobs)
+        blocked = frozenset(each.id for each in begun.blocked())
+        name, parameter = packing.enqueue(call, jobs, flow=flow, blocked=blocked, is_known=True)
+        columns = json_text([_columns_of(each, begun.members[each.job.id]) for each in members])
+        edges = json_text([(each.parent, each.child, each.tolerates) for each in new.edges])
+
+        async def enqueue() -> Sequence[rows.Row]:
+            async with self._locking() as flows:
+                answer = await flows.fetch(name, parameter)
+                if await flows.fetch("insert_flow", flow, new.deadline, columns, edges) and not is_begun:
+                    await flows.lock([flow])
+                    await flows.decide(lambda plan: plan.begin(plan.flow(flow)))
+            return answer
+
+        async with self._here().keyed:
+            return answers.enqueued(await self._retrying(enqueue, "enqueue_flow"), jobs)
+
+    async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
+        records = await self._outcomes(ids)
+        sources = {job: _source_of(job, records.get(job)) for job in ids}
+        records |= await self._outcomes([each for each in sources.values() if each not in records])
+        found = {job: output_of(records.get(source)) for job, source in sources.items()}
+        return {job: output for job, output in found.items() if output is not None}
+
+    async def flow(self, flow: UUID) -> FlowView | None:
+        found = [(row, rows.record_of(row)) for row in await self._search("flow", flow)]
+        if not found:
+            return None
+        members = tuple(
+            member_view(record, record.member, [Edge(parent, record.id) for parent in row["parents"]])
+            for row, record in found
+            if record.member is not None
+        )
+        return FlowView(flow_of({**found[0][0], "id": flow}), members)
+
+    async def steer_flow(self, flow: UUID, how: SteerFlow) -> State | None:
+        def act(plan: FlowPlan) -> None:
+            root = plan.graph(flow).members.get(flow)
+            if root is not None and not (how.verb is FlowVerb.RETRY and root.is_stub):
+                plan.steer(flow, how)
+
+        async def steer() -> State | None:
+            async with self._locking([flow]) as flows:
+                if flow in flows.flows:
+                    try:
+                        await flows.decide(act)
+                    except KeyTaken:
+                        pass  # it stays as it is
+                found = await flows.fetch("root", flow) if flow in flows.flows else ()
+            return rows.state_of(found[0]) if found else None
+
+        state = await self._retrying(steer, "steer_flow")
+        self._forget_positions()  # members may be due again before these
+        return state
+
+    async def revive(self, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False) -> Revived:
+        found = [row["id"] for row in await self._fetch("unfinished_flows", after, flow, limit + 1)]
+        seen = {each: await self._revive(each, dry_run=dry_run) for each in found[:limit]}
+        return Revived(
+            repairs=tuple(repair for _, repairs in seen.values() for repair in repairs),
+            overdue=tuple(each for each, (is_overdue, _) in seen.items() if is_overdue),
+            next=found[limit - 1] if len(found) > limit else None,
+        )
+
+    async def _revive(self, flow: UUID, *, dry_run: bool) -> tuple[bool, tuple[Repair, ...]]:
+        """Repair a workflow. Its lock is taken only if it needs that: every snapshot of an intact one shows it intact."""
+        state, members = await self._fetch("flow_state", flow), await self._fetch("graph", flow)
+        if not state:
+            return False, ()
+        plan = FlowPlan(Known(state[0]["now"], {flow: flow_of(state[0])}, {}, {flow: graph_of(members)}))
+        seen = plan.revive(flow, dry_run=True)
+        if dry_run or seen == (False, ()):
+            return seen
+
+        async def revive() -> tuple[bool, tuple[Repair, ...]]:
+            async with self._locking([flow]) as flows:
+                return await flows.decide(lambda plan: plan.revive(flow, dry_run=False)) if flow in flows.flows else (False, ())
+
+        return await self._retrying(revive, "revive")
+
+    async def _outcomes(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
+        found = await self._fetch("outputs", list(ids)) if ids else ()
+        members = {row["id"]: row["flow"] and member_of(row["flow"], row["member"]) for row in found}
+        return {row["id"]: answers.outcome_of(row["id"], row, members[row["id"]]) for row in found}
+
+
+def _begun(new: NewFlow) -> tuple[Graph, bool]:
+    """Return the graph of a new workflow to be inserted, and whether it has begun in it.
+
+    Nearly always it can, because what begins a workflow is known without the store: those without parents are released. Else all of its
+    members are inserted blocked.
+    """
+    flow = Flow(id=new.root.job.id)
+    graph = Graph((_vertex_of(each) for each in (*new.members, new.root)), new.edges)
+    plan = FlowPlan(Known(_EPOCH, {flow.id: flow}, {}, {flow.id: graph}))
+    plan.begin(flow)
+    is_overdue = new.deadline is not None and new.deadline <= 0
+    is_begun = not is_overdue and not any(isinstance(write, Ends) for write in plan.writes)
+    return plan.graph(flow.id) if is_begun else graph, is_begun
+
+
+def _vertex_of(new: NewMember) -> Vertex:
+    member = new.member
+    return Vertex(
+        id=new.job.id,
+        state=State.BLOCKED,
+        node=member.node,
+        join=member.join,
+        on_failure=member.on_failure,
+        is_gate=member.is_gate,
+        takes=frozenset(each.parent for each in member.inputs),
+    )
+
+
+def _columns_of(new: NewMember, vertex: Vertex) -> tuple[object, ...]:
+    member = new.member
+    of_member = member.node, member.join, member.on_failure, member.is_gate, inputs_text(member.inputs)
+    return new.job.id, *of_member, vertex.needs, vertex.waits
+
+
+def _source_of(job: UUID, record: JobRecord | None) -> UUID:
+    """Return the job whose result is that of this one: of a root that has completed, the member it names."""
+    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
+        return job
+    return record.member.inputs[0].parent if record.member.is_gate and record.member.inputs else job
