@@ -18,7 +18,9 @@ from proof.checker.cancels import Cancels
 from proof.checker.charges import Charges
 from proof.checker.claims import Claims
 from proof.checker.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
+from proof.checker.flows import Flows
 from proof.checker.hooks import Hooks
+from proof.checker.inputs import Inputs
 from proof.checker.inserts import Inserts
 from proof.checker.lanes import Lanes
 from proof.checker.locks import Locks
@@ -27,10 +29,14 @@ from proof.checker.restarts import Restarts
 from proof.checker.row_turns import RowTurns
 from proof.checker.schedules import Schedules
 from proof.checker.starts import Starts
+from proof.checker.steps import Steps
 from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
 from proof.checker.zombies import Zombies
 
-_JUDGES = (Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes)
+_JUDGES = (
+    *(Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes),
+    *(Flows, Inputs, Steps),
+)
 _TOO_LATE = "it was back in its queue only {:.1f} s after its owner's death"
 
 
@@ -67,6 +73,12 @@ def check(history: History, rules: Rules | None = None) -> Report:
     for event in history:
         checker.see(event)
     return checker.finish()
+
+
+def _is_steered(event: Event, before: JobRow) -> bool:
+    """Return whether an operator's verb for a workflow, or for another member of it, moved a member, or nothing but its error changed."""
+    is_operator = event.by is not None and event.by.verb in ("steer_flow", "reopen")
+    return before.member is not None and (is_operator or event.after == before)
 
 
 class Checker:
@@ -151,7 +163,7 @@ class Checker:
                 is_beside = (
                     event.by is not None and event.by.verb in ("prune", "owed_hooks", "hook") and after.state is before.state
                 )
-                is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
+                is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE) or _is_steered(event, before)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
             case _:  # the job has no owner
                 self._expect_right(event, job, before)

@@ -12,6 +12,7 @@ from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
 from proof.simulator.call_outcomes import Fault, Mix
+from proof.simulator.flow_plan import FlowsPlan, draw_flows
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
@@ -80,7 +81,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     all have ``settings`` and every second one has the release before. ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a
     queue delivers jobs, and has faults too. ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have
     ended. ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
-    ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how many jobs each worker claims ahead.
+    ``flows``: workflows, steps and signals. ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how
+    many jobs each worker claims ahead.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop. ``script``:
     all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
@@ -123,6 +125,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     locks: int = 0
     apps: int = 0
     ahead: int = 0
+    flows: FlowsPlan | None = None
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -237,7 +240,10 @@ def draw(numbers: random.Random) -> Plan:
     )  # runs over rows must not wait for a limit
     lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
     ahead = 0 if plan.mode in (Mode.LIVENESS, Mode.CROWD) else draw_ahead(random.Random(f"ahead {plan.chaos}"))
-    varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
+    # A store that forgets writes, and rows that other programs lock, are not judged together with workflows.
+    has_flows = plan.mode in TICKING and plan.mode is not Mode.FORGETFUL and not locks
+    flows = draw_flows(random.Random(f"flows {plan.chaos}")) if has_flows else None
+    varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead, flows=flows)
     return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
 
 
@@ -320,7 +326,7 @@ def draw_for(seed: int, brand: Brand) -> Plan:
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
     return structs.replace(
-        plan, brand=brand, has_hooks=False, rows=None, lanes=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+        plan, brand=brand, has_hooks=False, rows=None, lanes=None, flows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
     )
 
 
