@@ -103,6 +103,10 @@ class Flows:
         if verb == "drift":
             known.is_damaged = True
             self._repaired.add(flow)
+        if verb == "prune" and job != flow:
+            root = self._rows.get(flow)
+            is_over = root is None or root.is_finished
+            self._expect("S27", is_over, job, "the result of the member is gone, and its workflow goes on")
         if isinstance(before, JobRow):
             known.moves.append(_Move(job, verb, before, after))
 

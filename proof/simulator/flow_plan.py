@@ -94,7 +94,9 @@ def _draw_graph(numbers: random.Random, size: int) -> list[list[int]]:
             return [list(rows[place - 1]) if place else [] for place, row in enumerate(rows) for _ in row]
         case "diamonds":  # one, two beside each other, one, …
             before = {0: [1], 1: [1], 2: [2], 3: [1, 2]}
-            return [[number - back for back in before[number % 3 or 3 * bool(number)] if number >= back] for number in range(size)]
+            return [
+                [number - back for back in before[number % 3 or 3 * bool(number)] if number >= back] for number in range(size)
+            ]
         case _:
             return [sorted(numbers.sample(range(number), numbers.randint(0, min(3, number)))) for number in range(size)]
 

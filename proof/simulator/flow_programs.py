@@ -138,14 +138,18 @@ async def _hurt(scene: Scene) -> None:
         await scene.crash()
 
 
-_HANDLERS: tuple[Callable[..., Awaitable[Json]], ...] = (node, failing, stepping, waiting, sleeping)
+_HANDLERS: tuple[Callable[..., Awaitable[Json]], ...] = (failing, waiting, sleeping)
+_FORGOTTEN: tuple[Callable[..., Awaitable[Json]], ...] = (node, stepping)
 
 
 @cache
 def flow_tasks(*, has_hooks: bool = False) -> dict[str, TaskDefinition]:
     """Return the tasks of members, by name."""
     define = partial(_define, on_rescue=write_row if has_hooks else None)
-    made = [define(handler, max_attempts=3, backoff=_BACKOFF) for handler in _HANDLERS]
+    made = [
+        *(define(handler, max_attempts=3, backoff=_BACKOFF) for handler in _HANDLERS),
+        *(define(handler, max_attempts=3, backoff=_BACKOFF, retention="0s") for handler in _FORGOTTEN),
+    ]
     return {definition.name: definition for definition in made}
 
 

@@ -1,9 +1,9 @@
-"""Workflows in a world: who starts them, who steers them, who sends signals, and who repairs what has drifted."""
+"""Workflows in a world: the processes that start, steer, signal and repair them."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, NewJob, Place
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from holdfast._core.workflow import NewFlow
     from holdfast._engine.client.client import Client
+    from holdfast._ports.clock import Clock
     from holdfast._ports.store import Store
-    from holdfast._system.clock import Clock
     from proof.search.decisions import Operation
     from proof.simulator.hosts import SimClock
     from proof.simulator.loop import Process
@@ -61,7 +61,7 @@ class WorldFlows:
             world.start_client("operator of flows", lambda client, clock: self._operate(client, found))
         self._start_repairer()
 
-    # who starts them
+    # starting
 
     async def _enqueue_all(self, client: Client, clock: SimClock) -> None:
         assert self._plan is not None
@@ -77,7 +77,7 @@ class WorldFlows:
     async def _enqueue(self, client: Client, clock: SimClock, number: int) -> None:
         new, call = self._new_flow(clock, number), UUID(int=self._world.loop.stream(f"call of flow {number}").getrandbits(128))
         for _ in range(TRIES):
-            if await _attempt(workflows(_store_of(client)).enqueue_flow(call, new)):
+            if await _attempt(workflows(store_of(client)).enqueue_flow(call, new)):
                 return
             await self._world.pause(self._world.plan.mix.timeout)
 
@@ -99,7 +99,7 @@ class WorldFlows:
         job = NewJob(id=_new_id(clock, numbers, 900, number), task=task.name, payload=b"{}", policy=task.policy)
         return world.lanes.placed(job, f"waiting {number}")
 
-    # who steers them
+    # steering
 
     async def _operate(self, client: Client, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -125,7 +125,7 @@ class WorldFlows:
                     self._damage(member, int(operation.delay))
                 case _:
                     how = _steering(operation, member if member != flow else None)
-                    await _attempt(workflows(_store_of(client)).steer_flow(flow, how))
+                    await _attempt(workflows(store_of(client)).steer_flow(flow, how))
 
     async def _signal(self, client: Client, operation: Operation) -> None:
         """Send a signal to a job in any state, or the last one again."""
@@ -137,7 +137,7 @@ class WorldFlows:
             call = UUID(int=int(operation.pick * 2**53) << 64 | int(operation.time * 2**30))
             self._last = jobs[int(operation.pick * len(jobs))], Signal(call, SIGNAL, b'"%d"' % (call.int & 2**32 - 1))
         job, signal = self._last
-        await _attempt(steps(_store_of(client)).signal(job, signal))
+        await _attempt(steps(store_of(client)).signal(job, signal))
 
     def _damage(self, member: UUID, variant: int) -> None:
         """Damage the counters of a blocked member, so that it waits for more than it should."""
@@ -147,7 +147,7 @@ class WorldFlows:
             store.caller = "damage"
             store.book.damage(store.moment(), with_member(row, **counters))
 
-    # who repairs them
+    # repairing
 
     def _start_repairer(self) -> None:
         """Start a process that repairs again and again, and another one when it has ended."""
@@ -171,7 +171,7 @@ class WorldFlows:
         after: UUID | None = None
         while True:
             await self._world.pause(self._world.plan.settings.recovery_interval)
-            found = await _attempt(workflows(_store_of(client)).revive(AT_ONCE, after=after))
+            found = await _attempt(workflows(store_of(client)).revive(AT_ONCE, after=after))
             after = found[0].next if found else None
 
     # the end
@@ -188,9 +188,9 @@ class WorldFlows:
 
     async def _free(self, client: Client) -> None:
         for flow in self._paused():
-            await _attempt(workflows(_store_of(client)).steer_flow(flow, SteerFlow(verb=FlowVerb.RESUME)))
+            await _attempt(workflows(store_of(client)).steer_flow(flow, SteerFlow(verb=FlowVerb.RESUME)))
         for job, call in self._waiting():
-            await _attempt(steps(_store_of(client)).signal(job, Signal(call, SIGNAL, b'"in the end %d"' % (call.int & 2**32 - 1))))
+            await _attempt(steps(store_of(client)).signal(job, Signal(call, SIGNAL, b'"in the end %d"' % (call.int & 2**32 - 1))))
 
     def _paused(self) -> list[UUID]:
         seen = self._store.snapshot()
@@ -227,8 +227,9 @@ def _new_id(clock: Clock, numbers: random.Random, first: int, number: int) -> UU
     return compose_uuid7(int(clock.wall() * 1000), (first + number) << 32 | numbers.getrandbits(32))
 
 
-def _store_of(client: Client) -> Store:
-    return cast("Store", client._store)
+def store_of(client: Client) -> Store:
+    """Return the store as a client reaches it, for verbs that it has no method for."""
+    return client._store
 
 
 async def _attempt(call: Awaitable[Answered]) -> list[Answered]:
