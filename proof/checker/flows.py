@@ -1,4 +1,4 @@
-"""Workflows: each member moves when the states of its parents say so, in the write that says so, and only then.
+"""Workflows: each member moves when the states of its parents ask for it, in the write that changes them, and only then.
 
 After each write the rules compute the counters and the next state of all members from the rows and edges alone.
 """

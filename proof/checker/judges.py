@@ -1,6 +1,7 @@
 """All rules that read a history beside those of ownership."""
 
 from proof.checker.app_rules import Apps
+from proof.checker.blocked import Blocked
 from proof.checker.budgets import Budgets
 from proof.checker.cancels import Cancels
 from proof.checker.charges import Charges
@@ -20,5 +21,5 @@ from proof.checker.zombies import Zombies
 
 JUDGES = (
     *(Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes),
-    *(Flows, Inputs, Steps),
+    *(Flows, Inputs, Steps, Blocked),
 )

@@ -55,6 +55,7 @@ PROPERTIES = {
     "L13": "a due lane with free slots is served in its turn: no worker serves another lane of its priority twice before it",
     "L14": "a claim takes jobs until it is full or no job is left that it may take",
     "L15": "a due tick fires within the stated bound of any living supervisor, also after an outage",
+    "L16": "jobs that a worker has claimed ahead are back within the stated bound while its event loop is blocked",
     "L17": "a repair changes nothing of an intact workflow, and a repaired one goes on as one that was never damaged",
 }
 """The promises by name, each in one sentence (semantics §10).
@@ -109,7 +110,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``returns_tokens``: each result is the token of its attempt. ``isolates``: last tries are isolated.
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
-    ``tick_bound``: L15, in seconds. ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
+    ``tick_bound``: L15, ``void_bound``: L16, in seconds. ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
     ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
     """
 
@@ -140,6 +141,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     keeps_order: bool = False
     restart: float | None = None
     tick_bound: float | None = None
+    void_bound: float | None = None
     has_lanes: bool = False
     table: TableRules | None = None
 

@@ -194,6 +194,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             keeps_order=self._keeps_order,
             restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
             tick_bound=self._tick_bound(recovery, latency) if self.is_timed else None,
+            void_bound=self._void_bound(recovery, latency) if self.is_timed and self.ahead else None,
             has_lanes=self.lanes is not None,
             table=self.rows.rules(recovery + OPERATION + CALLS * latency, self) if self.rows else None,
         )
@@ -204,6 +205,11 @@ class Plan(Struct, frozen=True, kw_only=True):
             return None
         bound = self.schedules.bound(self.settings.poll_interval) + self.step + OPERATION + 2 * CALLS * latency
         return bound + (0.0 if self.is_live else recovery + 1.0 + self.mix.timeout + 2 * self.mix.slowest)
+
+    def _void_bound(self, recovery: float, latency: float) -> float:
+        """Return the seconds within which claims of a blocked worker are voided: a ping goes out once a beat."""
+        pings = max(each.void_after + each.timing.beat for each in self.all_settings)
+        return pings + recovery + OPERATION + 2 * CALLS * latency
 
     @property
     def _keeps_order(self) -> bool:
@@ -235,11 +241,11 @@ def draw(numbers: random.Random) -> Plan:
     tasks = plan.tasks + (draw_threads(random.Random(f"threads {plan.chaos}")) if plan.mode in WATCHED else ())
     schedules = draw_schedules(random.Random(f"schedules {plan.chaos}"), ttl) if plan.mode in TICKING else None
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
-    has_lanes = (
-        plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
-    )  # runs over rows must not wait for a limit
+    # Runs over rows must not wait for a limit.
+    has_lanes = plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
     lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
-    ahead = 0 if plan.mode in (Mode.LIVENESS, Mode.CROWD) else draw_ahead(random.Random(f"ahead {plan.chaos}"))
+    is_prompt = plan.mode is Mode.CROWD or (plan.mode is Mode.LIVENESS and {"blocking", "stuck"}.isdisjoint(tasks))
+    ahead = 0 if is_prompt else draw_ahead(random.Random(f"ahead {plan.chaos}"))
     # A store that forgets writes, and rows that other programs lock, are not judged together with workflows.
     has_flows = plan.mode in TICKING and plan.mode is not Mode.FORGETFUL and not locks
     flows = draw_flows(random.Random(f"flows {plan.chaos}")) if has_flows else None

@@ -244,6 +244,13 @@ def blocked_beside_others(plan: Plan) -> Plan:
     )
 
 
+def stuck_with_others(plan: Plan) -> Plan:
+    """A world whose event loops are blocked for long, with jobs claimed ahead."""
+    settings = structs.replace(plan.settings, claimed_within=0.3, max_block=1e9)
+    many = bent(settings=settings, outfits=(), has_releases=False, tasks=("stuck", "quick"), jobs=40, concurrency=1, ahead=10)
+    return many(plan)
+
+
 def operated(plan: Plan) -> bool:
     """Worlds with an operator and all its actions."""
     return plan.operations == OPERATIONS
@@ -612,6 +619,15 @@ MUTANTS = (
         patch=workers.starts_during_a_lost_claim,
         where=ahead,
         aim=under("exchange", Fault.ANSWER_LOST, tasks=("quick", "long"), jobs=60),
+        prefetches=True,
+    ),
+    Mutant(
+        "a blocked worker keeps what it claimed",
+        "L16",
+        50,
+        patch=supervisors.no_voids,
+        where=only(Mode.LIVENESS),
+        aim=stuck_with_others,
         prefetches=True,
     ),
     # hooks
