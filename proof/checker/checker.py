@@ -56,9 +56,10 @@ def check(history: History, rules: Rules | None = None) -> Report:
 
 
 def _is_steered(event: Event, before: JobRow) -> bool:
-    """Return whether an operator's verb for a workflow, or for another member of it, moved a member, or nothing but its error changed."""
+    """Return whether an operator's verb for a workflow, or for another member of it, moved a member, or completed its record."""
     is_operator = event.by is not None and event.by.verb in ("steer_flow", "reopen")
-    return before.member is not None and (is_operator or event.after == before)
+    is_same = isinstance(event.after, JobRow) and event.after.state is before.state
+    return before.member is not None and (is_operator or is_same)
 
 
 class Checker:

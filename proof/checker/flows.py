@@ -148,13 +148,15 @@ class Flows:
 
     def _judge(self, flow: UUID, known: _Flow, moves: list[_Move], at: datetime) -> None:
         self._expect_claims(known, moves)
+        blocked = {move.job for move in moves if move.after.state is State.BLOCKED}
         for move in moves:
             if move.before.state is State.BLOCKED and move.after.state is not State.BLOCKED:
                 self._expect_verdict(flow, known, move)
             elif move.before.is_finished and not move.after.is_finished:
-                is_blocked = move.after.state is State.BLOCKED and move.verb in _OPERATORS
-                text = "it was {} and is {}, without waiting for its parents again"
-                self._expect("S18", is_blocked, move.job, text, move.before.state, move.after.state)
+                text = "it was {} and is {}, and no operator has asked for it"
+                self._expect("S18", move.verb in _OPERATORS, move.job, text, move.before.state, move.after.state)
+                if move.job not in blocked:
+                    self._expect_verdict(flow, known, move)
         wrong = [*self._wrong_counters(known)]
         if known.is_damaged:
             known.is_damaged = bool(wrong)
@@ -207,7 +209,11 @@ class Flows:
         for job, each in self._members(known):
             member = each.member
             assert member is not None
-            if each.state is State.BLOCKED:
+            if each.reason is Reason.DEPENDENCY_FAILED and each.is_finished and not member.is_gate:
+                needs, waits = self._counters(known, job, member)
+                text = "it failed because of its parents, and needs {} of {} that may still complete"
+                self._expect("S19", waits < needs, job, text, needs, waits)
+            elif each.state is State.BLOCKED:
                 needs, waits = self._counters(known, job, member)
                 waits_on = waits > 0 if member.is_gate else row.ended_for is None and 0 < needs <= waits
                 self._expect("S19", waits_on, job, "it is still blocked, and needs {} of {} parents", needs, waits)

@@ -110,7 +110,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``returns_tokens``: each result is the token of its attempt. ``isolates``: last tries are isolated.
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
-    ``tick_bound``: L15, ``void_bound``: L16, in seconds. ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
+    ``tick_bound``: L15, ``void_bound``: L16, in seconds.
+    ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
     ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
     """
 

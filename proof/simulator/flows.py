@@ -18,6 +18,7 @@ from proof.simulator.call_outcomes import ODD_ERRORS, is_odd
 from proof.simulator.flow_plan import SIGNALS, Kit, draw_flow, operations_on
 from proof.simulator.flow_programs import SIGNAL
 from proof.stores.recording_store import Witness
+from proof.stores.statement_recorder import Mirror
 
 if TYPE_CHECKING:
     import random
@@ -141,8 +142,9 @@ class WorldFlows:
 
     def _damage(self, member: UUID, variant: int) -> None:
         """Damage the counters of a blocked member, so that it waits for more than it should."""
-        store, row = self._store, self._store.book._all.jobs.get(member)
-        if row is not None and row.member is not None and row.state == "blocked":
+        store = self._store
+        row = store.book._all.jobs.get(member) if isinstance(store, Witness) else None
+        if isinstance(store, Witness) and row is not None and row.member is not None and row.state == "blocked":
             counters = {"waits": row.member.waits + 1, "needs": row.member.needs + variant % 2}
             store.caller = "damage"
             store.book.damage(store.moment(), with_member(row, **counters))
@@ -202,10 +204,8 @@ class WorldFlows:
         return [(job, UUID(int=job.int ^ row.token.number)) for job, row in seen.jobs.items() if row.awaits is not None]
 
     @property
-    def _store(self) -> Witness:
-        store = self._world.store
-        assert isinstance(store, Witness)
-        return store
+    def _store(self) -> Witness | Mirror:
+        return self._world.store
 
 
 def _steering(operation: Operation, node: UUID | None) -> SteerFlow:

@@ -11,6 +11,7 @@ from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
+from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, tick_bound, void_bound
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.flow_plan import FlowsPlan, draw_flows
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
@@ -30,12 +31,10 @@ WORLDWIDE = ("outage", "step_clock")  # no core would stay healthy
 GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming", "parent", "steady")
 MORTAL = (*GENTLE, "poison", "crashing")
 FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "expired")
-CALLS = 6  # that it takes to recover the jobs of a worker
 NEIGHBOURS = 8  # whose writes may come first
 WAYS = 8  # there and back, of an exchange and what is asked between two of them
 MIXED = 0.5  # of the worlds have supervisors that differ
 BACKLOGS = (10, 10, 20, 50, 50, 100, 200, 500) * 6 + (10_000,)
-OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
 class Mode(StrEnum):
@@ -159,8 +158,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def rules(self) -> Rules:
         """The promises that the history of this world must keep."""
         recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may judge
-        # A lease runs out. Without a store clock a supervisor must have watched it for as long, without a change.
-        bound, ttls = self.step + recovery + OPERATION, 1.001 if self.lease_clock != "none" else 2.001
+        bound, ttls = self.step + recovery + OPERATION, lease_ttls(self)
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
         bound += 0.0 if self.is_live else recovery + 1.0  # after an outage: amnesty, and the pause of a failing service
@@ -193,23 +191,11 @@ class Plan(Struct, frozen=True, kw_only=True):
             isolates=True,
             keeps_order=self._keeps_order,
             restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
-            tick_bound=self._tick_bound(recovery, latency) if self.is_timed else None,
-            void_bound=self._void_bound(recovery, latency) if self.is_timed and self.ahead else None,
+            tick_bound=tick_bound(self, recovery, latency),
+            void_bound=void_bound(self, recovery, latency),
             has_lanes=self.lanes is not None,
             table=self.rows.rules(recovery + OPERATION + CALLS * latency, self) if self.rows else None,
         )
-
-    def _tick_bound(self, recovery: float, latency: float) -> float | None:
-        """Return the seconds within which a due tick fires. After an outage, calls may be under way, and the service may pause."""
-        if self.schedules is None:
-            return None
-        bound = self.schedules.bound(self.settings.poll_interval) + self.step + OPERATION + 2 * CALLS * latency
-        return bound + (0.0 if self.is_live else recovery + 1.0 + self.mix.timeout + 2 * self.mix.slowest)
-
-    def _void_bound(self, recovery: float, latency: float) -> float:
-        """Return the seconds within which claims of a blocked worker are voided: a ping goes out once a beat."""
-        pings = max(each.void_after + each.timing.beat for each in self.all_settings)
-        return pings + recovery + OPERATION + 2 * CALLS * latency
 
     @property
     def _keeps_order(self) -> bool:
@@ -331,8 +317,9 @@ def draw_for(seed: int, brand: Brand) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"))
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
+    flows = plan.flows if brand is Brand.SQLITE else None
     return structs.replace(
-        plan, brand=brand, has_hooks=False, rows=None, lanes=None, flows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+        plan, brand=brand, has_hooks=False, rows=None, lanes=None, flows=flows, locks=0, floor=RETENTION_FLOOR, strikes=strikes
     )
 
 

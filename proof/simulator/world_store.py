@@ -25,7 +25,9 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
     plan, clock = world.plan, world.store_clock or world.machines[0].clock
     match plan.brand:
         case Brand.SQLITE:
-            return SqliteFile(world.machines[0].clock, plan.mix.timeout, world.history, world.now, KNOWN)
+            return SqliteFile(
+                world.machines[0].clock, plan.mix.timeout, world.history, world.now, KNOWN, has_flows=plan.flows is not None
+            )
         case Brand.POSTGRES:
             from proof.stores.real_postgres import PostgresDatabase  # noqa: PLC0415 - its driver is an extra
 

@@ -11,8 +11,9 @@ from proof.checker.flow_rows import FlowRow
 from proof.checker.history import Event, JobRow
 from proof.search.enumeration import SCRIPTS, Enumeration, Reach, attempt
 from proof.simulator.flow_plan import OPERATIONS, FlowsPlan
-from proof.simulator.plans import Mode, Plan, draw
-from proof.simulator.simulation import Outcome, perform
+from proof.simulator.plans import Mode, Plan, draw, draw_for
+from proof.simulator.profiles import Brand
+from proof.simulator.simulation import Outcome, perform, simulate
 from tests.simulation import broken_flows as flows
 
 RULES = ("S18", "S19", "S20", "S21", "S22", "S23", "S27", "L12", "L17")
@@ -91,3 +92,19 @@ def test_at_most_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None
     trials = Enumeration(script, 1, Reach.SHARP).trials(partial(map, partial(attempt, script, kind=kind)))
     found = next(trial for trial in trials if any(problem.startswith(broken) for problem in trial.problems))
     assert not attempt(script, found.deviations).problems
+
+
+# real statements
+
+
+def test_the_workflows_of_a_real_store_are_judged() -> None:
+    seed = next(each for each in range(400) if _is_steered_on_sqlite(each))
+    outcome = simulate(seed, brand=Brand.SQLITE)
+    assert outcome.is_clean, outcome.explain()
+    assert min(outcome.report.checked[name] for name in ("S18", "S19", "S22", "S23")) > 10
+
+
+def _is_steered_on_sqlite(seed: int) -> bool:
+    plan = draw_for(seed, Brand.SQLITE)
+    flows = plan.flows
+    return flows is not None and flows.has_operator and min(flows.flows, flows.waiting) > 2 and plan.mode is Mode.SAFETY
