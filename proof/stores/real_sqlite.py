@@ -60,7 +60,7 @@ class SqliteFile(Mirror):
 
     def __init__(self, clock: SimClock, busy_limit: float, *mirrored: Any, has_flows: bool = False) -> None:
         super().__init__(*mirrored)
-        self.has_flows = has_flows
+        self.has_flows, self._version = has_flows, 0
         self._clock, self._busy_limit, self._place = clock, busy_limit, 0
         self.path = _folder() / f"holdfast-world-{os.getpid()}-{next(_NUMBERS)}.db"
         self.path.write_bytes(_template())
@@ -94,6 +94,10 @@ class SqliteFile(Mirror):
         if not self.has_flows:
             return None
         read = self._observer.execute
+        ((version,),) = read("PRAGMA data_version").fetchall()
+        if version == self._version and self._flows.seen is not None:
+            return self._flows.seen  # no other connection has committed since
+        self._version = version
         edges: dict[bytes, list[Edge]] = {}
         for flow, parent, child, tolerates in read(_EDGES).fetchall():
             edges.setdefault(flow, []).append(Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates)))

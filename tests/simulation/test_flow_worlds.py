@@ -101,10 +101,10 @@ def test_the_workflows_of_a_real_store_are_judged() -> None:
     seed = next(each for each in range(400) if _is_steered_on_sqlite(each))
     outcome = simulate(seed, brand=Brand.SQLITE)
     assert outcome.is_clean, outcome.explain()
-    assert min(outcome.report.checked[name] for name in ("S18", "S19", "S22", "S23")) > 10
+    assert min(outcome.report.checked[name] for name in ("S18", "S19", "S22", "S23")) > 2
 
 
 def _is_steered_on_sqlite(seed: int) -> bool:
     plan = draw_for(seed, Brand.SQLITE)
     flows = plan.flows
-    return flows is not None and flows.has_operator and min(flows.flows, flows.waiting) > 2 and plan.mode is Mode.SAFETY
+    return flows is not None and flows.has_operator and flows.flows == 2 and flows.waiting > 0 and plan.mode is Mode.SAFETY
