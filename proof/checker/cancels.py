@@ -55,5 +55,6 @@ class Cancels:
 
 
 def _is_heeded(row: JobRow | None) -> bool:
-    """Return whether nothing is left to cancel, or the row carries the request to its owner."""
-    return row is None or row.is_finished or row.is_cancel_requested
+    """Return whether nothing is left to cancel, or the row carries the request to its owner; a root ends after its members."""
+    is_gate = row is not None and row.member is not None and row.member.is_gate
+    return row is None or is_gate or row.is_finished or row.is_cancel_requested

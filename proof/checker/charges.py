@@ -173,7 +173,8 @@ class Charges:
     def _expect_result(self, job: UUID, before: JobRow, after: JobRow) -> None:
         is_completing = after.state is State.COMPLETED and before.state is not State.COMPLETED
         if is_completing:
-            is_free = not self._context.rules.returns_tokens or after.task.startswith(ROWS)
+            is_gate = after.member is not None and after.member.is_gate  # it has no code
+            is_free = not self._context.rules.returns_tokens or after.task.startswith(ROWS) or is_gate
             is_own = after.result == str(before.token) or (not after.result and is_free)
             self._expect("S13", is_own, job, "the job of {} completed with the result '{}'", before.token, after.result)
         elif after.result != before.result:

@@ -12,25 +12,11 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition
-from proof.checker.app_rules import Apps
-from proof.checker.budgets import Budgets
-from proof.checker.cancels import Cancels
-from proof.checker.charges import Charges
 from proof.checker.claims import Claims
 from proof.checker.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
-from proof.checker.hooks import Hooks
-from proof.checker.inserts import Inserts
-from proof.checker.lanes import Lanes
-from proof.checker.locks import Locks
-from proof.checker.order import Order
-from proof.checker.restarts import Restarts
-from proof.checker.row_turns import RowTurns
-from proof.checker.schedules import Schedules
-from proof.checker.starts import Starts
+from proof.checker.judges import JUDGES
 from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
-from proof.checker.zombies import Zombies
 
-_JUDGES = (Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes)
 _TOO_LATE = "it was back in its queue only {:.1f} s after its owner's death"
 
 
@@ -69,13 +55,20 @@ def check(history: History, rules: Rules | None = None) -> Report:
     return checker.finish()
 
 
+def _is_steered(event: Event, before: JobRow) -> bool:
+    """Return whether an operator's verb for a workflow, or for another member of it, moved a member, or completed its record."""
+    is_operator = event.by is not None and event.by.verb in ("steer_flow", "reopen")
+    is_same = isinstance(event.after, JobRow) and event.after.state is before.state
+    return before.member is not None and (is_operator or is_same)
+
+
 class Checker:
     """One pass; ``see`` each event, then ``finish``."""
 
     def __init__(self, rules: Rules) -> None:
         self._context = CheckContext(rules)
         self.report, self._rules, self._expect = self._context.report, rules, self._context.expect
-        self._claims, self._others = Claims(self._context), tuple(kind(self._context) for kind in _JUDGES)
+        self._claims, self._others = Claims(self._context), tuple(kind(self._context) for kind in JUDGES)
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
@@ -151,7 +144,7 @@ class Checker:
                 is_beside = (
                     event.by is not None and event.by.verb in ("prune", "owed_hooks", "hook") and after.state is before.state
                 )
-                is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
+                is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE) or _is_steered(event, before)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
             case _:  # the job has no owner
                 self._expect_right(event, job, before)

@@ -17,9 +17,11 @@ from msgspec import Struct
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
+from holdfast._core.member import Member
 from holdfast._core.policy import Policy
 from holdfast._core.schedule import Overlap
 from holdfast._core.ticks import When
+from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.lane_rows import ClaimRow, LimitRow, QueueRow
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
@@ -47,6 +49,7 @@ class JobRow(Struct, frozen=True):
     ``key``: its unique key, the task's name before it; ``lane``: the key by which claims take turns. ``is_known``: some worker has its
     task's code. ``due_in``, ``expires_in``: seconds by the store's clock in the write that made the row, negative when they have passed.
     ``is_owed``: a hook; ``hooks_committed``: how often one has committed. ``available_at``: by the store's clock, only to be compared.
+    ``member``: what it is in its workflow. ``awaits``: the name of the signal that it waits for.
     """
 
     state: State
@@ -71,6 +74,8 @@ class JobRow(Struct, frozen=True):
     priority: int = 0
     available_at: float = 0.0
     lane: str = ""
+    member: Member | None = None
+    awaits: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -133,7 +138,7 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
     is_paused: bool = False
 
 
-AnyRow = JobRow | LeaseRow | TableRow | ScheduleRow | LimitRow | QueueRow | ClaimRow
+AnyRow = JobRow | LeaseRow | TableRow | ScheduleRow | LimitRow | QueueRow | ClaimRow | FlowRow | StepRow | SignalRow
 
 
 class By(Struct, frozen=True):
@@ -255,7 +260,7 @@ def _row(row: AnyRow | None) -> str:
     match row:
         case None:
             return "nothing"
-        case LimitRow() | QueueRow() | ClaimRow():
+        case LimitRow() | QueueRow() | ClaimRow() | FlowRow() | StepRow() | SignalRow():
             return str(row)
         case JobRow():
             spent = f"a{row.attempt} f{row.failures} c{row.crashes}"

@@ -31,7 +31,7 @@ _JOB = """json_object(
     'state', {0}.state, 'claim_id', hex({0}.claim_id), 'claim_number', {0}.claim_number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
     'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'cancel_requested', {0}.cancel_requested,
     'message', {0}.message, 'result', CAST({0}.result AS TEXT), 'task', {0}.task, 'queue', {0}.queue, 'key', {0}.unique_key,
-    'reason', {0}.reason, 'available_at', {0}.available_at, 'expires_at', {0}.expires_at
+    'reason', {0}.reason, 'awaits', {0}.awaits, 'available_at', {0}.available_at, 'expires_at', {0}.expires_at
 )"""
 _LEASE = """json_object(
     'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
@@ -138,6 +138,7 @@ class _Job(Struct):
     queue: str
     key: str | None
     reason: Reason | None = None
+    awaits: str | None = None
     available_at: int = 0
     expires_at: int | None = None
 
@@ -158,6 +159,7 @@ class _Job(Struct):
             queue=self.queue,
             key="" if self.key is None else f"{self.task}/{self.key}",
             reason=self.reason,
+            awaits=self.awaits or "",
             due_in=0.0 if wall is None else (self.available_at - wall) / 1e6,
             expires_in=expires,
         )

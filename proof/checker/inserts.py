@@ -145,7 +145,9 @@ class Inserts:
                 is_allowed = row is not None and row.state is State.AVAILABLE
             case "prune" if row is not None:
                 kept = (self._context.now - known.finished_at) * RATE + rules.step + 0.01
-                is_old = not rules.is_timed or kept >= max(rules.floor, row.policy.retention)
+                # Members are kept for as long as their root is.
+                retention = 0.0 if row.member is not None and row.member.flow != job else row.policy.retention
+                is_old = not rules.is_timed or kept >= max(rules.floor, retention)
                 is_allowed = row.is_finished and is_old
             case _:
                 is_allowed = known.is_gone = False

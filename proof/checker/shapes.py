@@ -3,6 +3,7 @@
 import hashlib
 from collections import defaultdict
 
+from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.history import AnyRow, Event, History, JobRow, LeaseRow, Phase, ScheduleRow, TableRow
 from proof.checker.lane_rows import ClaimRow, LimitRow, QueueRow
 
@@ -14,7 +15,7 @@ def shape_of(history: History) -> str:
         if event.phase is not Phase.TRUTH:
             token = event.token and event.token.number
             sequences[event.process.rpartition("-")[0]].append(f"{event.what} {event.phase} {event.job} {token} {event.note}")
-        elif not _is_renewal(event):
+        elif not _is_renewal(event) and event.what != "written":
             sequences[str(event.job or event.lease)].append(
                 f"{event.what} {event.by and event.by.verb} {_row(event.after)} {event.note}"
             )
@@ -33,8 +34,12 @@ def _row(row: AnyRow | None) -> str:
             return f"{row.key} {row.status}"
         case ScheduleRow():
             return f"{row.next_at} {row.last_tick} {row.is_paused}"
-        case LimitRow() | QueueRow():
+        case LimitRow() | QueueRow() | StepRow():
             return str(row)
+        case FlowRow():
+            return f"{row.is_paused} {row.ended_for}"
+        case SignalRow():
+            return row.name
         case ClaimRow():
             return f"{row.kind} {len(row.taken)}"
         case JobRow():

@@ -31,9 +31,16 @@ PROPERTIES = {
     "S14": "each tick of a schedule is one job, never early or twice, stored with the move of its schedule, by catch_up and overlap",
     "S15": "all of this also holds after calls whose callers never received an answer",
     "S16": "a worker leaves a job whose task it does not know to other workers",
+    "S18": "a member of a workflow starts only when its join is satisfied, and is released once for each time that it is",
+    "S19": "what a member's move releases or ends is written with that move, whoever moves it",
+    "S20": "nothing of a paused, cancelled or overdue workflow is claimed after that was written",
+    "S21": "the results that a member gets are the recorded outcomes of its parents' last attempts",
+    "S22": "the record of a step is written once, by the owner of its job, and each attempt gets the same result",
+    "S23": "a signal is consumed at most once, and a job that waits for one that has come is due",
     "S24": "in any time no more jobs of a scope or key start than its burst and its rate allow, while the limit stays as it is",
     "S25": "a job handed back keeps its position, before all that came after it in its lane; one that wants to wait does not",
     "S26": "a job whose code never ran pays nothing, and no worker starts a job of which it does not know",
+    "S27": "members of a workflow are kept until its root has ended, and are not forgotten after it",
     "L1": "a job whose owner has died is back in its queue within the stated bound",
     "L2": "no job is stuck: each ends, or has a process that can go on with it",
     "L3": "age and short silence are not reasons: no job is lost by them, and no healthy worker is killed",
@@ -44,9 +51,12 @@ PROPERTIES = {
     "L8": "an outage of the store charges nothing and loses no result",
     "L9": "during an outage each process calls the store a bounded number of times",
     "L10": "a job that returns to its queue without an intended wait keeps its position, and runs again beside a free slot within a poll",
+    "L12": "each workflow ends, or waits for an operator's decision",
     "L13": "a due lane with free slots is served in its turn: no worker serves another lane of its priority twice before it",
     "L14": "a claim takes jobs until it is full or no job is left that it may take",
     "L15": "a due tick fires within the stated bound of any living supervisor, also after an outage",
+    "L16": "jobs that a worker has claimed ahead are back within the stated bound while its event loop is blocked",
+    "L17": "a repair changes nothing of an intact workflow, and a repaired one goes on as one that was never damaged",
 }
 """The promises by name, each in one sentence (semantics §10).
 
@@ -100,7 +110,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``returns_tokens``: each result is the token of its attempt. ``isolates``: last tries are isolated.
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
-    ``tick_bound``: L15, in seconds. ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
+    ``tick_bound``: L15, ``void_bound``: L16, in seconds.
+    ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
     ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
     """
 
@@ -131,6 +142,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     keeps_order: bool = False
     restart: float | None = None
     tick_bound: float | None = None
+    void_bound: float | None = None
     has_lanes: bool = False
     table: TableRules | None = None
 

@@ -34,6 +34,10 @@ class What(StrEnum):
     RETRY = "retry"
     RESCHEDULE = "reschedule"
     DELETE = "delete"
+    PAUSE_FLOW = "pause-flow"  # an operator asks for it, for the workflow of the script
+    CANCEL_FLOW = "cancel-flow"
+    RETRY_FLOW = "retry-flow"
+    SIGNAL = "signal"  # the first job is sent the signal that it waits for
     SWAP = "swap"  # not at a call: at a moment at which several processes can run, another one than the first runs
 
 

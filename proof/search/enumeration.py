@@ -14,6 +14,9 @@ from proof.search.small_worlds import LOOKS, Call, Script, SmallWorld
 from proof.simulator.profiles import Profile
 from proof.simulator.simulation import Outcome, watch
 
+FLOW = (What.PAUSE_FLOW, What.CANCEL_FLOW, What.RETRY_FLOW)
+"""What an operator may do to a workflow: only in scripts that have one."""
+EXTRA = (*FLOW, What.SIGNAL)
 SCRIPTS = (
     Script("one", ("resuming",)),
     Script("file", ("resuming",), profile=Profile.SQLITE),
@@ -24,6 +27,8 @@ SCRIPTS = (
     Script("fatal", ("crashing_once",)),
     Script("hook", ("long",), has_hooks=True),
     Script("queue", ("long",), has_queue=True),
+    Script("join", members=(("node", ()), ("node", ()), ("node", (0, 1))), extra=FLOW),
+    Script("signal", ("waiting",), extra=(What.SIGNAL,)),
 )
 WINDOW = 2
 ALWAYS = (Until.NEXT, Until.TAKEN, Until.DONE)
@@ -34,7 +39,7 @@ UNTILS: dict[What, tuple[Until, ...]] = {
     What.CUT_OFF: ALWAYS, What.OUTAGE: (Until.NEXT, Until.DONE),
     What.SWAP: (), What.RELEASE_BEFORE: (), What.RELEASE_AFTER: (),  # not at any call
 }  # fmt: skip
-ALL = tuple((what, until) for what in What for until in UNTILS.get(what, (Until.NOTHING,)))
+ALL = tuple((what, until) for what in What if what not in EXTRA for until in UNTILS.get(what, (Until.NOTHING,)))
 SHARP = (
     (What.ANSWER_LOST, Until.NOTHING), (What.LATE, Until.TAKEN), (What.TWICE, Until.TAKEN), (What.HELD, Until.TAKEN),
     (What.CRASH_BEFORE, Until.NOTHING), (What.CRASH_AFTER, Until.NOTHING), (What.CRASH_SENT, Until.TAKEN),
@@ -92,11 +97,12 @@ class Enumeration:
             more = yield from self._try(others, run)
             if depth == self.depth:
                 return
-            others = [(each,) for each in _every(news[0])] if depth == 0 and self.reach is not Reach.SHARP else []
+            extra = self.script.extra
+            others = [(each,) for each in _every(news[0], extra)] if depth == 0 and self.reach is not Reach.SHARP else []
             sharp = [
                 (*trial.deviations, each)
                 for trial in (news + more if self.reach is Reach.FURTHER else news)
-                for each in _sharp(trial, self.window)
+                for each in _sharp(trial, self.window, extra)
             ]
             others = list(dict.fromkeys([*sharp, *others]))[len(sharp) :]
 
@@ -113,7 +119,7 @@ class Enumeration:
         return news
 
 
-def _every(trial: Trial) -> Iterator[Deviation]:
+def _every(trial: Trial, extra: Sequence[What]) -> Iterator[Deviation]:
     """Yield each deviation at each call, and each order of each moment.
 
     A call that repeats an earlier one, with no change in between, does not count as another call.
@@ -124,19 +130,23 @@ def _every(trial: Trial) -> Iterator[Deviation]:
             seen.clear()
         if (call.sender, call.verb) not in seen:
             seen.add((call.sender, call.verb))
-            for what, until in ALL:
+            for what, until in (*ALL, *_plainly(extra)):
                 yield Deviation(at, what, until)
     for at, several in enumerate(trial.moments, 1):
         for first in range(1, several):
             yield Deviation(at, What.SWAP, first=first)
 
 
-def _sharp(trial: Trial, window: int) -> Iterator[Deviation]:
+def _plainly(what: Sequence[What]) -> list[tuple[What, Until]]:
+    return [(each, Until.NOTHING) for each in what]
+
+
+def _sharp(trial: Trial, window: int, extra: Sequence[What]) -> Iterator[Deviation]:
     """Yield the sharp deviations at calls that change something, after the last deviation so far."""
     after = max((each.at for each in trial.deviations if each.what is not What.SWAP), default=0)
     busy = [(at, call) for at, call in enumerate(trial.calls, 1) if at > after and call.is_busy]
     for at, call in busy[:window] if after else busy:
-        for what, until in AGAIN if trial.deviations else SHARP:
+        for what, until in (*(AGAIN if trial.deviations else SHARP), *_plainly(extra)):
             yield Deviation(at, what, until)
         if call.is_held:
             yield Deviation(at, What.RELEASE_BEFORE)

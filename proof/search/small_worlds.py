@@ -3,13 +3,18 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
+from uuid import UUID
 
 from msgspec import Struct
 
 from holdfast._core.book import Book
 from holdfast._core.job import NewJob
+from holdfast._core.member import Input, Member
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.workflow import Edge, FlowVerb, NewFlow, NewMember, SteerFlow, gate_edges
 from holdfast._engine.client.client import Client
+from holdfast._engine.store_defaults import workflows
+from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast._system.clock import compose_uuid7
@@ -19,6 +24,9 @@ from proof.checker.history import Event, Phase
 from proof.search.deviations import Deviation, Until, What
 from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.deterministic import SteadyLoop
+from proof.simulator.flow_plan import FlowsPlan
+from proof.simulator.flow_programs import ROOT, SIGNAL, root_task
+from proof.simulator.flows import store_of
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.simulator.pending_calls import LASTING, Owners, PendingCalls, PendingClock
@@ -47,21 +55,27 @@ CLOCKS: dict[Profile, LeaseClock] = {
     Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
 }  # fmt: skip
 HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # these hold the call; others hold processes
+STEERING = {
+    What.PAUSE_FLOW: FlowVerb.PAUSE, What.CANCEL_FLOW: FlowVerb.CANCEL, What.RETRY_FLOW: FlowVerb.RETRY,
+}  # fmt: skip
 LOOKS = ("expired", "overdue", "held", "owed_hooks")  # a process that finds something there acts on it
 
 
 class Script(Struct, frozen=True):
     """The run without deviations: a client enqueues these jobs in one call, or with a key one after the other.
 
-    ``profile``: the kind of store. Both supervisors are on one machine if the store is a file.
+    ``profile``: the kind of store. Both supervisors are on one machine if the store is a file. ``members``: instead of jobs, those of one
+    workflow: the task of each, and the numbers of its parents. ``extra``: what an operator may do in this script only.
     """
 
     name: str
-    jobs: tuple[str, ...]
+    jobs: tuple[str, ...] = ()
     key: str | None = None
     profile: Profile = Profile.PLAIN
     has_hooks: bool = False
     has_queue: bool = False
+    members: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    extra: tuple[What, ...] = ()
 
 
 class Call(Struct):
@@ -88,6 +102,7 @@ class SmallWorld(World):
         super().__init__(plan_of(script), 0, kind, SteadyLoop(0))
         self.calls: list[Call] = []
         self._script = script
+        self._flows: list[UUID] = []
         self._deviations = {each.at: each for each in deviations if each.what is not What.SWAP}
         self.loop.swaps = {each.at: each.first for each in deviations if each.what is What.SWAP}
         self._last = max(self._deviations, default=0)
@@ -104,7 +119,18 @@ class SmallWorld(World):
 
     def start_clients(self) -> None:
         """Start the one client, which enqueues all jobs."""
-        self.start_client("client 0", self._enqueue_all)
+        self.start_client("client 0", self._enqueue_flow if self._script.members else self._enqueue_all)
+
+    async def _enqueue_flow(self, client: Client, clock: SimClock) -> None:
+        new = flow_of(self._script, self.known(TIMING.ttl), partial(compose_uuid7, int(clock.wall() * 1000)))
+        self._flows = [new.root.job.id]
+        for _ in range(2):
+            try:
+                await workflows(store_of(client)).enqueue_flow(new.root.job.id, new)
+            except (StoreUnavailable, RuntimeError) as error:
+                _require_expected(error)
+            else:
+                return
 
     async def _enqueue_all(self, client: Client, clock: SimClock) -> None:
         jobs = [self._new(name, number, clock) for number, name in enumerate(self._script.jobs, 1)]
@@ -128,6 +154,8 @@ class SmallWorld(World):
         while not is_done and self.now() < self.plan.patience:
             await self.pause(GLANCE)
             is_over = len(self.calls) >= self._last
+            if is_over and not self.holds:
+                self.flows.end()
             if is_over and not self.holds and not is_calm:
                 is_calm = True
                 self.write("calm", "the world")
@@ -176,6 +204,8 @@ class SmallWorld(World):
                 soon(self.holds.end)
             case What.CANCEL | What.RETRY | What.RESCHEDULE | What.DELETE:
                 self.start_client("operator", partial(self._ask, what=deviation.what))
+            case What.PAUSE_FLOW | What.CANCEL_FLOW | What.RETRY_FLOW | What.SIGNAL:
+                self.start_client("operator", partial(self._ask, what=deviation.what))
             case _:
                 pass
 
@@ -189,6 +219,12 @@ class SmallWorld(World):
                     await client.retry(ids)
                 case What.RESCHEDULE:
                     await client.reschedule(ids, delay=2 * GLANCE, run_at=None)
+                case What.SIGNAL:
+                    for job in ids:
+                        await client.signal(job, SIGNAL, "come")
+                case What.PAUSE_FLOW | What.CANCEL_FLOW | What.RETRY_FLOW:
+                    for flow in self._flows:
+                        await workflows(store_of(client)).steer_flow(flow, SteerFlow(verb=STEERING[what]))
                 case _:
                     await client.delete(ids)
         except (StoreUnavailable, RuntimeError) as error:
@@ -323,4 +359,19 @@ def plan_of(script: Script) -> Plan:
         hint_loss=0.0,
         has_hooks=script.has_hooks,
         has_queue=script.has_queue,
+        flows=FlowsPlan(flows=0, most=0, waiting=0) if script.extra else None,
     )
+
+
+def flow_of(script: Script, known: dict[str, TaskDefinition], new_id: Callable[[int], UUID]) -> NewFlow:
+    """Return the workflow of a script; each member takes the results of its parents."""
+    root, ids = new_id(0), [new_id(number + 1) for number in range(len(script.members))]
+    members, edges = list[NewMember](), list[Edge]()
+    for job, (name, parents) in zip(ids, script.members, strict=True):
+        edges += [Edge(ids[parent], job) for parent in parents]
+        inputs = tuple(Input(parameter, ids[parent]) for parameter, parent in zip(("left", "right"), parents, strict=False))
+        new = NewJob(id=job, task=name, payload=b"{}", policy=known[name].policy)
+        members.append(NewMember(new, Member(flow=root, node=f"n{len(members)}", inputs=inputs)))
+    gate = NewJob(id=root, task=ROOT, payload=b"{}", policy=root_task(is_brief=False).policy)
+    node = Member(flow=root, node=ROOT, is_gate=True, inputs=(Input("", ids[-1]),))
+    return NewFlow(root=NewMember(gate, node), members=tuple(members), edges=(*edges, *gate_edges(root, ids, edges)))

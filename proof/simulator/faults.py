@@ -204,8 +204,12 @@ class Faulty:
                     self._note([_answered(item, answer)], Phase.FAIL if _is_refused(item, answer) else Phase.OK)
             case "ticks" if answer.found:
                 self._note([(verb, None, None, None)], Phase.OK, answer.now.isoformat())
-            case "advance":
+            case "enqueue_flow":  # it is written whole, or not at all
+                self._note(items, Phase.FAIL if answer.duplicates else Phase.OK)
+            case "advance" | "signal":
                 self._note(items, Phase.OK, answer.value)
+            case "revive":
+                self._note(items, Phase.OK, " ".join(str(each.flow) for each in answer.repairs))
             case "start" | "report":
                 for item in items:
                     self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
@@ -221,6 +225,13 @@ def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> l
             by = By(verb, token, call=arguments[0], parent=parent)
             # A job without a key is written whenever any job of its call is.
             return [(verb, job.id, None, structs.replace(by, outcome="keyed" if job.unique_key else "")) for job in arguments[1]]
+        case "enqueue_flow":
+            by, new = By("enqueue", call=arguments[0]), arguments[1]
+            return [("enqueue", each.job.id, None, by) for each in (*new.members, new.root)]
+        case "signal":
+            return [(verb, arguments[0], None, By(verb, call=arguments[1].call))]
+        case "revive":
+            return [(verb, None, None, None)]
         case "exchange":
             return [
                 ("settle", move.job, move.token, By(verb, move.token, move.precondition, outcome_of(move)))

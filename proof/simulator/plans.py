@@ -11,7 +11,9 @@ from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
+from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, tick_bound, void_bound
 from proof.simulator.call_outcomes import Fault, Mix
+from proof.simulator.flow_plan import FlowsPlan, draw_flows
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
@@ -29,12 +31,10 @@ WORLDWIDE = ("outage", "step_clock")  # no core would stay healthy
 GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming", "parent", "steady")
 MORTAL = (*GENTLE, "poison", "crashing")
 FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "expired")
-CALLS = 6  # that it takes to recover the jobs of a worker
 NEIGHBOURS = 8  # whose writes may come first
 WAYS = 8  # there and back, of an exchange and what is asked between two of them
 MIXED = 0.5  # of the worlds have supervisors that differ
 BACKLOGS = (10, 10, 20, 50, 50, 100, 200, 500) * 6 + (10_000,)
-OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
 class Mode(StrEnum):
@@ -80,7 +80,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     all have ``settings`` and every second one has the release before. ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a
     queue delivers jobs, and has faults too. ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have
     ended. ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
-    ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how many jobs each worker claims ahead.
+    ``flows``: workflows, steps and signals. ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how
+    many jobs each worker claims ahead.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop. ``script``:
     all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
@@ -123,6 +124,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     locks: int = 0
     apps: int = 0
     ahead: int = 0
+    flows: FlowsPlan | None = None
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -156,8 +158,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def rules(self) -> Rules:
         """The promises that the history of this world must keep."""
         recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may judge
-        # A lease runs out. Without a store clock a supervisor must have watched it for as long, without a change.
-        bound, ttls = self.step + recovery + OPERATION, 1.001 if self.lease_clock != "none" else 2.001
+        bound, ttls = self.step + recovery + OPERATION, lease_ttls(self)
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
         bound += 0.0 if self.is_live else recovery + 1.0  # after an outage: amnesty, and the pause of a failing service
@@ -190,17 +191,11 @@ class Plan(Struct, frozen=True, kw_only=True):
             isolates=True,
             keeps_order=self._keeps_order,
             restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
-            tick_bound=self._tick_bound(recovery, latency) if self.is_timed else None,
+            tick_bound=tick_bound(self, recovery, latency),
+            void_bound=void_bound(self, recovery, latency),
             has_lanes=self.lanes is not None,
             table=self.rows.rules(recovery + OPERATION + CALLS * latency, self) if self.rows else None,
         )
-
-    def _tick_bound(self, recovery: float, latency: float) -> float | None:
-        """Return the seconds within which a due tick fires. After an outage, calls may be under way, and the service may pause."""
-        if self.schedules is None:
-            return None
-        bound = self.schedules.bound(self.settings.poll_interval) + self.step + OPERATION + 2 * CALLS * latency
-        return bound + (0.0 if self.is_live else recovery + 1.0 + self.mix.timeout + 2 * self.mix.slowest)
 
     @property
     def _keeps_order(self) -> bool:
@@ -232,12 +227,15 @@ def draw(numbers: random.Random) -> Plan:
     tasks = plan.tasks + (draw_threads(random.Random(f"threads {plan.chaos}")) if plan.mode in WATCHED else ())
     schedules = draw_schedules(random.Random(f"schedules {plan.chaos}"), ttl) if plan.mode in TICKING else None
     locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
-    has_lanes = (
-        plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
-    )  # runs over rows must not wait for a limit
+    # Runs over rows must not wait for a limit.
+    has_lanes = plan.mode in TICKING and rows is None and varied.backlog <= MOST_BACKLOG
     lanes = draw_lanes(random.Random(f"lanes {plan.chaos}"), tasks, ttl) if has_lanes else None
-    ahead = 0 if plan.mode in (Mode.LIVENESS, Mode.CROWD) else draw_ahead(random.Random(f"ahead {plan.chaos}"))
-    varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead)
+    is_prompt = plan.mode is Mode.CROWD or (plan.mode is Mode.LIVENESS and {"blocking", "stuck"}.isdisjoint(tasks))
+    ahead = 0 if is_prompt else draw_ahead(random.Random(f"ahead {plan.chaos}"))
+    # A store that forgets writes, and rows that other programs lock, are not judged together with workflows.
+    has_flows = plan.mode in TICKING and plan.mode is not Mode.FORGETFUL and not locks
+    flows = draw_flows(random.Random(f"flows {plan.chaos}")) if has_flows else None
+    varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead, flows=flows)
     return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
 
 
@@ -319,8 +317,9 @@ def draw_for(seed: int, brand: Brand) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"))
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
+    flows = plan.flows if brand is Brand.SQLITE else None
     return structs.replace(
-        plan, brand=brand, has_hooks=False, rows=None, lanes=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+        plan, brand=brand, has_hooks=False, rows=None, lanes=None, flows=flows, locks=0, floor=RETENTION_FLOOR, strikes=strikes
     )
 
 

@@ -138,6 +138,8 @@ class Scene:
     async def block(self, seconds: float) -> None:
         """Compute without ever yielding: nothing else of this process runs at that time."""
         process = self._process
+        blocked = Event(time=self._now(), process=process.name, what="loop.blocked", phase=Phase.LIFE, note=f"{seconds:.3f}")
+        self._history.add(blocked)
         process.freeze("busy")
         self._loop.call_later(seconds, process.thaw, "busy", context=self._loop.outside)
         await self._clock.sleep(0.0)

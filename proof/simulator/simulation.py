@@ -114,6 +114,7 @@ async def _run(world: World) -> None:
         world.resume_late_pauses()
         world.schedules.end_late_ones()
         world.lanes.end_limits()
+        world.flows.end()
     if world.is_done():
         world.write("done", "the world")
     # Late calls and frozen processes may still come back, and short-lived rows are pruned.

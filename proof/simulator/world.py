@@ -30,6 +30,8 @@ from proof.simulator.connections import Connections
 from proof.simulator.event_listeners import Ears
 from proof.simulator.fault_schedule import operations_of
 from proof.simulator.faults import faulty
+from proof.simulator.flow_programs import flow_tasks
+from proof.simulator.flows import WorldFlows
 from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from proof.simulator.laned import WorldLanes
 from proof.simulator.loop import Process, VirtualLoop
@@ -107,7 +109,7 @@ class World:
         self.core: set[str] = set()
         self.runs: Counter[str] = Counter()
         self.watched = WatchedRows(self, self._carry)
-        self.schedules, self.lanes = WorldSchedules(self), WorldLanes(self)
+        self.schedules, self.lanes, self.flows = WorldSchedules(self), WorldLanes(self), WorldFlows(self)
         self.apps = [App(self, number) for number in range(plan.apps)]
 
     # used by all processes
@@ -238,7 +240,8 @@ class World:
 
     def known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
         """Return the tasks of a release, by name, for leases of ``ttl`` seconds."""
-        return (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
+        known = (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
+        return known if self.plan.flows is None else known | flow_tasks(has_hooks=self.plan.has_hooks)
 
     # clients
 
@@ -255,6 +258,7 @@ class World:
             self.start_client("operator", lambda client, clock: self._operate(client, operations))
         self.schedules.start()
         self.lanes.start()
+        self.flows.start()
 
     async def _pile_up(self, client: Client, clock: SimClock) -> None:
         known = self.known(self.plan.settings.timing.ttl)
@@ -264,7 +268,7 @@ class World:
 
     def start_client(
         self, title: str, main: Callable[[Client, SimClock], Coroutine[Any, Any, None]], *, is_healthy: bool = False
-    ) -> None:
+    ) -> Process:
         """Start a process that does what ``main`` does, and ends."""
         machine = self.loop.stream(f"place of {title}").choice(self.machines)
         process = machine.process(title.partition(" ")[0], title)
@@ -274,6 +278,7 @@ class World:
         client = Client(environment, give_up=self.plan.settings.timing.ttl)
         self.clients.append(process)
         self.loop.start(process, main(client, machine.clock))
+        return process
 
     async def _enqueue(self, client: Client, clock: SimClock, *, number: int, jobs: int) -> None:
         pace, first = self.loop.stream(f"pace of client {number}"), 0

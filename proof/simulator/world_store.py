@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.book import Book
+from proof.simulator import flow_programs
 from proof.simulator.profiles import Brand
 from proof.simulator.programs import NAMES
 from proof.simulator.threads import PROCESSES, THREADED
@@ -16,7 +17,7 @@ from proof.stores.statement_recorder import Mirror
 if TYPE_CHECKING:
     from proof.simulator.world import World
 
-KNOWN = (*NAMES, *THREADED, *PROCESSES)
+KNOWN = (*NAMES, *THREADED, *PROCESSES, *flow_programs.NAMES)
 
 
 def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
@@ -24,7 +25,9 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
     plan, clock = world.plan, world.store_clock or world.machines[0].clock
     match plan.brand:
         case Brand.SQLITE:
-            return SqliteFile(world.machines[0].clock, plan.mix.timeout, world.history, world.now, KNOWN)
+            return SqliteFile(
+                world.machines[0].clock, plan.mix.timeout, world.history, world.now, KNOWN, has_flows=plan.flows is not None
+            )
         case Brand.POSTGRES:
             from proof.stores.real_postgres import PostgresDatabase  # noqa: PLC0415 - its driver is an extra
 

@@ -16,6 +16,7 @@ from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
+from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
     Administration,
     CallerTransactions,
@@ -29,11 +30,12 @@ from holdfast._ports.store import (
     Selectors,
     Store,
 )
+from holdfast._ports.workflows import Workflows
 from holdfast.stores.memory import MemoryStore
 
 PROTOCOLS = (
     *(Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling),
-    *(Lanes, Limits, Prefetching),
+    *(Lanes, Limits, Prefetching, Steps, Workflows),
 )
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(
@@ -53,6 +55,10 @@ READING = frozenset(
         "schedules",
         "ticks",
         "limits",
+        "steps",
+        "job_with_key",
+        "outputs",
+        "flow",
     )
 )
 Ask = Callable[[], Awaitable[Any]]

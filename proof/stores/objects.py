@@ -60,6 +60,8 @@ def _objects(verb: str, arguments: tuple[Any, ...]) -> Sequence[UUID | None]:
             return [job for job, _ in arguments[0]]
         case "report" | "annotate":
             return [each.job for each in arguments[0]]
+        case "record_step" | "take_signal" | "signal":
+            return [arguments[0]]
         case "beat":
             return [*arguments[0]]
         case "open_lease":

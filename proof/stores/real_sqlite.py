@@ -17,8 +17,12 @@ from uuid import UUID
 import msgspec
 from msgspec import structs
 
+from holdfast._core.encoding import inputs_of
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Reason
+from holdfast._core.member import Member, OnFailure
 from holdfast._core.schedule import Plan, Schedule
+from holdfast._core.workflow import Edge
 from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
@@ -30,14 +34,21 @@ from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from proof.checker import history_sqlite
+from proof.checker.flow_rows import FlowRow
 from proof.checker.history import JobRow
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
+from proof.stores.mirrored_flows import FlowsSeen, Signalled
 from proof.stores.statement_recorder import Change, Mirror, announced
 
 AGAIN = 0.05  # seconds after which a statement that failed with BUSY is sent again
 _NEW = "SELECT place, what, id, before, after FROM history WHERE place > ? ORDER BY place"
 _SCHEDULES = "SELECT name, plan, next_at, last_tick, last_job, paused_at, version FROM holdfast_schedules"
+_MEMBERS = "SELECT job, flow, node, required, on_failure, is_gate, inputs, needs, waits, is_paused FROM holdfast_members"
+_FLOWS = "SELECT id, paused_at, ended_for, deadline_at FROM holdfast_flows"
+_EDGES = "SELECT m.flow, e.parent, e.child, e.tolerates FROM holdfast_edges e JOIN holdfast_members m ON m.job = e.child"
+_STEPS = "SELECT job, name, nth, result FROM holdfast_steps ORDER BY job, place"
+_SIGNALS = "SELECT place, job, name, value FROM holdfast_signals ORDER BY place"
 _NUMBERS = count()
 _TEMPLATE: list[bytes] = []
 
@@ -47,8 +58,9 @@ Result = TypeVar("Result")
 class SqliteFile(Mirror):
     """The file of one world. ``clock``: of the machine that runs all its processes. ``busy_limit``: the seconds of a BUSY call."""
 
-    def __init__(self, clock: SimClock, busy_limit: float, *mirrored: Any) -> None:
+    def __init__(self, clock: SimClock, busy_limit: float, *mirrored: Any, has_flows: bool = False) -> None:
         super().__init__(*mirrored)
+        self.has_flows, self._version = has_flows, 0
         self._clock, self._busy_limit, self._place = clock, busy_limit, 0
         self.path = _folder() / f"holdfast-world-{os.getpid()}-{next(_NUMBERS)}.db"
         self.path.write_bytes(_template())
@@ -77,6 +89,28 @@ class SqliteFile(Mirror):
 
     def schedules(self) -> tuple[datetime, list[Schedule]]:
         return _moment(micros(self._clock.wall())), [_schedule(row) for row in self._observer.execute(_SCHEDULES).fetchall()]
+
+    def flows(self) -> FlowsSeen | None:
+        if not self.has_flows:
+            return None
+        read = self._observer.execute
+        ((version,),) = read("PRAGMA data_version").fetchall()
+        if version == self._version and self._flows.seen is not None:
+            return self._flows.seen  # no other connection has committed since
+        self._version = version
+        edges: dict[bytes, list[Edge]] = {}
+        for flow, parent, child, tolerates in read(_EDGES).fetchall():
+            edges.setdefault(flow, []).append(Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates)))
+        return FlowsSeen(
+            at=_moment(micros(self._clock.wall())),
+            members={UUID(bytes=row[0]): _member(*row[1:]) for row in read(_MEMBERS).fetchall()},
+            flows={UUID(bytes=row[0]): _flow(row[1:], edges.get(row[0], [])) for row in read(_FLOWS).fetchall()},
+            steps={(UUID(bytes=job), name, nth): _decoded(result) for job, name, nth, result in read(_STEPS).fetchall()},
+            signals={
+                place: Signalled(UUID(bytes=job), name, bytes(value).decode())
+                for place, job, name, value in read(_SIGNALS).fetchall()
+            },
+        )
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
         """Lock the whole file against other writers, because SQLite has no smaller lock; the returned function unlocks it."""
@@ -136,6 +170,35 @@ class _Simulated(SqliteStore):
 
 def _moment(micros: int) -> datetime:
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
+
+
+def _member(flow: bytes, node: str, join: int | None, on_failure: str, is_gate: int, inputs: str | None, *rest: int) -> Member:
+    needs, waits, is_paused = rest
+    return Member(
+        flow=UUID(bytes=flow),
+        node=node,
+        join=join,
+        on_failure=OnFailure(on_failure),
+        is_gate=bool(is_gate),
+        inputs=inputs_of(inputs),
+        needs=needs,
+        waits=waits,
+        is_paused=bool(is_paused),
+    )
+
+
+def _flow(values: Sequence[Any], edges: Sequence[Edge]) -> FlowRow:
+    paused_at, ended_for, deadline_at = values
+    return FlowRow(
+        is_paused=paused_at is not None and ended_for is None,
+        ended_for=None if ended_for is None else Reason(ended_for),
+        deadline_at=None if deadline_at is None else _moment(deadline_at),
+        edges=tuple(edges),
+    )
+
+
+def _decoded(result: bytes | None) -> str | None:
+    return None if result is None else bytes(result).decode()
 
 
 def _schedule(row: Sequence[Any]) -> Schedule:

@@ -13,6 +13,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, NewLease, ProgressUpdate
+from holdfast._core.workflow import NewFlow, Revived, SteerFlow
 from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from proof.checker.hooks import HookedBook
 from proof.stores.recording_lanes import RecordingLanes
@@ -66,6 +67,21 @@ class RecordingBook(RecordingLanes):
         parent, token = under or (None, None)
         self._by, self._tokens = self.move or By("enqueue", token, call=call, parent=parent), ()
         return super().enqueue(now, call, jobs, under=under)
+
+    def enqueue_flow(self, now: Moment, call: UUID, new: NewFlow) -> EnqueueAnswer:
+        """Record all jobs of a workflow as enqueued by one call."""
+        self._by, self._tokens = By("enqueue", call=call), ()
+        return super().enqueue_flow(now, call, new)
+
+    def steer_flow(self, now: Moment, flow: UUID, how: SteerFlow) -> State | None:
+        self._by, self._tokens = By("steer_flow", outcome=how.verb), ()
+        return super().steer_flow(now, flow, how)
+
+    def revive(
+        self, now: Moment, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
+    ) -> Revived:
+        self._by, self._tokens = By("revive"), ()
+        return super().revive(now, limit, after=after, flow=flow, dry_run=dry_run)
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
         self._by, self._tokens = By("request_cancel"), ()
@@ -237,6 +253,8 @@ class RecordingBook(RecordingLanes):
             priority=row.priority,
             available_at=row.available_at.timestamp(),
             lane=row.key,
+            member=row.member,
+            awaits=row.awaits or "",
         )
 
     def _record_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

@@ -12,13 +12,13 @@ from holdfast._core.origin import Origin
 from holdfast._core.requests import ClaimRequest, QueueSettings
 from proof.checker.history import By
 from proof.checker.lane_rows import ClaimRow, LimitRow, QueueRow
-from proof.stores.recording_schedules import RecordingSchedules
+from proof.stores.recording_flows import RecordingFlows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Made = tuple[tuple[Claim, ...], Cursor, bool]
 
 
-class RecordingLanes(RecordingSchedules):
+class RecordingLanes(RecordingFlows):
     """A mixin before a correct or a broken book: it records limits, settings of queues and claims, and changes nothing."""
 
     records_claims = False

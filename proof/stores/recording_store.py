@@ -15,6 +15,7 @@ from holdfast._core.book_state import Snapshot
 from holdfast._core.job import Token
 from holdfast._core.limits import Scope
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.workflow import Flow
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
@@ -32,6 +33,7 @@ class Memory(Struct, frozen=True):
     snapshot: Snapshot
     recorded_rows: dict[UUID, JobRow]
     hook_writes: dict[UUID, list[str]]
+    recorded_flows: dict[UUID, Flow]
     event_count: int
 
 
@@ -93,7 +95,7 @@ class Witness(MemoryStore):
         """Return all rows, and how many events have been recorded."""
         book = self.book
         hook_writes = {job: [*rows] for job, rows in book.rows.items()} if isinstance(book, HookedBook) else {}
-        return Memory(self.snapshot(), dict(book.recorded_rows), hook_writes, len(self.history))
+        return Memory(self.snapshot(), dict(book.recorded_rows), hook_writes, dict(book.recorded_flows), len(self.history))
 
     def roll_back(self, memory: Memory) -> None:
         """Undo all writes since, and remove them from the history: no caller got a confirmation of them.
@@ -102,7 +104,7 @@ class Witness(MemoryStore):
         """
         book = self.book
         self.restore(memory.snapshot)
-        book.recorded_rows = dict(memory.recorded_rows)
+        book.recorded_rows, book.recorded_flows = dict(memory.recorded_rows), dict(memory.recorded_flows)
         if isinstance(book, HookedBook):
             book.rows.clear()
             book.rows.update(memory.hook_writes)

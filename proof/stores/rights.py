@@ -24,6 +24,8 @@ class Call(Struct, frozen=True):
             case "enqueue":
                 parent, token = self.keywords.get("under") or (None, None)
                 return By("enqueue", token, call=self.arguments[0], parent=parent)
+            case "enqueue_flow":
+                return By("enqueue", call=self.arguments[0])
             case "start_through":
                 return By(self.verb, None if before is None else before.token)
             case "start" | "report":
@@ -48,8 +50,9 @@ class Call(Struct, frozen=True):
         if before is not None and after is not None and _is_claim(before, after):
             return By("claim")
         moves = [move for move in self.arguments[0] if move.job == job]
-        if not moves:
-            return By("exchange")
+        is_passed_on = before is not None and before.member is not None and PLACE_OF[before.state] is not Place.ACTIVE
+        if not moves or is_passed_on:
+            return By("pass_on" if is_passed_on else "exchange")
         move = next((each for each in moves if before is not None and each.token == before.token), moves[0])
         return By("exchange", move.token, move.precondition, outcome_of(move), record=move.record)
 

@@ -18,9 +18,11 @@ from holdfast._core.limits import Scope
 from holdfast._core.schedule import Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
+from proof.checker.flow_rows import FlowRow
 from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase
 from proof.simulator.loop import Process
 from proof.stores.gateways import VERBS
+from proof.stores.mirrored_flows import FlowsSeen, MirroredFlows
 from proof.stores.recording_schedules import schedule_row
 from proof.stores.rights import Call
 
@@ -48,13 +50,16 @@ class Known(Struct, frozen=True):
     token: Token
     lease: UUID | None
     hook_due_at: bool | None
+    awaits: str | None = None
 
 
 class Seen(Struct, frozen=True):
-    """All jobs and all paused queues."""
+    """All jobs, all paused queues, and all workflows with the ids of their members."""
 
     jobs: dict[UUID, Known]
     paused_queues: frozenset[str]
+    flows: dict[UUID, FlowRow] = {}
+    members: dict[UUID, list[UUID]] = {}
 
 
 class Mirror(ABC):
@@ -68,6 +73,7 @@ class Mirror(ABC):
         self._jobs: dict[UUID, JobRow] = {}
         self._paused: set[str] = set()
         self._schedules: dict[str, Schedule] = {}
+        self._flows = MirroredFlows(self._add)
 
     @abstractmethod
     def reached_by(self, process: Process) -> Store:
@@ -81,6 +87,10 @@ class Mirror(ABC):
     def schedules(self) -> tuple[datetime, list[Schedule]]:
         """Return the time of the store's clock, and all schedules."""
 
+    def flows(self) -> FlowsSeen | None:
+        """Return all workflows, steps and signals; none where the worlds of this store have no workflows."""
+        return None
+
     @abstractmethod
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
         """Lock the rows of jobs, or the whole store, as a foreign session; the returned function unlocks them."""
@@ -92,10 +102,13 @@ class Mirror(ABC):
     def snapshot(self) -> Seen:
         """Return the state that follows from the log."""
         jobs = {
-            job: Known(row.state, row.task, row.queue, row.token, row.lease, row.is_owed or None)
+            job: Known(row.state, row.task, row.queue, row.token, row.lease, row.is_owed or None, row.awaits or None)
             for job, row in self._jobs.items()
         }
-        return Seen(jobs, frozenset(self._paused))
+        seen, members = self._flows.seen, dict[UUID, list[UUID]]()
+        for job, member in seen.members.items() if seen is not None else ():
+            members.setdefault(member.flow, []).append(job)
+        return Seen(jobs, frozenset(self._paused), {} if seen is None else seen.flows, members)
 
     def ticking(self) -> list[str]:
         """Return the names of the schedules that are not paused."""
@@ -107,9 +120,13 @@ class Mirror(ABC):
 
     def look(self) -> None:
         """Record the changes of the statement that just ended."""
-        call = CALL.get()
+        call, flows, has_moved = CALL.get(), self.flows(), False
         for change in self.changes():
             match change.what:
+                case "job" if flows is not None and change.id is not None:
+                    before, after = self._flows.with_members(change.id, *_rows_of(change), flows)
+                    has_moved |= any(row is not None and (row.member or row.awaits) for row in (before, after))
+                    self._record_job(call, structs.replace(change, before=before, after=after))
                 case "job":
                     self._record_job(call, change)
                 case "lease" if change.after is not None and change.after != change.before:
@@ -123,6 +140,12 @@ class Mirror(ABC):
 
         if call.verb in SCHEDULING:
             self._look_at_schedules(call)
+        if flows is not None:
+            self._jobs |= self._flows.look(call, flows, self._jobs, has_moved=has_moved)
+
+    def _add(self, what: str, by: By, **fields: Any) -> None:
+        process = CALL.get().process
+        self.history.add(Event(time=self.now(), process=process, what=what, phase=Phase.TRUTH, by=by, **fields))
 
     def _look_at_schedules(self, call: Call) -> None:
         """Record the changes of schedules, after those of jobs: both are of one transaction."""
@@ -137,10 +160,8 @@ class Mirror(ABC):
                 self.history.add(structs.replace(made, before=old, after=new))
 
     def _record_job(self, call: Call, change: Change) -> None:
-        before, after = change.before, change.after
         assert change.id is not None
-        old = before if isinstance(before, JobRow) else None
-        new = after if isinstance(after, JobRow) else None
+        old, new = _rows_of(change)
         if new is None:
             self._jobs.pop(change.id, None)
         else:
@@ -158,6 +179,11 @@ class Mirror(ABC):
     def is_known(self, task: str) -> bool:
         """Whether some process has the task's code."""
         return not self._known or task in self._known
+
+
+def _rows_of(change: Change) -> tuple[JobRow | None, JobRow | None]:
+    before, after = (row if isinstance(row, JobRow) else None for row in (change.before, change.after))
+    return before, after
 
 
 class AnnouncedStore:

@@ -18,6 +18,7 @@ from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.supervisor import Supervisor
+from holdfast._engine.supervisor.voiding import Voiding
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._ports.host import Exit
@@ -260,3 +261,12 @@ def no_expiry() -> Any:
         return 0
 
     return patched(Recovery, expire=expire)
+
+
+def no_voids() -> Any:
+    """A worker whose event loop is blocked keeps the jobs that it has claimed ahead."""
+
+    async def step(self: Voiding) -> float:
+        return NEVER
+
+    return patched(Voiding, step=step)

@@ -9,10 +9,12 @@ from msgspec import Struct, structs
 from holdfast._core.book import Book
 from holdfast._core.timing import LeaseTiming
 from proof.simulator.faults import Fault
+from proof.simulator.flow_plan import FlowsPlan
 from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Profile
 from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
+from tests.simulation import broken_flows as flows
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_lanes as lanes
 from tests.simulation import broken_rows as rows
@@ -119,6 +121,22 @@ def rated(plan: Plan) -> bool:
     return any(limit.rate or limit.rate_per_key for _, limit in limits)
 
 
+def flowing(plan: Plan) -> bool:
+    """Worlds with workflows and any faults."""
+    return plan.flows is not None and plan.mode is Mode.SAFETY
+
+
+def woven(**changes: Any) -> Aim:
+    """Worlds with more workflows, an operator who steers them, and few other jobs."""
+    many = FlowsPlan(flows=5, most=8, waiting=4, has_operator=True)
+    return lambda plan: structs.replace(plan, **{"flows": many, "jobs": 2, "clients": 1, "backlog": 0} | changes)
+
+
+def late_takes(plan: Plan) -> Plan:
+    """A world of workflows in which copies of calls that consume signals arrive late."""
+    return woven()(under("take_signal", Fault.LATE, Fault.TWICE)(plan))
+
+
 def straight(plan: Plan) -> Plan:
     """The world as it was drawn."""
     return plan
@@ -164,7 +182,7 @@ class Mutant(Struct, frozen=True):
 
     ``where``: the worlds that are tried, because elsewhere the guard makes no difference. ``aim``: the changes to these worlds,
     which make rare events frequent; without any, ``simulate --seed`` plays the same world. ``prefetches``: workers may
-    claim jobs ahead; else none does.
+    claim jobs ahead; else none does. ``has_flows``: there may be workflows; else there are none.
     """
 
     name: str
@@ -175,6 +193,7 @@ class Mutant(Struct, frozen=True):
     where: Where = anywhere
     aim: Aim = straight
     prefetches: bool = False
+    has_flows: bool = False
 
     @property
     def breaks(self) -> str:
@@ -189,6 +208,12 @@ WORK = ("long", "resuming", "steady")
 HASTE = ("quick", "raising")
 ZOMBIES = bent(strikes=("cut_supervisor", "freeze_supervisor"), tasks=("silent", "long"))
 OPENINGS = under("open_lease", Fault.LATE, Fault.TWICE, strikes=("kill_worker",), operations=("prune",))
+
+
+AGAIN = woven(flows=FlowsPlan(flows=5, most=8, waiting=0), strikes=("cut_worker",))
+
+DELETED = woven(operations=("delete", "purge", "delete"))
+PRUNED = woven(operations=("prune",), floor=20.0)
 
 
 def machines(plan: Plan) -> bool:
@@ -217,6 +242,13 @@ def blocked_beside_others(plan: Plan) -> Plan:
         processes=1,
         ahead=10,
     )
+
+
+def stuck_with_others(plan: Plan) -> Plan:
+    """A world whose event loops are blocked for long, with jobs claimed ahead."""
+    settings = structs.replace(plan.settings, claimed_within=0.3, max_block=1e9)
+    many = bent(settings=settings, outfits=(), has_releases=False, tasks=("stuck", "quick"), jobs=40, concurrency=1, ahead=10)
+    return many(plan)
 
 
 def operated(plan: Plan) -> bool:
@@ -589,6 +621,15 @@ MUTANTS = (
         aim=under("exchange", Fault.ANSWER_LOST, tasks=("quick", "long"), jobs=60),
         prefetches=True,
     ),
+    Mutant(
+        "a blocked worker keeps what it claimed",
+        "L16",
+        50,
+        patch=supervisors.no_voids,
+        where=only(Mode.LIVENESS),
+        aim=stuck_with_others,
+        prefetches=True,
+    ),
     # hooks
     Mutant("rescue without its hook", "S7", 20, keeping.RescueWithoutHook, where=hooked),
     Mutant("hook ended before its rows", "S7", 20, keeping.HookEndsFirst, where=hooked),
@@ -632,4 +673,74 @@ MUTANTS = (
     Mutant("ring that never goes round", "L14", 50, lanes.RingWithoutReturn, where=laned),
     Mutant("limited lanes are never asked for", "L13", 50, patch=lanes.limited_lanes_forgotten, where=limited),
     Mutant("a job that snoozes keeps its position", "S25", 50, patch=lanes.snoozes_keep_their_position),
+    # workflows
+    Mutant("dependents released in a second write", "S19", 50, flows.ReleasedLater, where=flowing, aim=woven(), has_flows=True),
+    Mutant("counters lowered by a settle sent again", "S19", 200, flows.LoweredAgain, where=flowing, aim=AGAIN, has_flows=True),
+    Mutant("release ignores the pause", "S20", 50, patch=flows.release_ignores_pause, where=flowing, aim=woven(), has_flows=True),
+    Mutant("a pause moves nothing", "S20", 50, patch=flows.pause_moves_nothing, where=flowing, aim=woven(), has_flows=True),
+    Mutant("expire past the flow", "S19", 200, flows.ExpirePastTheFlow, where=flowing, aim=woven(), has_flows=True),
+    Mutant("cancel past the flow", "S19", 50, flows.CancelPastTheFlow, where=flowing, aim=woven(), has_flows=True),
+    Mutant("delete past the flow", "S27", 50, flows.DeletePastTheFlow, where=flowing, aim=DELETED, has_flows=True),
+    Mutant("reopen without dependents", "S18", 50, flows.ReopenWithoutDependents, where=flowing, aim=woven(), has_flows=True),
+    Mutant(
+        "members forgotten before their root", "S27", 100, flows.MembersForgottenFirst, where=flowing, aim=PRUNED, has_flows=True
+    ),
+    Mutant("members left behind by their root", "S27", 100, flows.MembersLeftBehind, where=flowing, aim=PRUNED, has_flows=True),
+    Mutant(
+        "a root ends before its members", "S18", 50, patch=flows.gates_decide_early, where=flowing, aim=woven(), has_flows=True
+    ),
+    Mutant(
+        "a failed parent counts as a success",
+        "S18",
+        50,
+        patch=flows.failures_count_as_successes,
+        where=flowing,
+        aim=woven(),
+        has_flows=True,
+    ),
+    Mutant("a join of some waits for all", "S19", 50, patch=flows.any_waits_for_all, where=flowing, aim=woven(), has_flows=True),
+    Mutant(
+        "parents that end together lower once",
+        "S19",
+        200,
+        patch=flows.siblings_in_one_write_lower_once,
+        where=flowing,
+        aim=woven(),
+        has_flows=True,
+    ),
+    Mutant(
+        "a cancelled workflow starts what is available",
+        "S20",
+        50,
+        patch=flows.cancel_leaves_the_available,
+        where=flowing,
+        aim=woven(),
+        has_flows=True,
+    ),
+    Mutant("a move misses the deadline", "S20", 200, flows.DeadlinesUnseen, where=flowing, aim=woven(), has_flows=True),
+    Mutant(
+        "resume passes nothing on", "S19", 100, patch=flows.resume_passes_nothing_on, where=flowing, aim=woven(), has_flows=True
+    ),
+    Mutant(
+        "a held failure is counted", "S19", 100, patch=flows.repairs_of_paused_flows, where=flowing, aim=woven(), has_flows=True
+    ),
+    Mutant("resume leaves the held", "L12", 50, patch=flows.resume_leaves_the_held, where=flowing, aim=woven(), has_flows=True),
+    Mutant("damage is never repaired", "L17", 100, patch=flows.no_repairs, where=flowing, aim=woven(), has_flows=True),
+    Mutant("results of earlier attempts", "S21", 200, flows.OldOutputs, where=flowing, aim=woven(), has_flows=True),
+    Mutant("results are read once", "S21", 200, patch=flows.inputs_read_once, where=flowing, aim=woven(), has_flows=True),
+    # steps and signals
+    Mutant("step by position", "S22", 100, patch=flows.steps_by_position, where=flowing, aim=woven(), has_flows=True),
+    Mutant("step by name only", "S22", 50, patch=flows.steps_by_name_only, where=flowing, aim=woven(), has_flows=True),
+    Mutant("step written without a token", "S22", 200, flows.StepWithoutToken, where=flowing, aim=woven(), has_flows=True),
+    Mutant("step written again", "S22", 100, flows.StepWrittenAgain, where=flowing, aim=woven(), has_flows=True),
+    Mutant(
+        "timeout of a wait not recorded", "S22", 50, patch=flows.timeouts_not_recorded, where=flowing, aim=woven(), has_flows=True
+    ),
+    Mutant("signal without the lock of the row", "S23", 200, flows.SignalWithoutLock, where=flowing, aim=woven(), has_flows=True),
+    Mutant("signal kept after its use", "S23", 50, flows.SignalKeptAfterUse, where=flowing, aim=woven(), has_flows=True),
+    Mutant("signal for each copy", "S23", 100, flows.SignalPerCopy, where=flowing, aim=woven(), has_flows=True),
+    Mutant(
+        "signal consumed without a token", "S23", 200, flows.SignalWithoutToken, where=flowing, aim=late_takes, has_flows=True
+    ),
+    Mutant("signal that wakes no job", "S23", 50, flows.WakesNoJob, where=flowing, aim=woven(), has_flows=True),
 )

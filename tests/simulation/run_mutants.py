@@ -68,7 +68,8 @@ def _smallest(mutant: Mutant, shown: list[tuple[int, int]]) -> int | None:
 def play(mutant: Mutant, seed: int, kind: type[Book] = Book) -> Outcome:
     """Run the world of this seed, with the changes that the mutant asks for."""
     plan = draw(random.Random(seed))
-    return perform(mutant.aim(plan if mutant.prefetches else structs.replace(plan, ahead=0)), seed, kind)
+    plan = plan if mutant.prefetches else structs.replace(plan, ahead=0)
+    return perform(mutant.aim(plan if mutant.has_flows else structs.replace(plan, flows=None)), seed, kind)
 
 
 def fitting(mutant: Mutant, first: int = 0) -> Iterator[int]:

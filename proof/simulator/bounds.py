@@ -1,0 +1,32 @@
+"""The times within which a world must do what it promises, from the settings of its supervisors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proof.simulator.plans import Plan
+
+CALLS = 6  # that it takes to recover the jobs of a worker
+OPERATION = 2.0  # one round of store calls on a healthy connection
+
+
+def lease_ttls(plan: Plan) -> float:
+    """Return the ttls until a lease runs out. Without a store clock a supervisor must have watched it for as long, without a change."""
+    return 1.001 if plan.lease_clock != "none" else 2.001
+
+
+def tick_bound(plan: Plan, recovery: float, latency: float) -> float | None:
+    """Return the seconds within which a due tick fires. After an outage, calls may be under way, and the service may pause."""
+    if plan.schedules is None or not plan.is_timed:
+        return None
+    bound = plan.schedules.bound(plan.settings.poll_interval) + plan.step + OPERATION + 2 * CALLS * latency
+    return bound + (0.0 if plan.is_live else recovery + 1.0 + plan.mix.timeout + 2 * plan.mix.slowest)
+
+
+def void_bound(plan: Plan, recovery: float, latency: float) -> float | None:
+    """Return the seconds within which claims of a blocked worker are voided: it is pinged once a beat."""
+    if not plan.ahead or not plan.is_timed:
+        return None
+    pings = max(each.void_after + each.timing.beat for each in plan.all_settings)
+    return pings + recovery + OPERATION + 2 * CALLS * latency
