@@ -28,7 +28,7 @@ class SimClock:
 
     def monotonic(self) -> float:
         """Return the seconds since this machine's boot, at this machine's rate."""
-        return self._origin + self._loop.time() * self._rate
+        return self._origin + self._loop.now * self._rate
 
     def boottime(self) -> float:
         """Return the monotonic time: these machines are never suspended, only stopped."""
@@ -36,7 +36,7 @@ class SimClock:
 
     def wall(self) -> float:
         """Return the wall clock's time, wrong by ``wall_error``."""
-        return EPOCH + self._loop.time() * self._rate + self.wall_error
+        return EPOCH + self._loop.now * self._rate + self.wall_error
 
     def moment(self, reading: float) -> float:
         """Return the loop's time at which this machine's monotonic clock shows ``reading``."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from holdfast._core.book import Book
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
+from holdfast._core.record import JobRecord
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
@@ -42,6 +43,7 @@ from proof.simulator.transport import Bus, queue_of
 from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
 from proof.simulator.world_store import open_store
+from proof.stores.statement_recorder import Known
 
 STRANGER = "stranger"  # a task that no worker knows
 
@@ -112,7 +114,7 @@ class World:
 
     def now(self) -> float:
         """Return the seconds since the start."""
-        return self.loop.time() - self._started
+        return self.loop.now - self._started
 
     def write(self, what: str, process: str, note: str = "") -> None:
         """Record an event in the life of a process."""
@@ -360,12 +362,17 @@ class World:
 
     # the end
 
+    def unfinished(self) -> list[JobRecord | Known]:
+        """Return the jobs of known tasks that have not ended."""
+        rows = self.store.snapshot().jobs.values()
+        return [row for row in rows if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
+
     def is_done(self) -> bool:
         """Return whether every job has ended, and no client enqueues any more."""
         known = self.store.snapshot()
-        left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
         is_settled = all(
-            row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused_queues) for row in left
+            row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused_queues)
+            for row in self.unfinished()
         )
         owed = [row for row in known.jobs.values() if row.hook_due_at is not None and row.state is not State.AVAILABLE]
         is_settled = is_settled and self.schedules.is_done() and self.lanes.is_done()

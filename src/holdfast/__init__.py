@@ -3,7 +3,7 @@
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
 from holdfast._core.cause import Cause, Code
 from holdfast._core.explanation import Explanation
-from holdfast._core.job import AttemptOutcome, Failed, Failure, Reason, RescueReason, State, Token
+from holdfast._core.job import AttemptOutcome, Failed, Failure, NoResult, Reason, RescueReason, State, Token
 from holdfast._core.limits import Limit
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
@@ -11,6 +11,7 @@ from holdfast._core.requests import QueueSettings
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.ticks import cron, every
 from holdfast._core.view import AttemptView, JobView, Rescued, RescuedJob
+from holdfast._core.workflow import Repair, Revived
 from holdfast._core.workflow_view import NodeView, WorkflowView
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
@@ -84,6 +85,7 @@ __all__ = [
     "LimitStatus",
     "MissingExtra",
     "NewJobView",
+    "NoResult",
     "Node",
     "NodeView",
     "PayloadInvalid",
@@ -93,10 +95,12 @@ __all__ = [
     "QueueView",
     "Reason",
     "RecoverySwitches",
+    "Repair",
     "RescueReason",
     "Rescued",
     "RescuedJob",
     "Retry",
+    "Revived",
     "Rows",
     "RowsLost",
     "Runners",

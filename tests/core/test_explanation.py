@@ -169,7 +169,7 @@ def workflow(*members: MemberView, flow: Flow = FLOW) -> WorkflowView:
     return WorkflowView.of(FlowView(flow, (*members, member("release", State.BLOCKED, ROOT))))
 
 
-def told(job: JobRecord, view: WorkflowView) -> list[tuple[str, str, str]]:
+def causes_of(job: JobRecord, view: WorkflowView) -> list[tuple[str, str, str]]:
     found = explain(job, is_paused=False, workers=(IDLE,), now=NOW, workflow=view).causes
     return [(each.code.value, each.message, each.remedy) for each in found]
 
@@ -182,17 +182,17 @@ def test_a_blocked_member_names_what_it_waits_for() -> None:
     parents = [member(f"p{n}", State.RUNNING, UUID(int=10 + n)) for n in range(4)]
     done = member("done", State.COMPLETED, UUID(int=20))
     own = member("own", State.BLOCKED, OWN, done.job, *(each.job for each in parents), needs=2, waits=4)
-    ((code, message, remedy),) = told(blocked(), workflow(done, *parents, own))
+    ((code, message, remedy),) = causes_of(blocked(), workflow(done, *parents, own))
     assert (code, message) == ("blocked", "it waits for 2 of p0 (running), p1 (running), p2 (running) and 1 more")
     assert f"`holdfast workflows show {ROOT}`" in remedy
     root = structs.replace(blocked(), id=ROOT)
-    assert told(root, workflow(done, parents[0]))[0][1] == "it is the workflow release, and waits for p0 (running)"
+    assert causes_of(root, workflow(done, parents[0]))[0][1] == "it is the workflow release, and waits for p0 (running)"
 
 
 def test_a_member_held_by_a_pause_is_explained_by_the_pause_and_not_by_a_crash() -> None:
     view = workflow(member("own", State.HELD, OWN), flow=Flow(id=ROOT, paused_at=NOW))
     held = structs.replace(blocked(is_paused=True), state=State.HELD)
-    ((code, message, remedy),) = told(held, view)
+    ((code, message, remedy),) = causes_of(held, view)
     assert (code, "paused since 2024-05-01 12:00:00Z, which holds it" in message) == ("paused", True)
     assert remedy == f"`holdfast workflows resume {ROOT}` lets it go on"
     assert JobView.of(held).held_for is HeldFor.PAUSE
@@ -201,21 +201,21 @@ def test_a_member_held_by_a_pause_is_explained_by_the_pause_and_not_by_a_crash()
 def test_a_member_behind_a_failure_that_a_pause_holds_back_names_the_choices() -> None:
     failed = member("lint", State.FAILED, UUID(int=10))
     view = workflow(failed, member("own", State.BLOCKED, OWN, failed.job), flow=Flow(id=ROOT, paused_at=NOW))
-    ((_, message, remedy),) = told(blocked(), view)
+    ((_, message, remedy),) = causes_of(blocked(), view)
     assert message.endswith("; lint (failed) did not complete")
     assert all(choice in remedy for choice in (f"resume {ROOT}", "--failed retry", "--failed continue"))
 
 
 def test_a_member_held_for_a_crash_in_a_workflow_is_explained_by_the_crash() -> None:
     held = structs.replace(blocked(), state=State.HELD, held_for=HeldFor.CRASH)
-    assert told(held, workflow())[0][0] == "held"
-    assert "its worker ended" in told(held, workflow())[0][1]
+    assert causes_of(held, workflow())[0][0] == "held"
+    assert "its worker ended" in causes_of(held, workflow())[0][1]
 
 
 def test_a_member_that_ended_because_of_others_names_them() -> None:
     error = Failure("DependencyFailed", "lint did not complete")
     failed = structs.replace(blocked(), state=State.FAILED, reason=Reason.DEPENDENCY_FAILED, error=error)
-    assert told(failed, workflow()) == [
+    assert causes_of(failed, workflow()) == [
         (
             "finished",
             "it failed, because lint did not complete",
@@ -223,4 +223,4 @@ def test_a_member_that_ended_because_of_others_names_them() -> None:
         )
     ]
     cancelled = structs.replace(blocked(), state=State.CANCELLED, reason=Reason.BY_WORKFLOW)
-    assert told(cancelled, workflow())[0][1] == "it was cancelled with its workflow release"
+    assert causes_of(cancelled, workflow())[0][1] == "it was cancelled with its workflow release"

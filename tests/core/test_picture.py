@@ -129,7 +129,7 @@ def test_a_node_that_waits_names_what_for(waiting: NodeView, words: str) -> None
         (workflow(state=State.FAILED, reason=Reason.TIMED_OUT, paused_at=START), "release: failed: TIMED_OUT, 0 of 0 nodes done"),
     ],
 )
-def test_the_headline_says_what_the_workflow_does(view: WorkflowView, words: str) -> None:
+def test_the_headline_names_what_the_workflow_does(view: WorkflowView, words: str) -> None:
     assert summary_of(view) == words
 
 

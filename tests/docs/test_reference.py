@@ -30,10 +30,14 @@ from holdfast import (
     Job,
     JobView,
     LeaseView,
+    NodeView,
+    NoResult,
     Pruned,
     QueueView,
     Reason,
+    Repair,
     Rescued,
+    Revived,
     Rows,
     Runners,
     ScheduleView,
@@ -44,6 +48,10 @@ from holdfast import (
     Task,
     TaskGroup,
     Token,
+    Workflow,
+    WorkflowDefinition,
+    WorkflowHandle,
+    WorkflowView,
     errors,
 )
 from holdfast._core import payload, policy
@@ -53,6 +61,7 @@ from holdfast._engine.events import _LEVELS, EventName
 from holdfast._engine.supervisor import recovery, supervisor
 from holdfast._engine.tasks import context, options
 from holdfast._engine.tasks.registry import define
+from holdfast._engine.workflows.settings import define_workflow
 from holdfast.cli.commands import root
 from tests.docs.pages import ROOT
 
@@ -125,6 +134,7 @@ def test_every_public_name_is_described() -> None:
         ("app.md", "Settings", App.__init__),
         ("tasks.md", "Task options", define),
         ("tasks.md", "Enqueue options", Task.options),
+        ("workflows.md", "app.workflow", define_workflow),
     ],
 )
 def test_every_option_is_described_with_its_default(name: str, heading: str, function: Any) -> None:
@@ -164,6 +174,8 @@ def _written(default: object) -> str:
         ("tasks.md", "The handle", [Handle]),
         ("tasks.md", "The job in a handler", [Job]),
         ("tasks.md", "The job in a handler", [SyncJob]),
+        ("workflows.md", "Methods of a workflow", [WorkflowDefinition]),
+        ("workflows.md", "app.workflows", [type(App("memory://").workflows)]),
         ("rows.md", "Methods of Rows", [Rows]),
         ("rows.md", "The batch", [Batch]),
         ("rows.md", "The batch", [SyncBatch]),
@@ -179,6 +191,21 @@ def test_every_method_is_described(name: str, heading: str, things: list[Any]) -
     assert sorted(names(section(name, heading))) == sorted(there - OF_THE_ENGINE)
 
 
+def test_a_workflows_handle_is_described_as_far_as_it_differs_from_a_jobs() -> None:
+    described = names(section("workflows.md", "The handle of a workflow"))
+    assert sorted(described) == sorted({*own(WorkflowHandle), "cancel", "acancel"} - {"of"})
+
+
+def test_every_option_of_a_node_is_described_with_its_default() -> None:
+    parameters = [each for each in inspect.signature(Workflow.add).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    reported = {row[0].strip("`"): row[1].strip("`") for row in cells(section("workflows.md", "The graph")) if len(row) == 3}
+    assert reported == {each.name: _written(each.default) for each in parameters}
+
+
+def test_every_word_for_a_missing_result_is_described() -> None:
+    assert names(section("workflows.md", "The graph"))[-len(NoResult) :] == list(NoResult)
+
+
 def test_a_group_is_described() -> None:
     output = section("app.md", "TaskGroup")
     assert [name for name in public(TaskGroup) | own(TaskGroup()) if f"`{name}`" not in output] == []
@@ -189,6 +216,7 @@ def test_a_group_is_described() -> None:
     [
         *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, BeatView, ScheduleView, Rescued, Event)),
         *(("jobs.md", kind) for kind in (JobView, AttemptView, Failure, Token)),
+        *(("workflows.md", kind) for kind in (WorkflowView, NodeView, Repair, Revived)),
     ],
 )
 def test_every_field_is_described(name: str, kind: type[Struct]) -> None:

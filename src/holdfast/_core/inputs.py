@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast._core.job import Failed
+from holdfast._core.job import Failed, NoResult
 from holdfast._core.member import Input
 from holdfast._core.payload import PayloadType
 from holdfast._core.workflow import Output
@@ -31,7 +31,7 @@ def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs:
     Raises ``PayloadInvalid`` for a missing result whose parameter does not accept a ``Failed``, for a path that the result does not have,
     and for more than ``INPUTS_LIMIT`` bytes in all.
     """
-    found = {each.parent: outputs.get(each.parent, Failed("RESULT_NOT_AVAILABLE")) for each in inputs}
+    found = {each.parent: outputs.get(each.parent, Failed(NoResult.RESULT_NOT_AVAILABLE)) for each in inputs}
     sizes = {each.parameter: len(result) for each in inputs if isinstance(result := found[each.parent], bytes)}
     if sum(sizes.values()) > INPUTS_LIMIT:
         named = ", ".join(f"{name} {size:,}" for name, size in sorted(sizes.items()))

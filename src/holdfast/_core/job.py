@@ -68,6 +68,14 @@ class Reason(StrEnum):
     BY_WORKFLOW = "BY_WORKFLOW"
 
 
+class NoResult(StrEnum):
+    """Why a dependent gets a ``Failed`` from a parent that names no reason: it failed without one, was cancelled, or its result is gone."""
+
+    WORKER_CRASHED = "WORKER_CRASHED"
+    TASK_CANCELLED = "TASK_CANCELLED"
+    RESULT_NOT_AVAILABLE = "RESULT_NOT_AVAILABLE"
+
+
 class RescueReason(StrEnum):
     """The reason why a job was taken from an owner whose code had not finished, or was released by it: a closed list.
 
@@ -133,7 +141,7 @@ class Failure(Struct, frozen=True):
 class Failed(Struct, frozen=True):
     """The outcome of a parent that did not complete, as its dependent gets it in place of a result.
 
-    ``reason``: that of its failure, or ``TASK_CANCELLED``, or ``RESULT_NOT_AVAILABLE`` if its result is not stored any more.
+    ``reason``: that of its failure, or a ``NoResult``.
     """
 
     reason: str

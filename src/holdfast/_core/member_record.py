@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.graph import Verdict, Vertex
-from holdfast._core.job import Failed, Failure, Reason, State
+from holdfast._core.job import Failed, Failure, NoResult, Reason, State
 from holdfast._core.member import Member
 from holdfast._core.record import JobRecord
 from holdfast._core.workflow import Edge, Flow, MemberView, Output
@@ -80,14 +80,14 @@ def message_of(names: Sequence[str]) -> str:
 def output_of(row: JobRecord | None) -> Output | None:
     """Return the recorded outcome of a member; ``None`` while it has not ended. Where nothing was recorded, it is a ``Failed``."""
     if row is None or row.is_stub:
-        return Failed("RESULT_NOT_AVAILABLE")
+        return Failed(NoResult.RESULT_NOT_AVAILABLE)
     match row.state:
         case State.COMPLETED:
             return b"null" if row.result is None else row.result
         case State.FAILED:
-            return Failed(row.reason or Reason.WORKER_CRASHED, row.error)
+            return Failed(row.reason or NoResult.WORKER_CRASHED, row.error)
         case State.CANCELLED:
-            return Failed("TASK_CANCELLED", row.error)
+            return Failed(NoResult.TASK_CANCELLED, row.error)
         case _:
             return None
 

@@ -130,7 +130,7 @@ class Repair(Struct, frozen=True, kw_only=True):
 
 
 class Revived(Struct, frozen=True):
-    """The answer of a pass of repairs. ``overdue``: the workflows that it ended. ``next``: where to go on; ``None``: all were seen."""
+    """What a repair of workflows did. ``overdue``: those that it ended. ``next``: where to go on; ``None``: all were seen."""
 
     repairs: tuple[Repair, ...] = ()
     overdue: tuple[UUID, ...] = ()

@@ -52,9 +52,7 @@ class EventName(StrEnum):
     RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off
     WORKFLOW_PAUSED = "workflow.paused"  # workflow: by an operator or a program
     WORKFLOW_RESUMED = "workflow.resumed"  # workflow failed: what became of the failures that the pause held back
-    WORKFLOW_REPAIRED = (
-        "workflow.repaired"  # workflow job node was is: what the node waited for did not fit the states of its parents
-    )
+    WORKFLOW_REPAIRED = "workflow.repaired"  # workflow job node was is: it waited for other than the states of its parents allow
     WORKFLOW_TIMED_OUT = "workflow.timed_out"  # workflow: its deadline passed, and what had not finished is cancelled
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue

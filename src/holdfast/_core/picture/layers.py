@@ -53,7 +53,7 @@ def layers_of(view: WorkflowView, now: datetime) -> Layers:
 
 
 def condition_of(view: WorkflowView) -> str:
-    """Return what a workflow does, in a word or two: its own state says ``blocked`` as long as it has not ended."""
+    """Return what a workflow does, in a word or two: its own state is ``blocked`` as long as it has not ended."""
     if PLACE_OF[view.state] is Place.FINISHED:
         return view.state.value if view.reason is None else f"{view.state.value}: {view.reason.value}"
     if view.paused_at is not None:

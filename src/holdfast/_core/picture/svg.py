@@ -45,7 +45,7 @@ _ARROW = f'<defs><marker {_MARKER}><path class="arrow" d="M0 0 8 4 0 8z"/></mark
 
 
 def svg_of(view: WorkflowView, now: datetime) -> str:
-    """Return the document."""
+    """Return an SVG document; ``now``: until when running nodes have run."""
     layers, title = layers_of(view, now), summary_of(view)
     lefts, widths = _columns(layers)
     right = lefts[-1] + widths[-1] if lefts else MARGIN
