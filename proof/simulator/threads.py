@@ -10,7 +10,8 @@ from holdfast._core.job import Claim, Json, NewJob
 from holdfast._core.policy import Backoff
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.tasks.child_spec import ChildSpec
-from holdfast._engine.tasks.context import Job, ProgressSink, SyncJob
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.job_context import ProgressSink
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.programs import (

@@ -27,7 +27,7 @@ from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.definition import WorkflowDefinition
 from holdfast._engine.workflows.handle import WorkflowHandle
-from holdfast._engine.workflows.node import AtLeast, Node
+from holdfast._engine.workflows.node import AtLeast, Node, each
 from holdfast.app import App
 from holdfast.errors import (
     ConfigurationError,
@@ -128,5 +128,6 @@ __all__ = [
     "WorkflowHandle",
     "WorkflowView",
     "cron",
+    "each",
     "every",
 ]

@@ -21,7 +21,7 @@ from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner, call_of
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.service import Service, yield_to_loop
-from holdfast._engine.tasks.context import JobContext
+from holdfast._engine.tasks.job_context import JobContext
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.exchange import Exchange
 from holdfast._engine.worker.executor import Executor, FinishedRun

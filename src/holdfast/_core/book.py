@@ -213,6 +213,8 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._move(settled(row, moved, now.wall))
+        if moved.children is not None:
+            self._adopt(row.id, moved.children, now)
         if moved.to is State.COMPLETED and moved.forgets_steps:
             self._forget_steps(row.id)
         return True

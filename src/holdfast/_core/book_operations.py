@@ -27,10 +27,12 @@ class BookOperations(BookWorkflows):
     """The verbs of operators and of maintenance; each keeps the promise of the verb of this name in ``_ports/store``."""
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
-        gates = [row.id for row in self._rows(ids) if row.member is not None and row.member.is_gate]
+        roots = [row.id for row in self._rows(ids) if row.member is not None and row.member.flow == row.id]
         waiting = list[UUID]()
-        for row in self._rows([job for job in ids if job not in gates]):
+        for row in self._with_children([job for job in ids if job not in roots]):
             match PLACE_OF[row.state]:
+                case Place.PENDING if self._waits_for_children(row):
+                    self._put(structs.replace(row, cancel_requested=True))
                 case Place.PENDING:
                     ended = structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall)
                     self._move(structs.replace(ended, awaits=None, held_for=None))
@@ -40,7 +42,7 @@ class BookOperations(BookWorkflows):
                 case Place.FINISHED:
                     pass
         self._pass_on(waiting, now)
-        self._cancel_flows(gates, now)
+        self._cancel_flows(roots, now)
         return self._states(ids, now)
 
     def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
@@ -72,12 +74,13 @@ class BookOperations(BookWorkflows):
         return self._states(ids, now)
 
     def delete(self, now: Moment, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
-        for row in self._rows(ids):
-            if self._is_needed(row):
-                continue
-            if row.state is State.AVAILABLE or (PLACE_OF[row.state] is not Place.ACTIVE and not only_waiting):
-                for each in (*self._members_kept_for(row), row):
-                    self._forget(each)
+        places = (Place.PENDING, Place.FINISHED)
+        unowned = [
+            row for row in self._rows(ids) if row.state is State.AVAILABLE or (PLACE_OF[row.state] in places and not only_waiting)
+        ]
+        free = [row for row in unowned if not self._is_needed(row) and row in self._doomed_with(row)]
+        for each in {each.id: each for row in free for each in self._doomed_with(row)}.values():
+            self._forget(each)
         return self._states(ids, now)
 
     def steer(self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
@@ -144,7 +147,7 @@ class BookOperations(BookWorkflows):
         }
         rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
         old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)]
-        gone = [each for row in old for each in (*self._members_kept_for(row), row)][:limit]
+        gone = [each for row in old for each in self._doomed_with(row)][:limit]
         worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
         for row in gone:
             self._forget(row)

@@ -4,7 +4,7 @@ Records are immutable values. ``_put`` and ``_forget`` are the only methods that
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -23,7 +23,7 @@ from holdfast._core.requests import NewLease, QueueSettings
 from holdfast._core.schedule import Schedule
 from holdfast._core.steps import Signal, StepKey, StepRecord
 from holdfast._core.timing import LeaseTiming
-from holdfast._core.workflow import Flow
+from holdfast._core.workflow import Edge, Flow
 
 NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
 """The values of a lease that was never opened."""
@@ -148,7 +148,7 @@ class Tables(Struct, frozen=True):
     beats: list[KeptBeat] = []
     steps: list[KeptSteps] = []
     flows: dict[UUID, Flow] = {}
-    edges: dict[UUID, dict[UUID, bool]] = {}
+    edges: list[Edge] = []
     claim_number: int = 0
 
 
@@ -156,8 +156,8 @@ class Snapshot(Struct):
     """The whole content of a book. Records are values, so copying the containers copies all of it.
 
     ``started`` and ``last_moved``: the stamps at which each running job started and last made progress. ``report_orders``: the number
-    of each job's latest report. ``members``: the jobs of each flow, in the order in which they were added. ``edges``: by child, the
-    parents, and whether the child tolerates their failures; ``children``: by parent.
+    of each job's latest report. ``members``: the jobs of each flow, in the order in which they were added. ``edges``: by child and
+    parent; ``children``: by parent.
     """
 
     jobs: dict[UUID, JobRecord] = {}
@@ -180,7 +180,7 @@ class Snapshot(Struct):
     signals: dict[UUID, list[Signal]] = {}
     flows: dict[UUID, Flow] = {}
     members: dict[UUID, dict[UUID, None]] = {}
-    edges: dict[UUID, dict[UUID, bool]] = {}
+    edges: dict[UUID, dict[UUID, Edge]] = {}
     children: dict[UUID, dict[UUID, None]] = {}
     claim_number: int = 0
 
@@ -248,8 +248,7 @@ class BookState:
         known.steps = {each.job: {record.key: record for record in each.records} for each in tables.steps}
         known.signals = {each.job: each.signals.copy() for each in tables.steps}
         known.flows = tables.flows.copy()
-        for child, parents in tables.edges.items():
-            book._put_edges(child, parents)
+        book._put_edges(tables.edges)
         return book
 
     def tables(self) -> Tables:
@@ -275,7 +274,7 @@ class BookState:
                 for job in {**known.steps, **known.signals}
             ],
             flows=known.flows.copy(),
-            edges={child: parents.copy() for child, parents in known.edges.items()},
+            edges=[edge for parents in known.edges.values() for edge in parents.values()],
             claim_number=known.claim_number,
         )
 
@@ -302,10 +301,10 @@ class BookState:
         if row.member is not None:
             self._all.members.setdefault(row.member.flow, {})[row.id] = None
 
-    def _put_edges(self, child: UUID, parents: Mapping[UUID, bool]) -> None:
-        self._all.edges[child] = dict(parents)
-        for parent in parents:
-            self._all.children.setdefault(parent, {})[child] = None
+    def _put_edges(self, edges: Iterable[Edge]) -> None:
+        for edge in edges:
+            self._all.edges.setdefault(edge.child, {})[edge.parent] = edge
+            self._all.children.setdefault(edge.parent, {})[edge.child] = None
 
     def _forget(self, row: JobRecord) -> None:
         self._take_from_indexes(row)

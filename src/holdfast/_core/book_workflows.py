@@ -8,9 +8,10 @@ from msgspec import structs
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
+from holdfast._core.children import Adopted, Adopter, Children
 from holdfast._core.flow_moves import FlowMoves
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
-from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import (
     dependency_failure,
@@ -23,7 +24,8 @@ from holdfast._core.member_record import (
     with_member,
 )
 from holdfast._core.record import JobRecord, as_read, new_record, record_of_finished, reopened
-from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, NewFlow, Output, Revived, SteerFlow
+from holdfast._core.requests import QueueSettings
+from holdfast._core.workflow import Flow, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Revived, SteerFlow
 from holdfast.errors import HoldfastError
 
 
@@ -45,7 +47,7 @@ class BookWorkflows(BookState):
         if known is None:
             return None
         graph = self._graph(flow)
-        rows = [as_read(row, now.wall) for row in self._rows([*self._all.members[flow]])]
+        rows = [as_read(row, now.wall) for row in sorted(self._flow_rows(flow), key=lambda row: row.id == flow)]
         members = tuple(member_view(row, row.member, graph.parents.get(row.id, ())) for row in rows if row.member is not None)
         return FlowView(known, members)
 
@@ -78,13 +80,24 @@ class BookWorkflows(BookState):
         if len({row.id for row in rows if row.id not in self._all.jobs}) < len(rows):
             raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
         deadline = None if new.deadline is None else now.wall + timedelta(microseconds=micros(new.deadline))
-        by_child = Graph((), new.edges).parents
         for row in rows:
             self._put(self._in_its_queue(row))
-        for row in rows:
-            self._put_edges(row.id, {edge.parent: edge.tolerates for edge in by_child.get(row.id, ())})
+        self._put_edges(new.edges)
         self._moves(now).begin(Flow(id=root.id, deadline_at=deadline))
         return EnqueueAnswer()
+
+    def enqueue_member(self, now: Moment, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
+        if call not in self._all.receipts:
+            answer = EnqueueAnswer(is_lost=self._active(*under) is None)
+            if not answer.is_lost:
+                self._moves(now).join(under[0], child)
+            self._all.receipts[call] = (now.wall, answer)
+        return self._all.receipts[call][1]
+
+    def _adopt(self, job: UUID, children: Children, now: Moment) -> None:
+        for record in children.records:
+            self._all.steps.setdefault(job, {}).setdefault(record.key, record)
+        self._moves(now).adopt(job, children)
 
     def _move(self, row: JobRecord) -> None:
         """Write a row that has moved; a member that would be available is held while its workflow is paused."""
@@ -132,8 +145,9 @@ class BookWorkflows(BookState):
         return reopened(row, wall, is_fresh=is_fresh)
 
     def _cancelled_by(self, row: JobRecord) -> Reason:
-        flow = None if row.member is None else self._all.flows[row.member.flow]
-        return Reason.BY_OPERATOR if flow is None or flow.ended_for is None else Reason.BY_WORKFLOW
+        if row.member is None or row.member.flow == row.id or self._all.flows[row.member.flow].ended_for is None:
+            return Reason.BY_OPERATOR
+        return Reason.BY_WORKFLOW
 
     def _is_needed(self, row: JobRecord) -> bool:
         """Return whether a job belongs to an unfinished workflow."""
@@ -146,6 +160,23 @@ class BookWorkflows(BookState):
     def _is_kept_for_root(self, row: JobRecord) -> bool:
         return row.member is not None and row.member.flow != row.id and row.member.flow in self._all.jobs
 
+    def _doomed_with(self, row: JobRecord) -> Rows:
+        """Return what is deleted with a job whose retention is over, its members first; without it while one of them has not ended."""
+        members = self._members_kept_for(row)
+        finished = [each for each in members if PLACE_OF[each.state] is Place.FINISHED]
+        return finished if len(finished) < len(members) else [*members, row]
+
+    def _waits_for_children(self, row: JobRecord) -> bool:
+        return row.member is not None and row.state is State.BLOCKED and (row.member.is_gate or row.member.is_suspended)
+
+    def _with_children(self, ids: Sequence[UUID]) -> Rows:
+        """Return these jobs, and what those of them that wait for their children have added."""
+        rows, found = self._rows(ids), list[UUID]()
+        for row in rows:
+            is_parent = row.member is not None and self._waits_for_children(row)
+            found += self._graph(row.member.flow).below([row.id]) if is_parent and row.member is not None else [row.id]
+        return self._rows(found)
+
     def _members_kept_for(self, row: JobRecord) -> Rows:
         """Return the members that are deleted before this root; none for other jobs."""
         is_root = row.member is not None and row.member.flow == row.id
@@ -153,14 +184,18 @@ class BookWorkflows(BookState):
 
     def _output(self, job: UUID) -> Output | None:
         row = self._all.jobs.get(job)
-        is_root = row is not None and row.member is not None and row.member.is_gate and row.state is State.COMPLETED
-        if row is not None and row.member is not None and is_root and row.member.inputs and not row.is_stub:
-            return self._output(row.member.inputs[0].parent)
+        if row is not None and row.member is not None and row.state is State.COMPLETED and not row.is_stub:
+            if row.member.source is not None:
+                return self._output(row.member.source)
+            if row.member.is_map and row.member.is_gate:
+                items = [edge.parent for edge in self._all.edges.get(job, {}).values() if edge.is_child]
+                order = {member: place for place, member in enumerate(self._all.members[row.member.flow])}
+                return Items(tuple(sorted(items, key=lambda item: order.get(item, -1))))
         return output_of(row)
 
     def _graph(self, flow: UUID) -> Graph:
         rows = self._flow_rows(flow)
-        edges = [Edge(parent, row.id, tolerates) for row in rows for parent, tolerates in self._all.edges.get(row.id, {}).items()]
+        edges = [edge for row in rows for edge in self._all.edges.get(row.id, {}).values()]
         return Graph((vertex_of(row, row.member) for row in rows if row.member is not None), edges)
 
     def _flow_rows(self, flow: UUID) -> Rows:
@@ -181,9 +216,41 @@ class _BookMoves(FlowMoves):
 
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
         for parent, child in ((each, child) for each in parents for child in self._all.children.get(each, ())):
-            row = self._all.jobs[child]
+            row, edge = self._all.jobs[child], self._all.edges[child][parent]
             if row.member is not None and row.state is State.BLOCKED:
-                yield Link(parent, vertex_of(row, row.member).waiting(), self._all.edges[child][parent])
+                yield Link(parent, vertex_of(row, row.member).waiting(), edge.tolerates, edge.is_child)
+
+    def adopter(self, job: UUID) -> Adopter:
+        row = self._all.jobs[job]
+        added = self._all.queue_settings.get(row.queue, QueueSettings()).priority
+        return Adopter(
+            id=job,
+            task=row.task,
+            queue=row.queue,
+            key=row.key,
+            priority=row.priority - added,
+            tags=row.tags,
+            member=row.member,
+        )
+
+    def near(self, job: UUID) -> Graph:
+        edges = [*self._all.edges.get(job, {}).values()]
+        edges += [self._all.edges[child][job] for child in self._all.children.get(job, ())]
+        rows = self._book._rows([job, *(each for edge in edges for each in (edge.parent, edge.child))])
+        return Graph((vertex_of(row, row.member) for row in rows if row.member is not None), edges)
+
+    def insert_flow(self, flow: UUID, deadline: float | None) -> None:
+        at = None if deadline is None else self.now + timedelta(microseconds=micros(deadline))
+        self.set_flow(Flow(id=flow, deadline_at=at))
+
+    def insert(self, parent: Adopter, adopted: Adopted) -> None:
+        rows = [structs.replace(new_record(each.job, self.now), member=each.member) for each in adopted.members]
+        if any(row.id in self._all.jobs for row in rows):
+            raise HoldfastError("a child's id is that of another job: each job needs its own id")
+        self._put(structs.replace(self._all.jobs[parent.id], member=adopted.member))
+        for row in rows:
+            self._put(structs.replace(self._book._in_its_queue(row), state=State.BLOCKED))
+        self._book._put_edges(adopted.edges)
 
     def is_unfinished(self, flow: UUID) -> bool:
         return self._book._is_unfinished(flow)
@@ -207,8 +274,14 @@ class _BookMoves(FlowMoves):
                 self._put(structs.replace(row, error=dependency_failure(self._failed_parents_of(row.id))))
 
     def _failed_parents_of(self, job: UUID) -> Sequence[tuple[str, Reason | None]]:
-        rows = self._book._rows([*self._all.edges.get(job, ())])
-        failed = [row for row in rows if row.state in (State.FAILED, State.CANCELLED) and row.finished_at is not None]
+        """Return the parents that did not complete, and those of the gates among them."""
+        found, level = dict[UUID, JobRecord](), [job]
+        while level:
+            rows = self._book._rows([parent for each in level for parent in self._all.edges.get(each, ())])
+            news = {row.id: row for row in rows if row.state in (State.FAILED, State.CANCELLED) and row.id not in found}
+            found |= news
+            level = [row.id for row in news.values() if row.member is not None and row.member.is_gate]
+        failed = [row for row in found.values() if row.finished_at is not None]
         failed.sort(key=lambda row: (row.finished_at, row.id))
         return [(row.member.node, row.reason) for row in failed if row.member is not None]
 
@@ -216,7 +289,8 @@ class _BookMoves(FlowMoves):
         for job in members:
             row = self._all.jobs[job]
             self._book._remember_attempt(row)
-            self._put(structs.replace(self._book._reopened(row, self.now, is_fresh=is_fresh), state=State.BLOCKED))
+            blocked = structs.replace(self._book._reopened(row, self.now, is_fresh=is_fresh), state=State.BLOCKED)
+            self._put(with_member(blocked, is_suspended=False))
 
     def hold(self, flow: UUID) -> None:
         for row in self._book._flow_rows(flow):

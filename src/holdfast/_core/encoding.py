@@ -5,7 +5,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.headers import Headers
 from holdfast._core.identity import ProcessIdentity
@@ -37,6 +37,15 @@ class _Extra(Struct, omit_defaults=True):
     headers: dict[str, str] = {}
 
 
+class _Input(Struct, array_like=True):
+    """A parameter that is the result of another member, as stored."""
+
+    parameter: str
+    parent: UUID
+    path: tuple[str, ...]
+    is_each: bool = False
+
+
 class _Member(Struct, array_like=True):
     """What a job is in its workflow, as stored."""
 
@@ -44,10 +53,11 @@ class _Member(Struct, array_like=True):
     join: int | None
     on_failure: OnFailure
     is_gate: int
-    inputs: list[tuple[str, UUID, tuple[str, ...]]] | None
+    inputs: list[_Input] | None
     needs: int
     waits: int
     is_paused: int
+    is_suspended: int = 0
 
 
 def instant(microseconds: int) -> datetime:
@@ -80,12 +90,12 @@ def extra_text(headers: Headers) -> str | None:
 
 def inputs_text(inputs: tuple[Input, ...]) -> str | None:
     """Return the inputs of a member as JSON; None for none."""
-    return json_text([(each.parameter, each.parent, each.path) for each in inputs]) if inputs else None
+    return json_text([structs.astuple(each) for each in inputs]) if inputs else None
 
 
 def inputs_of(text: str | None) -> tuple[Input, ...]:
     """Return the inputs of a member; none if missing or unreadable."""
-    return tuple(Input(*each) for each in _read(text, list[tuple[str, UUID, tuple[str, ...]]]) or ())
+    return tuple(Input(*structs.astuple(each)) for each in _read(text, list[_Input]) or ())
 
 
 def member_of(flow: UUID, text: str | None) -> Member | None:
@@ -99,10 +109,11 @@ def member_of(flow: UUID, text: str | None) -> Member | None:
         join=found.join,
         on_failure=found.on_failure,
         is_gate=bool(found.is_gate),
-        inputs=tuple(Input(*each) for each in found.inputs or ()),
+        inputs=tuple(Input(*structs.astuple(each)) for each in found.inputs or ()),
         needs=found.needs,
         waits=found.waits,
         is_paused=bool(found.is_paused),
+        is_suspended=bool(found.is_suspended),
     )
 
 

@@ -17,13 +17,23 @@ from holdfast._core.workflow import Edge, Flow
 
 
 class Waiting(Struct, frozen=True):
-    """A blocked member, with its counters."""
+    """A blocked member, with its counters.
+
+    ``is_suspended``: it has run, and runs again once its children have ended. ``is_cancelled``: an operator has cancelled it, and it ends
+    once those that it waits for have ended.
+    """
 
     id: UUID
     needs: int
     waits: int
     is_gate: bool = False
     on_failure: OnFailure = OnFailure.FAIL
+    is_suspended: bool = False
+    is_cancelled: bool = False
+
+    def counts(self, *, is_child: bool) -> bool:
+        """Return whether it waits for the parent of an edge; ``is_child``: that parent is a child of it."""
+        return self.is_gate or self.is_suspended == is_child
 
 
 class Ended(Struct, frozen=True):
@@ -40,11 +50,12 @@ class Ended(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """A parent that has ended, and a blocked child of it."""
+    """A parent that has ended, and a blocked child of it. ``is_child``: as that of the edge between them."""
 
     parent: UUID
     child: Waiting
     tolerates: bool = False
+    is_child: bool = False
 
 
 class Links(Protocol):
@@ -90,6 +101,8 @@ class Vertex(Struct, frozen=True, kw_only=True):
     waits: int = 0
     takes: frozenset[UUID] = frozenset()
     is_stub: bool = False
+    is_suspended: bool = False
+    is_cancelled: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -98,7 +111,7 @@ class Vertex(Struct, frozen=True, kw_only=True):
 
     def waiting(self) -> Waiting:
         """Return it as a blocked member."""
-        return Waiting(self.id, self.needs, self.waits, self.is_gate, self.on_failure)
+        return Waiting(self.id, self.needs, self.waits, self.is_gate, self.on_failure, self.is_suspended, self.is_cancelled)
 
     def ended(self) -> Ended:
         """Return it as a member that has ended."""
@@ -132,7 +145,7 @@ class Graph:
             for edge in self.children.get(parent, ()):
                 child = self.members.get(edge.child)
                 if child is not None and child.state is State.BLOCKED:
-                    yield Link(parent, child.waiting(), edge.tolerates)
+                    yield Link(parent, child.waiting(), edge.tolerates, edge.is_child)
 
     def behind(self, member: UUID) -> set[UUID]:
         """Return the members that depend on this one, directly or through others."""
@@ -142,14 +155,29 @@ class Graph:
             found.update(level)
         return found
 
+    def below(self, members: Iterable[UUID]) -> list[UUID]:
+        """Return these members with all that one of them has added or is the gate of."""
+        found = dict.fromkeys(each for each in members if each in self.members)
+        level = list(found)
+        while level:
+            inner = [edge.parent for each in level for edge in self._inner_edges(each) if edge.parent in self.members]
+            level = [each for each in dict.fromkeys(inner) if each not in found]
+            found.update(dict.fromkeys(level))
+        return list(found)
+
+    def _inner_edges(self, member: UUID) -> Sequence[Edge]:
+        is_gate = self.members[member].is_gate
+        return [edge for edge in self.parents.get(member, ()) if is_gate or edge.is_child]
+
 
 def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:
     """Return ``needs`` and ``waits`` of a blocked member, from the states of all its parents.
 
     A parent without a trace, or completed without the stored result that the child reads, counts as one that failed.
     """
-    edges = graph.parents.get(child.id, ())
-    needs, waits = len(edges) if child.join is None else child.join, 0
+    waiting = child.waiting()
+    edges = [edge for edge in graph.parents.get(child.id, ()) if waiting.counts(is_child=edge.is_child)]
+    needs, waits = len(edges) if child.join is None or child.is_suspended else child.join, 0
     for edge in edges:
         parent = graph.members.get(edge.parent)
         if parent is not None and (not parent.is_finished or is_held_back(parent.ended(), flow)):
@@ -167,14 +195,16 @@ def is_held_back(ended: Ended, flow: Flow) -> bool:
 def decide(child: Waiting, flow: Flow) -> Verdict | None:
     """Return the verdict on a blocked member; ``None``: it waits on.
 
-    Gates decide only when nothing that they wait for runs any more.
+    Gates decide only when nothing that they wait for runs any more, and so do members that wait for their children.
     """
-    if child.is_gate:
+    if child.is_gate or child.is_suspended:
         if child.waits > 0:
             return None
-        if child.needs <= 0:
+        if child.is_gate and child.needs <= 0:
             return Verdict.COMPLETE
-        return Verdict.FAIL if flow.ended_for is None else Verdict.CANCEL
+        if child.is_cancelled or flow.ended_for is not None:
+            return Verdict.CANCEL
+        return Verdict.FAIL if child.is_gate else Verdict.RELEASE
     if flow.ended_for is not None:
         return Verdict.CANCEL
     if child.needs <= 0:
@@ -187,17 +217,19 @@ def pass_on(ended: Sequence[Ended], flow: Flow, links: Links) -> Cascade:
     return _spread(Cascade(counters={}, verdicts={}), ended, flow, links)
 
 
-def recount(graph: Graph, flow: Flow, blocked: Iterable[Vertex]) -> Cascade:
+def recount(graph: Graph, flow: Flow, blocked: Iterable[Vertex], links: Links | None = None) -> Cascade:
     """Return what blocked members lead to when their counters are computed from the states of their parents.
 
-    With intact counters, and without another reason such as a retry, it leads to nothing.
+    With intact counters, and without another reason such as a retry, it leads to nothing. ``links``: if the graph has only a part of the
+    members.
     """
     cascade, level = Cascade(counters={}, verdicts={}), list[Ended]()
     for child in blocked:
         needs, waits = counters_of(child, graph, flow)
         _judge(cascade, structs.replace(child.waiting(), needs=needs, waits=waits), flow, level)
-    _spread(cascade, level, flow, graph)
-    cascade.counters = {id: each for id, each in cascade.counters.items() if each != graph.members[id].waiting()}
+    _spread(cascade, level, flow, links or graph)
+    known = {each.id: each.waiting() for each in graph.members.values()}
+    cascade.counters = {id: each for id, each in cascade.counters.items() if each != known.get(id)}
     return cascade
 
 
@@ -221,7 +253,7 @@ def _lower(cascade: Cascade, passed: Mapping[UUID, Ended], links: Links) -> list
     touched = dict[UUID, None]()
     for link in links.links(list(passed)):
         child = cascade.counters.get(link.child.id, link.child)
-        if child.id in cascade.verdicts:
+        if child.id in cascade.verdicts or not child.counts(is_child=link.is_child):
             continue
         parent = passed[link.parent]
         is_success = parent.has_completed or link.tolerates or parent.on_failure is OnFailure.CONTINUE
@@ -239,7 +271,8 @@ def _judge(cascade: Cascade, child: Waiting, flow: Flow, level: list[Ended]) -> 
     del cascade.counters[child.id]
     cascade.verdicts[child.id] = verdict
     if verdict is not Verdict.RELEASE:
-        level.append(Ended(child.id, verdict is Verdict.COMPLETE, child.on_failure, child.is_gate))
+        is_cause = child.is_gate or (child.is_cancelled and flow.ended_for is None)
+        level.append(Ended(child.id, verdict is Verdict.COMPLETE, child.on_failure, is_cause))
 
 
 def _is_success(parent: Vertex, child: Vertex) -> bool:

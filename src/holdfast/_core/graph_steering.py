@@ -27,9 +27,13 @@ class Steered(Struct, frozen=True):
 
 
 def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
-    """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel."""
+    """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel.
+
+    So do members that wait for their children.
+    """
     ended = structs.replace(flow, ended_for=reason)
-    waiting = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING and not each.is_gate]
+    pending = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING]
+    waiting = [each for each in pending if not each.is_gate and not (each.is_suspended and each.state is State.BLOCKED)]
     over = [structs.replace(each, state=State.CANCELLED, reason=Reason.BY_WORKFLOW) for each in waiting]
     then = graph.replaced(over)
     cascade = recount(then, ended, then.blocked())
@@ -60,9 +64,11 @@ def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
 
 
 def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:
-    """Block this member again, and what failed or was cancelled because of it."""
+    """Block this member again, what failed or was cancelled because of it, and its children that did not complete."""
     behind = (graph.members[each] for each in graph.behind(member) if each in graph.members)
-    return _again(graph, flow, {member} | {each.id for each in behind if each.is_finished and each.reason in _BECAUSE_OF_OTHERS})
+    chosen = {each.id for each in behind if each.is_finished and each.reason in _BECAUSE_OF_OTHERS}
+    inner = (graph.members[each] for each in graph.below([member]))
+    return _again(graph, flow, chosen | {member} | {each.id for each in inner if each.state is not State.COMPLETED})
 
 
 def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
@@ -70,7 +76,8 @@ def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
     chosen = chosen | {each for each in behind if each in graph.members and graph.members[each].is_gate}
     finished = [each for each in graph.members.values() if each.id in chosen and each.is_finished]
     again = structs.replace(flow, ended_for=None, deadline_at=None)
-    then = graph.replaced(structs.replace(each, state=State.BLOCKED, reason=None) for each in finished)
+    fresh = {"state": State.BLOCKED, "reason": None, "is_suspended": False, "is_cancelled": False}
+    then = graph.replaced(structs.replace(each, **fresh) for each in finished)
     return Steered(again, recount(then, again, then.blocked()), blocked=tuple(each.id for each in finished))
 
 

@@ -6,46 +6,124 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast._core.job import Failed, NoResult
+from holdfast._core.job import Failed, Failure, NoResult
 from holdfast._core.member import Input
-from holdfast._core.payload import PayloadType
-from holdfast._core.workflow import Output
+from holdfast._core.payload import PAYLOAD_LIMIT, PayloadType
+from holdfast._core.workflow import Items, Output
 from holdfast.errors import PayloadInvalid
 
 INPUTS_LIMIT = 16 * 1024 * 1024
 """Bytes of all results that one job gets: they are in memory at once, beside those of all other jobs of the worker."""
 
+MOST_ITEMS = 10_000
+"""The items of one list that a workflow runs a member for."""
+NOT_AVAILABLE = Failed(NoResult.RESULT_NOT_AVAILABLE)
+
+_LIST = msgspec.json.Decoder(list[Raw])
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Filled(Struct, frozen=True):
-    """A payload with all results, and the parameters that get a ``Failed`` instead."""
+    """A payload with all results, and what gets a ``Failed`` instead: parameters, and items of lists by their positions."""
 
     payload: bytes
     failed: tuple[tuple[str, Failed], ...] = ()
+    failed_items: tuple[tuple[str, int, Failed], ...] = ()
 
 
 def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs: Mapping[UUID, Output]) -> Filled:
-    """Return a payload with the results of other jobs.
+    """Return a payload with the results of other jobs; ``outputs``: also those of the items that others name.
 
     Raises ``PayloadInvalid`` for a missing result whose parameter does not accept a ``Failed``, for a path that the result does not have,
     and for more than ``INPUTS_LIMIT`` bytes in all.
     """
-    found = {each.parent: outputs.get(each.parent, Failed(NoResult.RESULT_NOT_AVAILABLE)) for each in inputs}
-    sizes = {each.parameter: len(result) for each in inputs if isinstance(result := found[each.parent], bytes)}
-    if sum(sizes.values()) > INPUTS_LIMIT:
-        named = ", ".join(f"{name} {size:,}" for name, size in sorted(sizes.items()))
-        raise PayloadInvalid(f"{accepts.name}: results of {sum(sizes.values()):,} bytes, at most {INPUTS_LIMIT:,}: {named}")
-    fields, failed = _FIELDS.decode(payload), dict[str, Failed]()
+    found = {each.parameter: outputs.get(each.parent, NOT_AVAILABLE) for each in inputs}
+    _require_room(accepts, {name: _size_of(output, outputs) for name, output in found.items()})
+    fields, failed, failed_items = _FIELDS.decode(payload), dict[str, Failed](), list[tuple[str, int, Failed]]()
     for each in inputs:
-        result = found[each.parent]
+        result = found[each.parameter]
+        if isinstance(result, Items):
+            result, missing = _list_of(result, outputs)
+            failed_items += [(each.parameter, position, why) for position, why in missing]
+            if missing and each.parameter not in accepts.fallible_items:
+                position, why = missing[0]
+                raise PayloadInvalid(f"{accepts.name}: there is no result: {why.reason} - at `$.{each.parameter}[{position}]`")
         if isinstance(result, bytes):
             fields[each.parameter] = _at(accepts, each, result)
         elif each.parameter in accepts.fallible:
             failed[each.parameter] = result
         else:
             raise PayloadInvalid(f"{accepts.name}: there is no result: {result.reason} - at `$.{each.parameter}`")
-    return Filled(msgspec.json.encode(fields), tuple(sorted(failed.items())))
+    return Filled(msgspec.json.encode(fields), tuple(sorted(failed.items())), tuple(failed_items))
+
+
+def spread(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs: Mapping[UUID, Output]) -> list[bytes]:
+    """Return the payload of each item of a member that runs once for each: with the item in place of its list.
+
+    The results that all items share are left out: each item reads them when it is claimed. Raises ``PayloadInvalid`` as ``fill`` does, for
+    a result that is not a list, for lists of different lengths and for more than ``MOST_ITEMS``.
+    """
+    lists = [each for each in inputs if each.is_each]
+    fields = _FIELDS.decode(payload)
+    found = _FIELDS.decode(fill(accepts, payload, lists, outputs).payload)
+    columns = {each.parameter: _items_of(accepts, each.parameter, found[each.parameter]) for each in lists}
+    sizes = {name: len(items) for name, items in columns.items()}
+    if len(set(sizes.values())) > 1:
+        named = ", ".join(f"{name} {size:,}" for name, size in sorted(sizes.items()))
+        raise PayloadInvalid(f"{accepts.name}: the lists have different lengths: {named}")
+    if max(sizes.values()) > MOST_ITEMS:
+        raise PayloadInvalid(
+            f"{accepts.name}: {max(sizes.values()):,} items, at most {MOST_ITEMS:,}: give each job several of them"
+        )
+    rows = zip(*columns.values(), strict=True)
+    payloads = [msgspec.json.encode({**fields, **dict(zip(columns, row, strict=True))}) for row in rows]
+    if any(len(each) > PAYLOAD_LIMIT for each in payloads):
+        raise PayloadInvalid(f"{accepts.name}: an item makes a payload of more than {PAYLOAD_LIMIT:,} bytes: store it elsewhere")
+    return payloads
+
+
+def whole(output: Output, outputs: Mapping[UUID, Output]) -> bytes | Failed:
+    """Return an outcome, with the results of all items as a list; ``Failed`` if one of them has none, or they are too large."""
+    if not isinstance(output, Items):
+        return output
+    if is_too_large(outputs):
+        return Failed(
+            NoResult.RESULT_NOT_AVAILABLE,
+            Failure("PayloadTooLarge", f"the results of its items have more than {INPUTS_LIMIT:,} bytes"),
+        )
+    result, missing = _list_of(output, outputs)
+    return missing[0][1] if missing else result
+
+
+def is_too_large(outputs: Mapping[UUID, Output]) -> bool:
+    """Return whether these results alone are more than a job gets, so that reading more of them has no use."""
+    return sum(len(each) for each in outputs.values() if isinstance(each, bytes)) > INPUTS_LIMIT
+
+
+def _require_room(accepts: PayloadType, sizes: Mapping[str, int]) -> None:
+    if sum(sizes.values()) > INPUTS_LIMIT:
+        named = ", ".join(f"{name} {size:,}" for name, size in sorted(sizes.items()) if size)
+        raise PayloadInvalid(f"{accepts.name}: results of {sum(sizes.values()):,} bytes, at most {INPUTS_LIMIT:,}: {named}")
+
+
+def _size_of(output: Output, outputs: Mapping[UUID, Output]) -> int:
+    if isinstance(output, Items):
+        return sum(_size_of(outputs.get(job, NOT_AVAILABLE), outputs) for job in output.jobs)
+    return len(output) if isinstance(output, bytes) else 0
+
+
+def _list_of(items: Items, outputs: Mapping[UUID, Output]) -> tuple[bytes, list[tuple[int, Failed]]]:
+    """Return the results of items as a list, and those that have none, by their positions."""
+    found = [outputs.get(job, NOT_AVAILABLE) for job in items.jobs]
+    results = [each for each in found if isinstance(each, bytes)]
+    return b"[%b]" % b",".join(results), [(place, each) for place, each in enumerate(found) if isinstance(each, Failed)]
+
+
+def _items_of(accepts: PayloadType, parameter: str, value: Raw) -> list[Raw]:
+    try:
+        return _LIST.decode(value)
+    except msgspec.MsgspecError as error:
+        raise PayloadInvalid(f"{accepts.name}: {error}: each(…) takes a list - at `$.{parameter}`") from error
 
 
 def _at(accepts: PayloadType, wanted: Input, result: bytes) -> Raw:

@@ -206,7 +206,8 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
     ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs. ``failed``: those of them, once the payload
-    has all others, that have no result.
+    has all others, that have no result;
+    ``failed_items``: the items of lists that have none.
     """
 
     job: ActiveJob
@@ -219,6 +220,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     headers: Headers = ()
     inputs: tuple[Input, ...] = ()
     failed: tuple[tuple[str, Failed], ...] = ()
+    failed_items: tuple[tuple[str, int, Failed], ...] = ()
 
 
 Json = Any  # JSON data after decoding: the user decides its shape

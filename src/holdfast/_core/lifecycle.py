@@ -10,8 +10,9 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.children import Children
 from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.policy import CrashPolicy
 
 
@@ -27,13 +28,13 @@ class Precondition(StrEnum):
 class Transition(Struct, frozen=True, kw_only=True):
     """One move of one active job, carrying its token.
 
-    ``to`` is AVAILABLE, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the job keeps
-    its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice counts
-    once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code was
-    interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the lease
-    must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
-    ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted. ``flow``: the workflow of the job, whose lock the write
-    takes first.
+    ``to`` is AVAILABLE, BLOCKED, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the
+    job keeps its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice
+    counts once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code
+    was interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the
+    lease must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
+    ``children``: with BLOCKED, what it waits for. ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted. ``flow``:
+    the workflow of the job, whose lock the write takes first.
     """
 
     job: UUID
@@ -57,6 +58,12 @@ class Transition(Struct, frozen=True, kw_only=True):
     held_for: HeldFor | None = None
     forgets_steps: bool = False
     flow: UUID | None = None
+    children: Children | None = None
+
+    @property
+    def has_flow(self) -> bool:
+        """Whether the write moves other jobs, too: the job belongs to a workflow, or begins one."""
+        return self.flow is not None or self.children is not None
 
     @property
     def never_ran(self) -> bool:
@@ -72,7 +79,7 @@ class Transition(Struct, frozen=True, kw_only=True):
             return self
         if self.to is State.CANCELLED:
             return structs.replace(self, reason=by) if self.reason is Reason.BY_OPERATOR is not by else self
-        return structs.replace(self, to=State.CANCELLED, reason=by, delay=None, awaits=None, held_for=None)
+        return structs.replace(self, to=State.CANCELLED, reason=by, delay=None, awaits=None, held_for=None, children=None)
 
 
 class LeaseEnd(Struct, frozen=True):
@@ -121,6 +128,8 @@ def finish(job: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
             return _fail(job, why, failure, failures=job.failures + 1)
         case Suspend(for_=wait, awaits=awaits):
             return structs.replace(_settle(job, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED), awaits=awaits)
+        case WaitFor(children=children):
+            return structs.replace(_settle(job, State.BLOCKED, delay=0.0, record=AttemptOutcome.SNOOZED), children=children)
         case StepsChanged(failure=failure):
             held = _settle(job, State.HELD, delay=0.0, error=failure, record=AttemptOutcome.FAILED)
             return structs.replace(held, held_for=HeldFor.STEPS)

@@ -20,11 +20,15 @@ class OnFailure(StrEnum):
 
 
 class Input(Struct, frozen=True):
-    """A parameter of a member that gets the result of another one, or what is at ``path`` in it."""
+    """A parameter of a member that gets the result of another one, or what is at ``path`` in it.
+
+    ``is_each``: the result is a list, and the member runs once for each item of it.
+    """
 
     parameter: str
     parent: UUID
     path: tuple[str, ...] = ()
+    is_each: bool = False
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -32,7 +36,8 @@ class Member(Struct, frozen=True, kw_only=True):
 
     ``node``: its name in the workflow. ``join``: how many of its parents must succeed; ``None``: all. ``is_gate``: it has no code, and
     ends once what it waits for has ended. ``needs``: the successes that it still requires; ``waits``: its parents that have not ended; both
-    count only while it is blocked. ``is_paused``: it is held because its workflow is paused.
+    count only while it is blocked. ``is_paused``: it is held because its workflow is paused. ``is_suspended``: while it is blocked, it
+    waits for the children that it has added, and then runs again.
     """
 
     flow: UUID
@@ -44,3 +49,14 @@ class Member(Struct, frozen=True, kw_only=True):
     needs: int = 0
     waits: int = 0
     is_paused: bool = False
+    is_suspended: bool = False
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it runs once for each item of a list."""
+        return any(each.is_each for each in self.inputs)
+
+    @property
+    def source(self) -> UUID | None:
+        """The member whose result is that of this gate."""
+        return self.inputs[0].parent if self.is_gate and self.inputs and not self.is_map else None

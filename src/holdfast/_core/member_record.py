@@ -38,6 +38,8 @@ def vertex_of(row: JobRecord, member: Member) -> Vertex:
         waits=member.waits,
         takes=frozenset(each.parent for each in member.inputs),
         is_stub=row.is_stub,
+        is_suspended=member.is_suspended,
+        is_cancelled=row.cancel_requested,
     )
 
 
@@ -115,6 +117,8 @@ def end_of(member: UUID, verdict: Verdict, flow: Flow) -> tuple[State, Reason | 
         return State.COMPLETED, None
     if verdict is Verdict.FAIL:
         return State.FAILED, Reason.DEPENDENCY_FAILED
+    if flow.ended_for is None:
+        return State.CANCELLED, Reason.BY_OPERATOR
     if member != flow.id:
         return State.CANCELLED, Reason.BY_WORKFLOW
     if flow.ended_for is Reason.BY_OPERATOR:

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from holdfast._core.children import Children
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Failure, Reason
 
@@ -75,10 +76,17 @@ class Suspend(Struct, frozen=True):
     awaits: str | None = None
 
 
+class WaitFor(Struct, frozen=True):
+    """The outcome of a job that waits for its children: run it again once they have ended, or end it then, if it is a gate. It spends no
+    attempt."""
+
+    children: Children
+
+
 class StepsChanged(Struct, frozen=True):
     """The outcome of a handler whose code was changed under its steps: an operator decides how to go on. It spends no attempt."""
 
     failure: Failure
 
 
-Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid | Suspend | StepsChanged
+Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid | Suspend | WaitFor | StepsChanged

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, Union, get_args, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
@@ -35,6 +35,7 @@ class PayloadType(Struct, frozen=True):
     """The parameters that a handler accepts, read from its signature without the job parameter.
 
     ``fallible``: those that also accept a ``Failed``, which never stands in a payload: it takes the place of a missing result.
+    ``fallible_items``: the lists whose items do.
 
     >>> def resize(path: str, width: int = 800) -> None: ...
     >>> PayloadType.of(resize, skip=0).encode((), {"path": "a.png"})
@@ -49,6 +50,7 @@ class PayloadType(Struct, frozen=True):
     has_defaults: bool
     extra: "msgspec.json.Decoder[object] | None"
     fallible: frozenset[str] = frozenset()
+    fallible_items: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, skip: int) -> "PayloadType":
@@ -71,7 +73,8 @@ class PayloadType(Struct, frozen=True):
         positional = tuple(each.name for each in named if each.kind is Parameter.POSITIONAL_OR_KEYWORD)
         has_defaults = any(each.default is not Parameter.empty for each in named)
         fallible = frozenset(each.name for each in named if _accepts_failed(hints.get(each.name, Any)))
-        return cls(name, positional, frozenset(each.name for each in named), known, exact, has_defaults, extra, fallible)
+        items = frozenset(each.name for each in named if _has_failed_items(hints.get(each.name, Any)))
+        return cls(name, positional, frozenset(each.name for each in named), known, exact, has_defaults, extra, fallible, items)
 
     def encode(self, args: Sequence[object], kwargs: Mapping[str, object], *, is_compared: bool = False) -> bytes:
         """Return the payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type.
@@ -224,7 +227,7 @@ def reader_of(kind: Any) -> Callable[[bytes], Any]:
     (1, 2)
     """
     try:
-        decoder = _decoder(Any if kind is object else kind)
+        decoder = _decoder(kind)
     except TypeError:
         return decode_json
 
@@ -269,8 +272,14 @@ def _accepts_failed(kind: Any) -> bool:
     return kind in (Any, object, Failed) or Failed in get_args(kind)
 
 
+def _has_failed_items(kind: Any) -> bool:
+    return kind in (Any, object) or (get_origin(kind) is list and _accepts_failed(get_args(kind)[0]))
+
+
 def _without_failed(kind: Any) -> Any:
     """Return the type of a value that is read from JSON: a union without ``Failed``, because JSON does not show the difference."""
+    if get_origin(kind) is list and _has_failed_items(kind):
+        return list[_without_failed(get_args(kind)[0])]  # type: ignore[misc] # a type at run time only
     if Failed not in get_args(kind):
         return Any if kind is Failed else kind
     return Union[tuple(each for each in get_args(kind) if each is not Failed)]  # noqa: UP007 – of a tuple, which `|` cannot write
@@ -281,7 +290,12 @@ def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
 
 
 def _from_json(kind: type, value: object) -> object:
-    """Read a Pydantic model from its JSON; it is recognised by its method, so that pydantic need not be installed."""
+    """Read a Pydantic model from its JSON; it is recognised by its method, so that pydantic need not be installed.
+
+    Anything is an ``object``.
+    """
+    if kind is object:
+        return value
     validate = getattr(kind, "model_validate_json", None)
     if validate is None:
         raise TypeError(

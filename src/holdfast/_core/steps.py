@@ -24,8 +24,9 @@ FOREVER = 100 * 365.25 * 86400.0
 
 StepKey = tuple[str, int]
 
-SLEEP, UNTIL, WAIT = ":sleep", ":until:", ":wait_for:"
-"""What names of steps begin with that belong to ``job.sleep`` and ``job.wait_for``; the names of users' steps begin with no colon."""
+SLEEP, UNTIL, WAIT, CALL, GATHER = ":sleep", ":until:", ":wait_for:", ":call:", ":gather"
+"""What names of steps begin with that belong to ``job.sleep``, ``job.wait_for``, ``job.call`` and ``job.gather``; the names of users' steps
+begin with no colon."""
 
 
 class StepRecord(Struct, frozen=True, kw_only=True):
@@ -102,6 +103,10 @@ def shown(key: StepKey) -> str:
         known_as = f"wait_for({name.removeprefix(WAIT)!r})"
     elif name.startswith(UNTIL):
         known_as = f"the timeout of wait_for({name.removeprefix(UNTIL)!r})"
+    elif name.startswith(CALL):
+        known_as = f"call of {name.removeprefix(CALL)!r}"
+    elif name == GATHER:
+        known_as = "gather"
     else:
         known_as = repr(name)
     return f"{known_as} (use {nth})"

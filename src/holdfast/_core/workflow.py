@@ -16,11 +16,15 @@ from holdfast._core.member import Member, OnFailure
 
 
 class Edge(Struct, frozen=True):
-    """A dependency. ``tolerates``: the child also counts a parent as a success that has ended in another way."""
+    """A dependency. ``tolerates``: the child also counts a parent as a success that has ended in another way.
+
+    ``is_child``: the job that waits has added the other one while it ran, and waits for it only after that.
+    """
 
     parent: UUID
     child: UUID
     tolerates: bool = False
+    is_child: bool = False
 
 
 def gate_edges(gate: UUID, members: Iterable[UUID], edges: Iterable[Edge]) -> tuple[Edge, ...]:
@@ -92,7 +96,13 @@ class SteerFlow(Struct, frozen=True, kw_only=True):
     node: UUID | None = None
 
 
-Output = bytes | Failed
+class Items(Struct, frozen=True):
+    """The outcome of a member that has run once for each item of a list: the jobs whose outcomes make up its own, in order."""
+
+    jobs: tuple[UUID, ...]
+
+
+Output = bytes | Failed | Items
 """The recorded outcome of a member: its result as JSON, or why there is none."""
 
 

@@ -5,8 +5,8 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import State
-from holdfast._core.workflow import FlowView, NewFlow, Output, Revived, SteerFlow
+from holdfast._core.job import State, Token
+from holdfast._core.workflow import FlowView, NewFlow, NewMember, Output, Revived, SteerFlow
 
 
 class Workflows(Protocol):
@@ -16,6 +16,10 @@ class Workflows(Protocol):
     ``_core/graph``: it also moves what waited for the member, level by level, and the root. Only members that this write has moved
     are passed on. A member that ends cancelled because of its workflow has the reason ``BY_WORKFLOW``. While a workflow is paused, what
     would become available is held instead, and no held member of it can be reopened.
+
+    ``exchange`` of a transition with ``children`` blocks the job, inserts its new children, and lets the gates that wait for the job wait
+    for them. Once all its children have ended, it is available again or, as a gate, it ends. A plain job becomes the root of a new flow.
+    ``request_cancel`` of a job that waits for its children cancels them, and the job ends cancelled after the last of them.
 
     ``request_cancel`` of a root cancels its workflow, and ``reopen`` retries it. ``reopen`` of a finished member runs it again, and blocks
     again what failed or was cancelled because of it; if it is fresh, then for all that it blocks again. A member that waits for its
@@ -32,10 +36,19 @@ class Workflows(Protocol):
         """
         ...
 
+    async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
+        """Insert a job into the workflow of an active member, under its token, in one write with the receipt of the call.
+
+        What waits for the member waits for the new job, too, so the workflow does not end before it. The store completes its flow, its
+        name, and what it takes from the member. A lost token inserts nothing.
+        """
+        ...
+
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
         """Return the recorded outcome of the last attempt of each of these jobs that has ended, or of which there is no trace.
 
-        That of a root is the outcome of the member that it takes its result from.
+        That of a gate is the outcome of the member that it takes its result from; that of a member that has run once for each item of a
+        list is named by those jobs.
         """
         ...
 

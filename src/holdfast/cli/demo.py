@@ -17,18 +17,30 @@ from holdfast.cli.options import DURATION
 )
 @click.option("--seconds", type=DURATION, default="12", show_default=True, help="About how long the show takes.")
 @click.option("--no-kill", is_flag=True, help="Let the worker live.")
-def demo(repo: str | None, url: str | None, transport: str | None, out: Path, *, seconds: float, no_kill: bool) -> None:
+@click.option("--workflow", is_flag=True, help="A graph of jobs: three repositories and a report, of which one node is lost.")
+def demo(
+    repo: str | None, url: str | None, transport: str | None, out: Path, *, seconds: float, no_kill: bool, workflow: bool
+) -> None:
     """Watch a worker die and its job survive.
 
     Two workers analyze how the code of a git repository evolved. Half-way the one that owns the job is killed with
     SIGKILL; the other one takes over from the last checkpoint. Ends with a timeline and the path of the chart.
+    With --workflow three repositories are analyzed at once and joined in a report; the lost node alone runs again.
     With the --url of a server each worker has its own supervisor, which is killed with it, as if its machine was lost.
     """
     from holdfast.demo.show import Show, ShowFailed, Wishes
+    from holdfast.demo.workflow_show import WorkflowShow
 
+    if workflow and repo is not None:
+        raise click.UsageError("--workflow makes its own repositories: leave --repo out")
     wishes = Wishes(repo=repo, url=url, transport=transport, out=out, seconds=seconds, kill=not no_kill)
     try:
-        if sys.stderr.isatty() and sys.stdout.isatty():
+        is_terminal = sys.stderr.isatty() and sys.stdout.isatty()
+        if workflow and is_terminal:
+            chart = _graph_on_a_terminal(wishes)
+        elif workflow:
+            chart = WorkflowShow(wishes, say=lambda line: click.echo(line), draw=lambda picture: None).run()
+        elif is_terminal:
             chart = _on_a_terminal(wishes)
         else:
             chart = Show(wishes, say=lambda line: click.echo(line), draw=lambda view: None).run()
@@ -53,3 +65,20 @@ def _on_a_terminal(wishes: "Wishes") -> Path:  # type: ignore[name-defined]  # n
             progress.update(task, completed=view.fraction or 0.0, stage=view.stage or view.state, message=view.message or "")
 
         return Show(wishes, say=lambda line: console.print(line, highlight=False, soft_wrap=True), draw=draw).run()
+
+
+def _graph_on_a_terminal(wishes: "Wishes") -> Path:  # type: ignore[name-defined]  # noqa: F821
+    """Draw the graph below the lines, again and again."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from holdfast.cli.workflows import coloured
+    from holdfast.demo.workflow_show import WorkflowShow
+
+    console = Console()
+    with Live(console=console, auto_refresh=False) as live:
+
+        def draw(picture: str) -> None:
+            live.update(coloured(picture), refresh=True)
+
+        return WorkflowShow(wishes, say=lambda line: console.print(line, highlight=False, soft_wrap=True), draw=draw).run()

@@ -11,6 +11,8 @@ from holdfast.cli.completions import complete_node, complete_queue, complete_wor
 from holdfast.cli.options import JSON, store_options
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from holdfast.app import App
 
 IDS = click.argument("ids", metavar="WORKFLOW...", nargs=-1, required=True, shell_complete=complete_workflow)
@@ -174,8 +176,13 @@ def _print_picture(text: str) -> None:
         click.echo(text, nl=False)
         return
     from rich.console import Console
+
+    Console().print(coloured(text))
+
+
+def coloured(picture: str) -> "Text":
+    """Return a picture with the colours of its nodes' states."""
     from rich.text import Text
 
-    console = Console()
-    for line in text.splitlines():
-        console.print(Text(line, style=_STYLES.get(line[:2], "")))
+    lines = [Text(line, style=_STYLES.get(line[:2], "")) for line in picture.splitlines()]
+    return Text("\n").join(lines)

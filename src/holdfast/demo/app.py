@@ -1,9 +1,12 @@
 """The App that the demo's workers load: HOLDFAST_URL names its store, HOLDFAST_DEMO_TRANSPORT how its workers wake each other."""
 
 import os
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
-from holdfast import App
+from holdfast import App, Task
 from holdfast.demo.analysis import BadRepository
+from holdfast.demo.comparison import compare
 from holdfast.demo.task import analyze
 
 TRANSPORT = "HOLDFAST_DEMO_TRANSPORT"
@@ -15,9 +18,21 @@ def __getattr__(name: str) -> App:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     app = open_app(os.environ.get("HOLDFAST_URL", ""), os.environ.get(TRANSPORT) or None)
-    app.task(fail_for=(BadRepository,), progress_within="5m")(analyze)
+    tasks_of(app)
     globals()["app"] = app
     return app
+
+
+class Tasks(NamedTuple):
+    """The tasks of the demo, which belong to one App."""
+
+    analyze: Task[..., Coroutine[Any, Any, dict[str, object]], ...]
+    compare: Task[..., dict[str, object], ...]
+
+
+def tasks_of(app: App) -> Tasks:
+    """Register the tasks of the demo with an App."""
+    return Tasks(app.task(fail_for=(BadRepository,), progress_within="5m")(analyze), app.task(compare))
 
 
 def is_served(url: str) -> bool:

@@ -17,8 +17,9 @@ GRACE = 15.0
 class Crew:
     """One supervisor and its workers. ``output``: the file their logs go to."""
 
-    def __init__(self, url: str, transport: str | None, *, processes: int, output: Path) -> None:
+    def __init__(self, url: str, transport: str | None, *, processes: int, concurrency: int | None, output: Path) -> None:
         worker = ["worker", "holdfast.demo.app:app", "--processes", str(processes), "--grace", "1s"]
+        worker += [] if concurrency is None else ["--concurrency", str(concurrency)]
         environment = {**os.environ, "HOLDFAST_URL": url, TRANSPORT: transport or ""}
         with output.open("ab") as log:
             words = [sys.executable, "-m", "holdfast.cli", *worker]
@@ -59,12 +60,14 @@ class Crew:
 
 
 @contextlib.contextmanager
-def crews(count: int, url: str, transport: str | None, *, processes: int, output: Path) -> Iterator[list[Crew]]:
-    """Start `count` supervisors with `processes` workers each; end them with the show."""
+def crews(
+    count: int, url: str, transport: str | None, *, processes: int, concurrency: int | None = None, output: Path
+) -> Iterator[list[Crew]]:
+    """Start `count` supervisors with `processes` workers each, which run `concurrency` jobs at once; end them with the show."""
     made: list[Crew] = []
     try:
         for _ in range(count):
-            made.append(Crew(url, transport, processes=processes, output=output))
+            made.append(Crew(url, transport, processes=processes, concurrency=concurrency, output=output))
         yield made
     finally:
         for crew in made:

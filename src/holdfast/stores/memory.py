@@ -102,6 +102,7 @@ class MemoryStore:
     prune = _verb(Book.prune)
 
     enqueue_flow = _verb(Book.enqueue_flow)
+    enqueue_member = _verb(Book.enqueue_member)
     outputs = _verb(Book.outputs)
     flow = _verb(Book.flow)
     steer_flow = _verb(Book.steer_flow)

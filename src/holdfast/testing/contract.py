@@ -40,6 +40,8 @@ from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
+from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
+from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
@@ -79,6 +81,8 @@ class StoreContract(
     StepContract,
     SignalContract,
     WorkflowContract,
+    WorkflowChildrenContract,
+    WorkflowMapContract,
     WorkflowSteeringContract,
     WorkflowNeighbourContract,
     WorkflowRaceContract,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast import App, ConfigurationError, Job, Node, NodeView, Workflow, every
+from holdfast import App, ConfigurationError, Job, Node, NodeView, Workflow
 from holdfast._core.job import State
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.around_enqueue import NewJobView
@@ -196,16 +196,6 @@ def test_code_around_the_enqueue_sees_the_workflow_and_its_nodes_inherit_what_it
     handle = at.release.enqueue("main")
     assert seen == ["release"]
     assert at.app.jobs.get(nodes_of(handle)["publish"].job).headers == {"tenant": "acme"}
-
-
-def test_a_workflow_is_not_yet_started_where_its_code_is_not_at_hand() -> None:
-    at = Scene()
-    with pytest.raises(ConfigurationError, match="schedule a task whose handler calls"):
-        at.app.schedule(every("5m"), at.release.bind("main"))
-    with pytest.raises(ConfigurationError, match="cannot be a node"), at.app.workflow("outer") as w:
-        w.add(at.release.bind("main"))
-    with pytest.raises(ConfigurationError, match="aenqueue"):
-        at.release.bind("main").new_child()
 
 
 def test_a_block_stores_its_workflow_when_it_ends() -> None:

@@ -5,16 +5,18 @@ from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
+from holdfast._core.inputs import whole
 from holdfast._core.job import State
 from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
 from holdfast._engine.client.announcement import announce_flow
+from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.client.reviving import revive
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobNotFound, UniqueConflict
+from holdfast.errors import JobNotFound, PayloadTooLarge, UniqueConflict
 
 
 class FlowCalls:
@@ -39,11 +41,14 @@ class FlowCalls:
 
     async def output(self, job: UUID) -> bytes:
         """Return the recorded result of a workflow that has completed; ``JobNotFound`` if it is not stored any more."""
-        verbs = workflows(self._store)
-        found = (await self._retry("outputs", partial(verbs.outputs, [job]))).get(job)
-        if not isinstance(found, bytes):
-            raise JobNotFound(f"job {job} completed, and the result of its last node is not stored any more")
-        return found
+        read = workflows(self._store).outputs
+        found = await read_outputs(lambda ids: self._retry("outputs", partial(read, ids)), [job])
+        output = whole(found[job], found) if job in found else None
+        if isinstance(output, bytes):
+            return output
+        if output is not None and output.error is not None and output.error.type == "PayloadTooLarge":
+            raise PayloadTooLarge(f"job {job}: {output.error.message}: read the nodes one by one")
+        raise JobNotFound(f"job {job} completed, and the result of its last node is not stored any more")
 
     async def flow(self, flow: UUID) -> FlowView:
         """Return a workflow with all its members; ``JobNotFound``."""

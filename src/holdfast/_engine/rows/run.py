@@ -16,7 +16,7 @@ from holdfast._engine.rows.scheduler import telling_of_refused
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.outcomes import leaves_of
 from holdfast._engine.service import is_cancelled
-from holdfast._engine.tasks.context import JobContext
+from holdfast._engine.tasks.job_context import JobContext
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.table import RowFence, Table
 from holdfast.errors import HoldfastError, StoreUnavailable

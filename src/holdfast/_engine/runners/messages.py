@@ -2,13 +2,15 @@
 
 from enum import StrEnum
 from typing import assert_never
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import Claim, Failure, NewJob, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
+from holdfast._core.children import Children
+from holdfast._core.job import Claim, Failed, Failure, NewJob, Reason
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 
 
@@ -43,6 +45,7 @@ class CallAnswered(Struct, frozen=True, tag="answered"):
     answer: EnqueueAnswer | None = None
     steps: StepList | None = None
     taken: SignalTaken | None = None
+    outcomes: dict[UUID, bytes | Failed] | None = None
 
 
 class Shutdown(Struct, frozen=True, tag="finish"):
@@ -90,6 +93,14 @@ class Enqueued(Struct, frozen=True, tag="enqueued"):
 
     call: int
     child: NewJob
+    joins: bool = False
+
+
+class OutcomesAsked(Struct, frozen=True, tag="outcomes"):
+    """Runner: answer the outcomes of those of these children that have ended."""
+
+    call: int
+    children: tuple[UUID, ...]
 
 
 class StepsAsked(Struct, frozen=True, tag="steps"):
@@ -124,6 +135,7 @@ class OutcomeKind(StrEnum):
     RAISED = "raised"
     INVALID = "invalid"
     SUSPEND = "suspend"
+    WAIT_FOR = "wait_for"
     STEPS_CHANGED = "steps_changed"
 
 
@@ -138,6 +150,7 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
     is_final: bool = False
     reason: Reason | None = None
     awaits: str | None = None
+    children: Children | None = None
 
     @classmethod
     def of(cls, outcome: Outcome) -> "OutcomeData":
@@ -159,6 +172,8 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return cls(kind=OutcomeKind.INVALID, reason=reason, failure=failure)
             case Suspend(for_=wait, awaits=awaits):
                 return cls(kind=OutcomeKind.SUSPEND, seconds=wait, awaits=awaits)
+            case WaitFor(children=children):
+                return cls(kind=OutcomeKind.WAIT_FOR, children=children)
             case StepsChanged(failure=failure):
                 return cls(kind=OutcomeKind.STEPS_CHANGED, failure=failure)
             case _:
@@ -181,6 +196,8 @@ class OutcomeData(Struct, frozen=True, kw_only=True):
                 return Raised(self.failure or Failure("Exception", ""), self.is_final)
             case OutcomeKind.SUSPEND:
                 return Suspend(self.seconds or 0.0, self.awaits)
+            case OutcomeKind.WAIT_FOR:
+                return WaitFor(self.children or Children())
             case OutcomeKind.STEPS_CHANGED:
                 return StepsChanged(self.failure or Failure("Exception", ""))
             case OutcomeKind.INVALID:
@@ -199,7 +216,7 @@ class RunEnded(Struct, frozen=True, tag="ended"):
 
 
 FromWorker = Run | CancelRequested | JobLostNotice | CallAnswered | Shutdown
-Calls = Checkpointed | Enqueued | StepsAsked | StepRecorded | SignalAsked
+Calls = Checkpointed | Enqueued | OutcomesAsked | StepsAsked | StepRecorded | SignalAsked
 FromRunner = Ready | Refused | RunStarted | TaskMissing | Progressed | Calls | RunEnded
 Message = FromWorker | FromRunner
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from holdfast._core.job import Claim, Failure, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
@@ -20,10 +20,12 @@ NOTHING = Done(encode_result(None))
 def decode(task: TaskDefinition, claim: Claim) -> tuple[dict[str, object], tuple[str, ...]] | Invalid:
     """Return the handler's arguments and the names of fields it does not know, or ``Invalid`` if the payload does not fit it."""
     try:
-        if not claim.failed:
+        if not claim.failed and not claim.failed_items:
             return task.payload.decode(claim.payload)
         failed = dict(claim.failed)
         arguments, unknown = task.payload.without(frozenset(failed)).decode(claim.payload)
+        for parameter, position, why in claim.failed_items:
+            cast(list[object], arguments[parameter]).insert(position, why)
         return {**arguments, **failed}, unknown
     except PayloadInvalid as error:
         return invalid_payload(error)

@@ -9,7 +9,7 @@ from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.runner_handle import RunnerExited, RunnerHandle, RunnerJobContext, TaskNotInRunner
 from holdfast._engine.runners.running import Running, Stop
-from holdfast._engine.tasks.context import JobContext, ProgressSink
+from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import RunnerHost
 

@@ -4,15 +4,16 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, TypeVar, assert_never
+from uuid import UUID
 
 from msgspec import Struct, structs
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import ActiveJob, Claim, NewJob
+from holdfast._core.job import ActiveJob, Claim, Failed, NewJob
 from holdfast._core.outcome import Invalid, Outcome
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine import store_defaults
@@ -88,9 +89,13 @@ class PipeProgressSink:
         """Return once the worker reports that the checkpoint is durable."""
         await self._call(lambda call: messages.Checkpointed(call, data))
 
-    async def enqueue(self, job: ActiveJob, child: NewJob) -> EnqueueAnswer:
+    async def enqueue(self, job: ActiveJob, child: NewJob, *, joins: bool) -> EnqueueAnswer:
         """Return once the worker reports that the child is durable."""
-        return (await self._call(lambda call: messages.Enqueued(call, child))).answer or EnqueueAnswer()
+        return (await self._call(lambda call: messages.Enqueued(call, child, joins))).answer or EnqueueAnswer()
+
+    async def outcomes(self, job: ActiveJob, children: Sequence[UUID]) -> Mapping[UUID, bytes | Failed]:
+        """Return the outcomes that the worker reads."""
+        return (await self._call(lambda call: messages.OutcomesAsked(call, tuple(children)))).outcomes or {}
 
     async def read(self, job: ActiveJob) -> StepList:
         """Return the steps that the worker reads."""

@@ -1,14 +1,16 @@
 """The worker's view of one runner process, and the worker's half of the job that runs there."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, assert_never
+from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import Claim, NewJob
+from holdfast._core.job import Claim, Failed, NewJob
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners import messages
-from holdfast._engine.tasks.context import JobContext, ProgressSink
+from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._ports.host import Exit, RunnerChild
 from holdfast.errors import JobLost
 
@@ -65,10 +67,15 @@ class RunnerJobContext(JobContext):
         self._require_owned()
         await self._reporter.checkpoint(self._claim.job, data)
 
-    async def add(self, child: NewJob) -> EnqueueAnswer:
+    async def add(self, child: NewJob, *, joins: bool) -> EnqueueAnswer:
         """Enqueue the handler's child job; ``JobLost`` if the job is lost."""
         self._require_owned()
-        return await self._reporter.children.enqueue(self._claim.job, child)
+        return await self._reporter.children.enqueue(self._claim.job, child, joins=joins)
+
+    async def outcomes(self, children: Sequence[UUID]) -> Mapping[UUID, bytes | Failed]:
+        """Read the outcomes of children of the handler's job; ``JobLost`` if the job is lost."""
+        self._require_owned()
+        return await self._reporter.children.outcomes(self._claim.job, children)
 
     async def read_steps(self) -> StepList:
         """Read the steps of the handler's job; ``JobLost`` if the job is lost."""
@@ -209,6 +216,7 @@ class RunnerHandle:
             case (
                 messages.Checkpointed()
                 | messages.Enqueued()
+                | messages.OutcomesAsked()
                 | messages.StepsAsked()
                 | messages.StepRecorded()
                 | messages.SignalAsked()
@@ -251,8 +259,10 @@ async def _answer_of(message: messages.Calls, job: RunnerJobContext) -> messages
         case messages.Checkpointed(call=call, data=data):
             await job.save(data)
             return messages.CallAnswered(call)
-        case messages.Enqueued(call=call, child=child):
-            return messages.CallAnswered(call, answer=await job.add(child))
+        case messages.Enqueued(call=call, child=child, joins=joins):
+            return messages.CallAnswered(call, answer=await job.add(child, joins=joins))
+        case messages.OutcomesAsked(call=call, children=children):
+            return messages.CallAnswered(call, outcomes=dict(await job.outcomes(children)))
         case messages.StepsAsked(call=call):
             return messages.CallAnswered(call, steps=await job.read_steps())
         case messages.StepRecorded(call=call, record=record):

@@ -12,7 +12,8 @@ from holdfast._core.job import Claim, Json
 from holdfast._core.outcome import Invalid, Outcome
 from holdfast._engine.runners.outcomes import captured, decode
 from holdfast._engine.runners.running import Running
-from holdfast._engine.tasks.context import Job, JobContext, ProgressSink, SyncJob
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._engine.tasks.registry import TaskDefinition
 
 FORKED = 70

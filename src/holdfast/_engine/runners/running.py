@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import Claim, Token
-from holdfast._engine.tasks.context import JobContext
+from holdfast._engine.tasks.job_context import JobContext
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition
 
 

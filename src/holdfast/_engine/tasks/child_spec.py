@@ -2,17 +2,27 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import ParamSpec, Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import NewJob
 from holdfast._engine.client.handle import Handle
+from holdfast.errors import ConfigurationError
 
 Payload = ParamSpec("Payload")
+Returned = TypeVar("Returned", covariant=True)
 
 
 class ChildSpec(Protocol):
-    """A child that a handler enqueues: a task with its options and a checked payload."""
+    """A child that a handler enqueues: a task with its options and a checked payload.
+
+    ``is_detached``: it belongs to no workflow of its parent. ``has_deadline``: it is a workflow with one.
+    """
+
+    @property
+    def is_detached(self) -> bool: ...
+    @property
+    def has_deadline(self) -> bool: ...
 
     def new_child(self) -> NewJob:
         """Return a new job. ``ConfigurationError`` if an option does not fit a child."""
@@ -25,6 +35,31 @@ class ChildSpec(Protocol):
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
         """Return the handle of a job that was written."""
         ...
+
+
+class BoundChild(ChildSpec, Protocol[Returned]):
+    """A child that is bound to its arguments, of which a handler waits for the result."""
+
+    @property
+    def name(self) -> str:
+        """The name of its task."""
+        ...
+
+    def read(self, data: bytes) -> Returned:
+        """Return a stored result with the type that its function is annotated with; that of a coroutine is what it returns."""
+        ...
+
+
+def require_member(child: ChildSpec, job: NewJob) -> None:
+    """Raise ``ConfigurationError`` for a child that cannot be a member of a workflow."""
+    if job.unique_key is not None:
+        raise ConfigurationError(
+            [f"{job.task}: unique_key: a member of a workflow cannot have one; enqueue it with .options(detached=True)"]
+        )
+    if child.has_deadline:
+        raise ConfigurationError(
+            [f"{job.task}: deadline: a workflow in another one has none; enqueue it with .options(detached=True)"]
+        )
 
 
 class Bindable(Protocol[Payload]):

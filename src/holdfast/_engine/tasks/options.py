@@ -21,7 +21,8 @@ DEFAULT_POLICY = Policy()
 class Options(Struct, frozen=True, kw_only=True):
     """Checked options; ``None``: the task's own value. ``run_at`` wins over ``delay``, which the store's clock counts.
 
-    ``within``: the caller's own database connection, in whose transaction the job is written.
+    ``within``: the caller's own database connection, in whose transaction the job is written. ``detached``: it does not join the workflow
+    of the job that enqueues it.
     """
 
     queue: str | None = None
@@ -34,6 +35,7 @@ class Options(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     headers: Headers = ()
     within: object = None
+    detached: bool = False
 
     @classmethod
     def of(
@@ -49,6 +51,7 @@ class Options(Struct, frozen=True, kw_only=True):
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         within: object = None,
+        detached: bool = False,
     ) -> "Options":
         """Check what the user wrote, and return the options; ``ConfigurationError`` with every problem found."""
         problems = problems_of_names("-", "-" if queue is None else queue, 0 if priority is None else priority)
@@ -56,10 +59,8 @@ class Options(Struct, frozen=True, kw_only=True):
         lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
         if lifetime == 0:
             problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
-        if key is not None:
-            problems += _problems_of_text("key", key)
-        if unique_key is not None:
-            problems += _problems_of_text("unique_key", unique_key)
+        for name, text in (("key", key), ("unique_key", unique_key)):
+            problems += [] if text is None else _problems_of_text(name, text)
         problems += _problems_of_tags(tags)
         carried = () if headers is None else _headers(headers, problems)
         if problems:
@@ -75,6 +76,7 @@ class Options(Struct, frozen=True, kw_only=True):
             tags=tuple(tags),
             headers=carried,
             within=within,
+            detached=detached,
         )
 
     def new_job(

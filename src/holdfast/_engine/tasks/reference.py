@@ -6,7 +6,8 @@ from msgspec import Struct
 
 
 class Reference(Struct, frozen=True):
-    """The result of a member, or what is at ``path`` in it."""
+    """The result of a member, or what is at ``path`` in it. ``is_each``: one item of it, which is a list."""
 
     job: UUID
     path: tuple[str, ...] = ()
+    is_each: bool = False

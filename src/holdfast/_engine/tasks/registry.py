@@ -67,6 +67,12 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
             return RunnerKind.LOOP
         return RunnerKind.PROCESS if self.process else RunnerKind.THREAD
 
+    @property
+    def returns(self) -> Any:
+        """The type of its results, as the function is annotated; of a workflow, that of the node that it returns."""
+        annotation = annotations_of(self.function).get("return", Any)
+        return annotation if self.workflow is None else (get_args(annotation) or (Any,))[0]
+
     def key_of(self, payload: bytes) -> str:
         """Return the key of a job with this payload; ``PayloadInvalid`` if the field cannot be one."""
         return "" if self.key is None else key_in(payload, self.key)
@@ -150,7 +156,7 @@ class Registry:
 
     def policies(self, kind: RunnerKind | None = None) -> dict[str, Policy]:
         """Return the policies that a claim, for handlers of one kind or all, writes on the rows it takes."""
-        return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind) and task.workflow is None}
+        return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind)}
 
 
 def define(  # size: one line for each option

@@ -68,11 +68,6 @@ def declare(
         problems.append(f"schedule {called!r}: use a name of 1 to 200 letters, digits and _ . : -")
     if not isinstance(when, Every | Cron):
         problems.append(f"schedule {called}: {when!r} says no time: use every('5m') or cron('0 3 * * *')")
-    if job.task.definition.workflow is not None:
-        start = f"schedule a task whose handler calls `await {job.task.name}.aenqueue(…)`"
-        problems.append(
-            f"schedule {called}: supervisors load no code of yours, and cannot build the graph of a workflow: {start}"
-        )
     options = job.options
     for option in ("unique_key", "run_at", "within"):
         if getattr(options, option) is not None:

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
+from uuid import UUID
 
+import msgspec
 from msgspec import Struct, structs
 
+from holdfast._core.children import Children
 from holdfast._core.job import ActiveJob, Failure
-from holdfast._core.outcome import StepsChanged, Suspend
+from holdfast._core.outcome import StepsChanged, Suspend, WaitFor
+from holdfast._core.payload import decode_json
 from holdfast._core.steps import (
     FOREVER,
     MOST_STEPS,
@@ -25,7 +29,10 @@ from holdfast._core.steps import (
     changed_code,
     shown,
 )
+from holdfast._core.workflow import Edge, NewMember
 from holdfast.errors import HoldfastError, PayloadTooLarge
+
+Suspension = Suspend | StepsChanged | WaitFor
 
 _CURRENT: ContextVar[str | None] = ContextVar("step", default=None)
 
@@ -80,7 +87,7 @@ class StepLog:
     """The steps of one attempt. The records of earlier attempts are read with the first step."""
 
     def __init__(self, job: ActiveJob, writer: StepWriter) -> None:
-        self.suspension: Suspend | StepsChanged | None = None
+        self.suspension: Suspension | None = None
         self._job, self._writer = job, writer
         self._records: dict[StepKey, StepRecord] | None = None
         self._size = 0
@@ -95,7 +102,7 @@ class StepLog:
         """The recorded steps that this attempt has not asked for."""
         return tuple(shown(key) for key in self._records or () if key not in self._asked)
 
-    def suspend(self, why: Suspend | StepsChanged) -> Suspended:
+    def suspend(self, why: Suspension) -> Suspended:
         """Suspend the attempt, and return the exception to raise; the first reason stands."""
         self.suspension = self.suspension or why
         return Suspended(f"job {self._job.id} is suspended; its handler must end")
@@ -168,6 +175,22 @@ class StepLog:
             raise TimeoutError(f"job {self._job.id}: no signal {name!r} came in time")
         return result
 
+    async def children(self, name: str, members: Sequence[NewMember]) -> list[UUID]:
+        """Return the ids of the children that the first attempt has added here; if this is the first, suspend it with these ones."""
+        step = await self.begin(name)
+        if step.record is not None:
+            return [UUID(each) for each in decode_json(step.record.result or b"[]")]
+        self.drop(step)
+        ids = msgspec.json.encode([each.job.id for each in members])
+        self._require_room(step, ids)
+        added = [_numbered(each, step.nth) for each in members]
+        edges = tuple(Edge(each.job.id, self._job.id, tolerates=True) for each in added)
+        raise self.suspend(WaitFor(Children(members=tuple(added), edges=edges, records=(step.new_record(ids),))))
+
+    def wait_for_children(self) -> Suspended:
+        """Suspend the attempt until all children have ended that the job has added before."""
+        return self.suspend(WaitFor(Children()))
+
     async def _take(self, step: Step, name: str, left: float) -> StepRecord:
         record = step.new_record()
         try:
@@ -227,6 +250,14 @@ class StepLog:
 
     def _now(self) -> float:
         return self._clock_offset + asyncio.get_running_loop().time()
+
+
+def _numbered(member: NewMember, nth: int) -> NewMember:
+    """Return a member whose name has the number of its call, from the second one on."""
+    if nth == 1:
+        return member
+    task, bracket, place = member.member.node.partition("[")
+    return NewMember(member.job, structs.replace(member.member, node=f"{task}-{nth}{bracket}{place}"))
 
 
 def current_key() -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
+from holdfast._core.payload import reader_of
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
@@ -37,6 +38,27 @@ class PreparedJob(Struct, Generic[Returned], frozen=True):
     payload: bytes
     references: Mapping[str, Reference] = {}
 
+    @property
+    def name(self) -> str:
+        """The name of its task."""
+        return self.task.name
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it belongs to no workflow of the job that enqueues it."""
+        return self.options.detached
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether it is a workflow with a deadline."""
+        settings = self.task.definition.workflow
+        return settings is not None and settings.deadline is not None
+
+    def read(self, data: bytes) -> Returned:
+        """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
+        value: Returned = reader_of(self.task.definition.returns)(data)
+        return value
+
     def bind(self) -> "PreparedJob[Returned]":
         """Return this one, so that ``job.enqueue`` takes it as it takes a task."""
         return self
@@ -60,13 +82,8 @@ class PreparedJob(Struct, Generic[Returned], frozen=True):
     def new_child(self) -> NewJob:
         """Return a new job for a handler to enqueue. ``ConfigurationError`` with ``within=``: its parent's token fences the write.
 
-        A workflow is refused, too: its graph is built where it is enqueued.
+        The graph of a workflow is built once a worker has claimed it.
         """
-        if self.task.definition.workflow is not None:
-            name = self.task.name
-            raise ConfigurationError(
-                [f"workflow {name}: a handler starts it with `await {name}.aenqueue(…)`, not with job.enqueue"]
-            )
         if self.options.within is not None:
             raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
         return self.new_job()
@@ -214,6 +231,7 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         within: object = None,
+        detached: bool = False,
     ) -> TaskWithOptions[Returned, Payload]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
@@ -223,6 +241,7 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
         false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
         commits. SQLAlchemy's sessions and Django's connections then wake a worker; else ``handle.notify()`` does.
+        ``detached``: enqueued by a member of a workflow with ``job.enqueue``, it does not join that workflow.
         """
         options = Options.of(
             queue=queue,
@@ -235,6 +254,7 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
             tags=tags,
             headers=headers,
             within=within,
+            detached=detached,
         )
         return TaskWithOptions(self, options)
 

@@ -1,9 +1,9 @@
 """One claimed job, from its payload to its transition: decode, run, and turn the outcome into a transition."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Json, RescueReason, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.outcome import Done, Invalid, Outcome
+from holdfast._core.outcome import Done, Invalid, Outcome, WaitFor
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT
@@ -28,7 +28,10 @@ from holdfast._engine.worker.job_inputs import JobInputs
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.rescue_hooks import RescueHooks
+from holdfast._engine.workflows.claimed import graph_of
 from holdfast.errors import PayloadInvalid, StoreUnavailable
+
+Prepared = TypeVar("Prepared")
 
 OVERDUE_AFTER = 0.005
 """Seconds after a limit at which the supervisor is asked to judge it: by then it has passed by every clock."""
@@ -250,7 +253,11 @@ class Executor:
         try:
             if self._hooks is not None and self._hooks.is_owed(running.claim):
                 await self._run_hook(running, self._hooks)
-            if running.claim.inputs and (invalid := await self._fill(running)) is not None:
+            if any(each.is_each for each in running.claim.inputs):
+                return await self._prepared(running, self._items(running))
+            if running.definition.workflow is not None:
+                return await self._prepared(running, self._graph(running))
+            if running.claim.inputs and (invalid := await self._prepared(running, self._fill(running))) is not None:
                 return invalid
             if running.kind is RunnerKind.PROCESS and self._pool is not None:
                 self._reports.waiting(running.claim.job)
@@ -294,16 +301,32 @@ class Executor:
         finally:
             running.is_running_hook = False
 
-    async def _fill(self, running: Running) -> Invalid | None:
-        """Fill in the results that the payload lacks; return why they do not fit."""
+    async def _prepared(self, running: Running, prepare: Awaitable[Prepared]) -> Prepared | Invalid:
+        """Return what was prepared instead of the handler's run, or for it; or why the results that it takes do not fit."""
         try:
-            running.claim = await self._inputs.filled(running.claim, running.definition)
+            return await prepare
         except PayloadInvalid as error:
             return invalid_payload(error)
         except StoreUnavailable:
             running.has_begun = False  # an unreachable store must not cost the job an attempt
             raise
-        return None
+
+    async def _fill(self, running: Running) -> None:
+        """Fill in the results that the payload lacks."""
+        running.claim = await self._inputs.filled(running.claim, running.definition)
+
+    async def _items(self, running: Running) -> WaitFor:
+        """Make the job wait for one job for each item of its lists."""
+        return WaitFor(await self._inputs.items(running.claim, running.definition))
+
+    async def _graph(self, running: Running) -> WaitFor:
+        """Build the graph of a workflow in a thread, because the code is the user's, and make the job wait for it."""
+        self._inputs.require_workflows()
+        if running.claim.inputs:
+            await self._fill(running)
+        self._begin(running)
+        call = partial(graph_of, running.claim, running.definition)
+        return WaitFor(await self._threads.run_call(running.context, call))
 
     async def _answer(self, running: Running) -> Outcome:
         around, context = self._registry.around_run, running.context

@@ -1,9 +1,17 @@
 """The results of other jobs that a job's handler takes: read when it is claimed, so that they are those of the last attempts."""
 
+from collections.abc import Sequence
+from functools import partial
+from uuid import UUID
+
 from msgspec import structs
 
-from holdfast._core.inputs import fill
-from holdfast._core.job import Claim
+from holdfast._core.children import Children
+from holdfast._core.inputs import fill, spread
+from holdfast._core.job import Claim, NewJob
+from holdfast._core.member import Input, Member
+from holdfast._core.workflow import Edge, NewMember, Output
+from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
@@ -14,12 +22,36 @@ class JobInputs:
     """The reader of results for claims that lack some."""
 
     def __init__(self, environment: Environment) -> None:
-        self._store = environment.store
+        self._store, self._chance = environment.store, environment.chance
         self._retrier = Retrier(environment.clock, environment.chance, environment.events)
 
     async def filled(self, claim: Claim, task: TaskDefinition) -> Claim:
         """Return the claim with all its results. Raises ``PayloadInvalid`` if they do not fit, ``StoreUnavailable`` without an answer."""
-        parents = list(dict.fromkeys(each.parent for each in claim.inputs))
-        outputs = await self._retrier.call("outputs", lambda: workflows(self._store).outputs(parents))
-        filled = fill(task.payload, claim.payload, claim.inputs, outputs)
-        return structs.replace(claim, payload=filled.payload, inputs=(), failed=filled.failed)
+        filled = fill(task.payload, claim.payload, claim.inputs, await self._outputs(claim.inputs))
+        return structs.replace(claim, payload=filled.payload, inputs=(), failed=filled.failed, failed_items=filled.failed_items)
+
+    async def items(self, claim: Claim, task: TaskDefinition) -> Children:
+        """Return a job for each item of the lists that a claim runs over. Raises as ``filled`` does."""
+        shared = tuple(each for each in claim.inputs if not each.is_each)
+        lists = [each for each in claim.inputs if each.is_each]
+        payloads = spread(task.payload, claim.payload, lists, await self._outputs(lists))
+        members = [NewMember(self._item(claim, task, each), _member(claim, place, shared)) for place, each in enumerate(payloads)]
+        edges = tuple(Edge(each.job.id, claim.job.id) for each in members)
+        return Children(members=tuple(members), edges=edges, is_gate=True)
+
+    def require_workflows(self) -> None:
+        """Raise ``Unsupported`` if the store keeps none."""
+        workflows(self._store)
+
+    async def _outputs(self, inputs: Sequence[Input]) -> dict[UUID, Output]:
+        read = workflows(self._store).outputs
+        return await read_outputs(lambda ids: self._retrier.call("outputs", partial(read, ids)), [each.parent for each in inputs])
+
+    def _item(self, claim: Claim, task: TaskDefinition, payload: bytes) -> NewJob:
+        """Return the job of an item; the store gives it what its map has."""
+        job = self._chance.uuid7()
+        return NewJob(id=job, payload=payload, task=task.name, policy=task.policy, headers=claim.headers)
+
+
+def _member(claim: Claim, place: int, inputs: tuple[Input, ...]) -> Member:
+    return Member(flow=claim.job.flow or claim.job.id, node=f"[{place}]", inputs=inputs)

@@ -1,7 +1,7 @@
 """The graph of a new workflow: members are added, and everything is checked before anything is stored."""
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, overload
 from uuid import UUID
 
 from msgspec import structs
@@ -9,9 +9,8 @@ from msgspec import structs
 from holdfast._core.headers import inherited
 from holdfast._core.job import NewJob
 from holdfast._core.member import Input, Member, OnFailure
-from holdfast._core.payload import annotations_of
 from holdfast._core.workflow import Edge, NewFlow, NewMember, WorkflowSettings, gate_edges
-from holdfast._engine.tasks.registry import NAME
+from holdfast._engine.tasks.registry import NAME, TaskDefinition
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._engine.workflows.fitting import fits
 from holdfast._engine.workflows.node import AtLeast, Node
@@ -24,6 +23,8 @@ When = Literal["succeeded", "finished"]
 PolicyName = OnFailure | Literal["fail", "continue", "pause", "cancel"]
 
 DEFAULTS = WorkflowSettings()
+DEEPEST = 5
+"""How deep workflows may be members of each other."""
 
 
 class Workflow:
@@ -35,12 +36,14 @@ class Workflow:
     ...     return w.add(publish.bind(source=source.output), after=[tested])
     """
 
-    def __init__(self, root: NewJob, settings: WorkflowSettings = DEFAULTS) -> None:
-        self._root, self._settings = root, settings
+    def __init__(self, root: NewJob, settings: WorkflowSettings = DEFAULTS, *, outer: "Workflow | None" = None) -> None:
+        self._root, self._settings, self._outer = root, settings, outer
+        self._depth: int = 0 if outer is None else outer._depth + 1
         self._nodes = dict[str, Node[Any]]()
         self._members = dict[UUID, NewMember]()
         self._edges = list[Edge]()
         self._problems = list[str]()
+        self._inner = set[UUID]()  # members of workflows that are members, for whose nodes this one waits
 
     @overload
     def add(
@@ -78,18 +81,107 @@ class Workflow:
 
         ``join``: how many of them must complete first. ``when="finished"``: it also runs after those that did not complete.
         ``on_failure``: what happens when it does not complete, instead of what the workflow does. Wrong arguments are reported by ``flow``.
+
+        A workflow is added as a task is. Its members become members of this one, named ``node/member``; those of them that wait for no
+        other wait for ``after``. The node ends once they have ended, and its ``output`` is the result of the workflow.
         """
-        new, named = job.new_member(), self._name_of(job, name)
-        node = Node[Any](new.id, named, job)
-        inputs = tuple(Input(each, given.job, given.path) for each, given in job.references.items())
-        parents = list(dict.fromkeys([each.job for each in after] + [each.parent for each in inputs]))
-        policy = self._settings.on_failure if on_failure is None else OnFailure(on_failure)
-        self._check(node, join, parents, new, is_tolerant=when == "finished")
-        member = Member(flow=self._root.id, node=named, join=_required(join, len(parents)), on_failure=policy, inputs=inputs)
-        self._nodes[named] = node
-        self._members[new.id] = NewMember(new, member)
-        self._edges += [Edge(parent, new.id, tolerates=when == "finished") for parent in parents]
+        if job.task.definition.workflow is not None:
+            return self._add_workflow(job, name, Waits(after, join, when), on_failure)
+        new = job.new_member()
+        return self._add(Node(new.id, self._name_of(job, name), job), new, Waits(after, join, when), on_failure)
+
+    @overload
+    def map(
+        self,
+        job: PreparedJob[Coroutine[Any, Any, Result]],
+        *,
+        name: str | None = None,
+        after: Sequence[Node[Any]] = (),
+        when: When = "succeeded",
+        on_failure: PolicyName | None = None,
+    ) -> Node[list[Result]]: ...
+    @overload
+    def map(
+        self,
+        job: PreparedJob[Result],
+        *,
+        name: str | None = None,
+        after: Sequence[Node[Any]] = (),
+        when: When = "succeeded",
+        on_failure: PolicyName | None = None,
+    ) -> Node[list[Result]]: ...
+    def map(
+        self,
+        job: PreparedJob[Any],
+        *,
+        name: str | None = None,
+        after: Sequence[Node[Any]] = (),
+        when: When = "succeeded",
+        on_failure: PolicyName | None = None,
+    ) -> Node[list[Any]]:
+        """Add a job for each item of a list that a member returns, once that member has completed; at most 10,000.
+
+        The arguments with ``each(…)`` take the items; of several lists the first items go together, then the second ones, and so on. Items
+        are named ``test[3]``. The ``output`` is the list of their results, in the order of the items. ``on_failure``: what happens when an
+        item does not complete. With ``"continue"``, the list has a ``Failed`` in that position.
+
+        >>> w.map(test.bind(source=source.output, suite=each(suites.output)))  # doctest: +SKIP
+        """
+        new = job.new_member()
+        node = Node[Any](new.id, self._name_of(job, name), job, is_map=True)
+        return self._add(node, new, Waits(after, "all", when), on_failure)
+
+    def _add(self, node: Node[Any], new: NewJob, waits: "Waits", on_failure: PolicyName | None) -> Node[Any]:
+        given = node.prepared.references.items()
+        inputs = tuple(Input(name, each.job, each.path, each.is_each) for name, each in given)
+        parents = waits.parents(each.parent for each in inputs)
+        self._check(node, waits, parents, new)
+        self._put(node, new, Member(flow=self._root.id, node=node.name, join=waits.required(parents), inputs=inputs), on_failure)
+        self._edges += waits.edges(parents, node.job)
         return node
+
+    def _put(self, node: Node[Any], new: NewJob, member: Member, on_failure: PolicyName | None) -> None:
+        policy = self._settings.on_failure if on_failure is None else OnFailure(on_failure)
+        self._nodes[node.name] = node
+        self._members[new.id] = NewMember(new, structs.replace(member, on_failure=policy))
+
+    def _add_workflow(self, job: PreparedJob[Any], name: str | None, waits: "Waits", on_failure: PolicyName | None) -> Node[Any]:
+        gate = job.new_member()
+        node = Node[Any](gate.id, self._name_of(job, name), job)
+        parents = waits.parents(())
+        self._check_options(node, gate)
+        self._check_parents(node, waits, parents)
+        if self._depth == DEEPEST:
+            self._problems.append(f"{node.name}: workflows in workflows, {DEEPEST + 1} deep: at most {DEEPEST}")
+            return node
+        try:
+            inner, flow = _inner(job, gate, self)
+        except ConfigurationError as error:
+            self._problems += [f"{node.name}: {problem}" for problem in error.problems]
+            return node
+        self._put(node, gate, structs.replace(flow.root.member, flow=self._root.id, node=node.name), on_failure)
+        for each in flow.members:
+            named = f"{node.name}/{each.member.node}"
+            known = inner._nodes[each.member.node]
+            self._nodes[named] = Node[Any](known.job, named, known.prepared, is_map=known.is_map)
+            self._members[each.job.id] = NewMember(each.job, structs.replace(each.member, flow=self._root.id, node=named))
+        self._inner |= {each.job.id for each in flow.members}
+        self._enter(node, flow, waits, parents)
+        return node
+
+    def _enter(self, node: Node[Any], flow: NewFlow, waits: "Waits", parents: Sequence[UUID]) -> None:
+        """Let the members of a workflow that wait for none of the others wait for what its node waits for."""
+        inner = {each.job.id: None for each in flow.members}
+        waiting = {edge.child for edge in flow.edges if edge.parent in inner}
+        known = {(edge.parent, edge.child) for edge in flow.edges}
+        self._edges += flow.edges
+        for entry in [each for each in inner if each not in waiting] or [node.job] if parents else ():
+            job, member = self._members[entry].job, self._members[entry].member
+            takes_others = any(edge.child == entry for edge in flow.edges)
+            if takes_others and (waits.join != "all" or member.join is not None):
+                self._problems.append(f"{node.name}: {member.node} waits for nodes outside of it: use join='all' for both")
+            self._members[entry] = NewMember(job, structs.replace(member, join=member.join or waits.required(parents)))
+            self._edges += [edge for edge in waits.edges(parents, entry) if (edge.parent, entry) not in known]
 
     def flow(self, result: Node[Any] | None = None, *, root: NewJob | None = None) -> NewFlow:
         """Return what is to be stored; ``result``: the member whose result is that of the workflow.
@@ -108,8 +200,9 @@ class Workflow:
             raise ConfigurationError([f"workflow {self._root.task}: {problem}" for problem in problems])
         self._root = root or self._root
         inputs = () if result is None else (Input("", result.job),)
+        own = [each for each in self._members if each not in self._inner]
         gate = Member(flow=self._root.id, node=self._root.task, is_gate=True, inputs=inputs)
-        edges = (*self._edges, *gate_edges(self._root.id, self._members, self._edges))
+        edges = (*self._edges, *gate_edges(self._root.id, own, self._edges))
         members = tuple(NewMember(self._inherited(each), each.member) for each in self._members.values())
         return NewFlow(root=NewMember(self._root, gate), members=members, edges=edges, deadline=self._settings.deadline)
 
@@ -125,35 +218,66 @@ class Workflow:
             number += 1
         return named
 
-    def _check(self, node: Node[Any], join: Join, parents: Sequence[UUID], new: NewJob, *, is_tolerant: bool) -> None:
+    def _check(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID], new: NewJob) -> None:
         where, references = node.name, node.prepared.references
-        for parent in parents:
-            if parent not in self._members:
-                self._problems.append(f"{where}: it depends on a node of another workflow: use one that this workflow has added")
-        if isinstance(join, AtLeast) and not 1 <= join.number <= len(parents):
-            self._problems.append(f"{where}: join={join!r}, but it has {len(parents)} parents: use 1 to {len(parents)}")
-        if join != "all" and references:
-            self._problems.append(f"{where}: with join={join!r} it may start before {sorted(references)} exist: use join='all'")
-        if node.prepared.task.definition.workflow is not None:
-            self._problems.append(f"{where}: a workflow cannot be a node: call a function that adds its nodes to this one")
-        if new.unique_key is not None:
-            self._problems.append(f"{where}: unique_key: a member cannot have one; give it to the workflow")
-        if node.prepared.options.within is not None:
-            self._problems.append(f"{where}: within: a member is written with its workflow; give it to the workflow")
-        for parameter, reference in references.items():
-            if (known := self._members.get(reference.job)) is not None:
-                self._check_reference(node, parameter, known.member, is_tolerant=is_tolerant)
-
-    def _check_reference(self, node: Node[Any], parameter: str, parent: Member, *, is_tolerant: bool) -> None:
-        accepts = node.prepared.task.definition.payload
-        produced = annotations_of(self._nodes[parent.node].prepared.task.definition.function).get("return", Any)
-        if not fits(produced, accepts.type_of(parameter)):
+        self._check_options(node, new)
+        self._check_parents(node, waits, parents)
+        if waits.join != "all" and references:
             self._problems.append(
-                f"{node.name}: {parameter} cannot be the result of {parent.node!r}, which has the type {produced}"
+                f"{where}: with join={waits.join!r} it may start before {sorted(references)} exist: use join='all'"
             )
-        if (is_tolerant or parent.on_failure is OnFailure.CONTINUE) and parameter not in accepts.fallible:
+        if any(each.is_each for each in references.values()) is not node.is_map:
+            remedy = (
+                "w.map needs an argument each(node.output)"
+                if node.is_map
+                else "each(…) is for w.map, which runs it for each item"
+            )
+            self._problems.append(f"{where}: {remedy}")
+        for parameter, reference in references.items():
+            if (parent := self._find(reference.job)) is not None:
+                is_tolerant = waits.when == "finished" or parent[1].on_failure is OnFailure.CONTINUE
+                self._check_reference(node, parameter, parent[0], is_each=reference.is_each, is_tolerant=is_tolerant)
+
+    def _check_options(self, node: Node[Any], new: NewJob) -> None:
+        if new.unique_key is not None:
+            self._problems.append(f"{node.name}: unique_key: a member cannot have one; give it to the workflow")
+        if node.prepared.options.within is not None:
+            self._problems.append(f"{node.name}: within: a member is written with its workflow; give it to the workflow")
+        settings = node.prepared.task.definition.workflow
+        if settings is not None and settings.deadline is not None:
+            self._problems.append(f"{node.name}: deadline: a workflow that is a node has none; give it to the outer workflow")
+
+    def _check_parents(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID]) -> None:
+        for parent in parents:
+            if self._find(parent) is None:
+                self._problems.append(
+                    f"{node.name}: it depends on a node of another workflow: use one that this workflow has added"
+                )
+        join, number = waits.join, len(parents)
+        if isinstance(join, AtLeast) and not 1 <= join.number <= number:
+            self._problems.append(f"{node.name}: join={join!r}, but it has {number} parents: use 1 to {number}")
+
+    def _find(self, job: UUID) -> tuple[Node[Any], Member] | None:
+        """Return a member of this workflow, or of one that this one is in."""
+        if (known := self._members.get(job)) is not None:
+            return self._nodes[known.member.node], known.member
+        return None if self._outer is None else self._outer._find(job)
+
+    def _check_reference(self, node: Node[Any], parameter: str, parent: Node[Any], *, is_each: bool, is_tolerant: bool) -> None:
+        accepts, produced = node.prepared.task.definition.payload, parent.kind
+        if is_each and not fits(produced, list[Any]):
+            self._problems.append(f"{node.name}: each(…) takes a list, and {parent.name!r} returns {produced}")
+            return
+        item = (get_args(produced) or (Any,))[0] if is_each else produced
+        if not fits(item, accepts.type_of(parameter)):
             self._problems.append(
-                f"{node.name}: {parameter} may be a Failed, because {parent.node!r} need not complete: annotate it with `… | Failed`"
+                f"{node.name}: {parameter} cannot be {'an item of ' if is_each else ''}the result of {parent.name!r}, which has the type "
+                f"{item}"
+            )
+        if is_tolerant and not is_each and parameter not in (accepts.fallible_items if parent.is_map else accepts.fallible):
+            wanted = "list[… | Failed]" if parent.is_map else "… | Failed"
+            self._problems.append(
+                f"{node.name}: {parameter} may be a Failed, because {parent.name!r} need not complete: annotate it with `{wanted}`"
             )
 
     def _inherited(self, member: NewMember) -> NewJob:
@@ -173,7 +297,40 @@ class Workflow:
         )
 
 
-def _required(join: Join, parents: int) -> int | None:
-    if isinstance(join, AtLeast):
-        return join.number
-    return 1 if join == "any" and parents > 0 else None
+class Waits(NamedTuple):
+    """What a member waits for beside the members whose outputs it takes."""
+
+    after: Sequence[Node[Any]]
+    join: Join
+    when: When
+
+    def parents(self, taken: Iterable[UUID]) -> list[UUID]:
+        """Return all members that it waits for."""
+        return list(dict.fromkeys([*(each.job for each in self.after), *taken]))
+
+    def edges(self, parents: Iterable[UUID], child: UUID) -> list[Edge]:
+        """Return the edges by which it waits for them."""
+        return [Edge(parent, child, tolerates=self.when == "finished") for parent in parents]
+
+    def required(self, parents: Sequence[UUID]) -> int | None:
+        """Return how many of them must succeed; ``None``: all."""
+        if isinstance(self.join, AtLeast):
+            return self.join.number
+        return 1 if self.join == "any" and parents else None
+
+
+def build(definition: TaskDefinition, root: NewJob) -> tuple[Workflow, Any]:
+    """Call the function of a workflow with the payload of its root; return the graph, and the node that the function returned."""
+    graph = Workflow(root, definition.workflow or DEFAULTS)
+    arguments, _ = definition.payload.decode(root.payload)
+    function: Callable[..., Any] = definition.function
+    return graph, function(graph, **arguments)
+
+
+def _inner(job: PreparedJob[Any], gate: NewJob, outer: Workflow) -> tuple[Workflow, NewFlow]:
+    """Build a workflow that is a member of another one; its function gets the outputs that it was bound with as they are."""
+    definition = job.task.definition
+    graph = Workflow(gate, definition.workflow or DEFAULTS, outer=outer)
+    arguments, _ = definition.payload.without(frozenset(job.references)).decode(job.payload)
+    result = definition.function(graph, **arguments, **job.references)
+    return graph, graph.flow(result)

@@ -1,17 +1,17 @@
 """A registered workflow as its callers use it: enqueue it, with options or without, or bind its arguments."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._engine.tasks.task import PreparedJob, Task
-from holdfast._engine.workflows.builder import DEFAULTS, Workflow
+from holdfast._engine.tasks.task import PreparedJob, Task, TaskWithOptions
+from holdfast._engine.workflows.builder import Workflow, build
 from holdfast._engine.workflows.enqueueing import aenqueue, enqueue
 from holdfast._engine.workflows.handle import WorkflowHandle
 from holdfast._engine.workflows.node import Node
@@ -30,10 +30,9 @@ class WorkflowWithOptions(Generic[Payload, Result]):
 
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob[Result]:
         """Check the arguments now, for code that enqueues later."""
-        is_compared = self._options.unique_key is not None
-        payload = self.definition.payload.encode(args, kwargs, is_compared=is_compared)
         task: Task[..., Result, ...] = Task(self.definition, self._connections)
-        return PreparedJob(task, self._options, payload)
+        known: TaskWithOptions[Result, ...] = TaskWithOptions(task, self._options)
+        return known.bind(*args, **kwargs)
 
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> WorkflowHandle[Result]:
         """Build the graph and store it in one write: durable when it returns.
@@ -99,12 +98,14 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         within: object = None,
+        detached: bool = False,
     ) -> WorkflowWithOptions[Payload, Result]:
         """Return the workflow with options for some enqueues. ``ConfigurationError`` with all problems at once.
 
         Nodes take ``queue``, ``key``, ``priority``, ``delay``, ``run_at``, ``tags`` and ``headers`` from it unless they have their own.
         ``unique_key``: one unfinished workflow of the name may have it; another enqueue gets that one's handle, its ``created`` false, or
         ``UniqueConflict`` if its arguments are others. ``expires_in`` and ``within`` are refused.
+        ``detached``: enqueued by a member of a workflow with ``job.enqueue``, it does not join that workflow.
         """
         options = Options.of(
             queue=queue,
@@ -117,18 +118,11 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
             tags=tags,
             headers=headers,
             within=within,
+            detached=detached,
         )
         if problems := _problems_of(options):
             raise ConfigurationError([f"workflow {self.name}: {problem}" for problem in problems])
         return WorkflowWithOptions(self.definition, self._connections, options)
-
-
-def build(definition: TaskDefinition, root: NewJob) -> tuple[Workflow, Any]:
-    """Call the function of a workflow with the payload of its root; return the graph, and the node that the function returned."""
-    graph = Workflow(root, definition.workflow or DEFAULTS)
-    arguments, _ = definition.payload.decode(root.payload)
-    function: Callable[..., Any] = definition.function
-    return graph, function(graph, **arguments)
 
 
 def _problems_of(options: Options) -> list[str]:

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from holdfast._core.job import NewJob
-from holdfast._core.payload import annotations_of
 from holdfast._core.workflow import NewFlow
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.around_enqueue import enqueued_within
@@ -50,7 +49,7 @@ def _only(jobs: Sequence[NewJob]) -> NewJob:
 
 async def _send(connections: Connections, flow: NewFlow, result: Node[Result] | None) -> WorkflowHandle[Result]:
     answer = await connections.client().enqueue_flow(flow)
-    kind = None if result is None else annotations_of(result.prepared.task.definition.function).get("return", Any)
+    kind = None if result is None else result.kind
     return WorkflowHandle.of(flow.root.job, answer, connections.client, kind)
 
 

@@ -1,14 +1,17 @@
 """A member of a workflow that is being built, and what others can require of it."""
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.task import PreparedJob
+from holdfast.errors import ConfigurationError
 
 Result = TypeVar("Result", covariant=True)
+Item = TypeVar("Item")
 
 
 class AtLeast(Struct, frozen=True):
@@ -18,15 +21,36 @@ class AtLeast(Struct, frozen=True):
 
 
 class Node(Generic[Result]):
-    """A member of a workflow. ``name`` is unique in the workflow."""
+    """A member of a workflow. ``name`` is unique in the workflow. ``is_map``: it runs once for each item of a list."""
 
-    def __init__(self, job: UUID, name: str, prepared: PreparedJob[Any]) -> None:
-        self.job, self.name, self.prepared = job, name, prepared
+    def __init__(self, job: UUID, name: str, prepared: PreparedJob[Any], *, is_map: bool = False) -> None:
+        self.job, self.name, self.prepared, self.is_map = job, name, prepared, is_map
 
     def __repr__(self) -> str:
         return f"<node {self.name}>"
 
     @property
+    def kind(self) -> Any:
+        """The type of the result, as the function is annotated."""
+        returned = self.prepared.task.definition.returns
+        return list[returned] if self.is_map else returned  # type: ignore[valid-type]
+
+    @property
     def output(self) -> Result:
         """The result, as an argument of another member's ``bind``: type checkers see its type, the payload has a reference to it."""
         return cast(Result, Reference(self.job))
+
+
+def each(output: Sequence[Item]) -> Item:
+    """Return the items of a list as an argument of ``bind``: ``w.map`` runs the job once for each. Type checkers see the type of an item.
+
+    >>> w.map(test.bind(suite=each(suites.output)))  # doctest: +SKIP
+    """
+    given: object = output
+    if not isinstance(given, Reference):
+        raise ConfigurationError(
+            [
+                f"each({output!r}): it takes the output of a node; for a list that is known already, add a node for each item in a loop"
+            ]
+        )
+    return cast(Item, structs.replace(given, is_each=True))

@@ -5,10 +5,12 @@ the file is locked.
 """
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import Answer, ExchangeAnswer
+from holdfast._core.children import Children
 from holdfast._core.job import State
 from holdfast._core.lanes import Cursor, Turn, moved_on
 from holdfast._core.lifecycle import Transition
@@ -22,6 +24,7 @@ from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows
 from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out, may_be_cut
+from holdfast.stores.sqlite.steps import is_active, keep_steps
 
 TRIES = 4
 """How often a claim looks and takes at most, because others took jobs in between or lanes are left."""
@@ -37,7 +40,7 @@ class Exchange:
 
     def run(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle, claim and return the answer."""
-        if any(transition.flow is not None for transition in self._transitions):
+        if any(transition.has_flow for transition in self._transitions):
             return self._database.atomically("exchange", lambda: self._run_with_members(request))
         is_limited = request is not None and request.ids is None and request.kind is ClaimKind.LIMITED
         if is_limited or any(transition.forgets_steps for transition in self._transitions):
@@ -55,9 +58,23 @@ class Exchange:
 
     def _run_with_members(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle members of workflows with what depends on them, then claim: the claim may take what they have released."""
-        members = [transition.job for transition in self._transitions if transition.flow is not None]
-        FileFlows(self._database).write(members, lambda: self._write("exchange", packing.NO_CLAIM))
+        members = [transition.job for transition in self._transitions if transition.has_flow]
+        suspended, flows = self._suspending(), FileFlows(self._database)
+        flows.write(members, lambda: self._write("exchange", packing.NO_CLAIM))
+        states = answers.states(self._database.read("states", **packing.ids([*suspended])))
+        for job, children in suspended.items():
+            if states.get(job) is State.BLOCKED:  # else its cancellation was requested
+                keep_steps(self._database, job, children.records)
+                flows.adopt(job, children)
         return self._run(request)
+
+    def _suspending(self) -> dict[UUID, Children]:
+        """Return the jobs that are to wait for children, and whose tokens are valid."""
+        return {
+            transition.job: transition.children
+            for transition in self._transitions
+            if transition.children is not None and is_active(self._database, transition.job, transition.token)
+        }
 
     def _claim(self, request: ClaimRequest) -> tuple[Cursor, bool]:
         if request.ids is not None:

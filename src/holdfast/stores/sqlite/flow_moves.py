@@ -7,17 +7,19 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.encoding import failure_text, inputs_of, instant
+from holdfast._core.children import Adopted, Adopter
+from holdfast._core.encoding import failure_text, inputs_of, inputs_text, instant, member_of, names_of
 from holdfast._core.flow_moves import FlowMoves
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State
-from holdfast._core.member import OnFailure
+from holdfast._core.member import Member, OnFailure
 from holdfast._core.member_record import dependency_failure, end_of
 from holdfast._core.text import json_text
-from holdfast._core.workflow import Edge, Flow
-from holdfast.databases.sqlite.values import micros_of
+from holdfast._core.workflow import Edge, Flow, NewMember
+from holdfast.databases.sqlite.values import micros, micros_of
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.records import Row
 
 Answer = TypeVar("Answer")
 
@@ -32,6 +34,12 @@ class KnownMember(Struct, frozen=True):
     on_failure: OnFailure
     is_gate: bool
     is_paused: bool
+    is_suspended: bool
+
+    @property
+    def waits_for_children(self) -> bool:
+        """Whether it ends, or runs again, once those have ended that it has added or is the gate of."""
+        return self.state is State.BLOCKED and (self.is_gate or self.is_suspended)
 
     @property
     def is_finished(self) -> bool:
@@ -61,8 +69,9 @@ class FileFlows(FlowMoves):
                 OnFailure(policy),
                 bool(gate),
                 bool(paused),
+                bool(suspended),
             )
-            for job, flow, state, reason, policy, gate, paused in self._database.read("members", **packing.ids(ids))
+            for job, flow, state, reason, policy, gate, paused, suspended in self._database.read("members", **packing.ids(ids))
         ]
 
     def write(self, ids: Sequence[UUID], write: Callable[[], Answer]) -> Answer:
@@ -93,33 +102,51 @@ class FileFlows(FlowMoves):
         return flow_of(flow, paused_at, ended_for, deadline_at)
 
     def graph(self, flow: UUID) -> Graph:
-        edges = self._database.read("flow_edges", flow=flow.bytes)
-        return Graph(
-            (
-                Vertex(
-                    id=UUID(bytes=job),
-                    state=State(state),
-                    node=node,
-                    join=join,
-                    reason=reason and Reason(reason),
-                    on_failure=OnFailure(policy),
-                    is_gate=bool(is_gate),
-                    needs=needs,
-                    waits=waits,
-                    takes=frozenset(each.parent for each in inputs_of(inputs)),
-                    is_stub=bool(is_stub),
-                )
-                for job, state, node, join, reason, policy, is_gate, needs, waits, inputs, is_stub in self._database.read(
-                    "flow_vertices", flow=flow.bytes
-                )
-            ),
-            (Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates)) for parent, child, tolerates in edges),
+        return _graph_of(
+            self._database.read("flow_vertices", flow=flow.bytes), self._database.read("flow_edges", flow=flow.bytes)
         )
 
+    def near(self, job: UUID) -> Graph:
+        edges = self._database.read("near_edges", job=job.bytes)
+        ids = dict.fromkeys([job, *(UUID(bytes=each) for edge in edges for each in edge[:2])])
+        return _graph_of(self._database.read("vertices", **packing.ids([*ids])), edges)
+
+    def adopter(self, job: UUID) -> Adopter:
+        ((task, queue, key, priority, tags, flow, member),) = self._database.read("adopter", job=job.bytes)
+        known = None if flow is None else member_of(UUID(bytes=flow), member)
+        return Adopter(id=job, task=task, queue=queue, key=key, priority=priority, tags=names_of(tags), member=known)
+
+    def insert_flow(self, flow: UUID, deadline: float | None) -> None:
+        self._database.write("insert_flow", flow=flow.bytes, deadline=None if deadline is None else micros(deadline))
+
+    def insert(self, parent: Adopter, adopted: Adopted) -> None:
+        own, new = adopted.member, [each.job for each in adopted.members]
+        node, _, on_failure, is_gate, inputs = columns_of(own)
+        named = {"job": parent.id.bytes, "flow": own.flow.bytes, "node": node, "on_failure": on_failure, "inputs": inputs}
+        self._database.write("put_member", **named, is_gate=is_gate, is_suspended=own.is_suspended)
+        if parent.member is None:
+            self._database.write("block_members", **packing.ids([parent.id]), flow=own.flow.bytes)
+        if new:
+            self._database.write("enqueue", **packing.jobs(new), call=new[0].id.bytes, inline=packing.INLINE)
+        self.insert_members(adopted.members, adopted.edges, flow=own.flow)
+
+    def insert_members(self, members: Sequence[NewMember], edges: Sequence[Edge], *, flow: UUID) -> None:
+        """Insert what new jobs are in their workflow, and edges."""
+        packed = packing.ids([each.job.id for each in members])
+        self._database.write("block_members", **packed, flow=flow.bytes)
+        columns = json_text([columns_of(each.member) for each in members])
+        self._database.write("insert_members", **packed, flow=flow.bytes, members=columns)
+        jobs = {
+            job: place for place, job in enumerate(dict.fromkeys(each for edge in edges for each in (edge.parent, edge.child)))
+        }
+        pairs = [(jobs[edge.parent], jobs[edge.child], edge.tolerates, edge.is_child) for edge in edges]
+        self._database.write("insert_edges", **packing.ids([*jobs]), edges=json_text(pairs))
+
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
-        for parent, child, tolerates, needs, waits, is_gate, policy in self._database.read("links", **packing.ids(parents)):
-            waiting = Waiting(UUID(bytes=child), needs, waits, bool(is_gate), OnFailure(policy))
-            yield Link(UUID(bytes=parent), waiting, bool(tolerates))
+        for parent, child, tolerates, is_child, *waiting in self._database.read("links", **packing.ids(parents)):
+            needs, waits, is_gate, policy, is_suspended, is_cancelled = waiting
+            values = needs, waits, bool(is_gate), OnFailure(policy), bool(is_suspended), bool(is_cancelled)
+            yield Link(UUID(bytes=parent), Waiting(UUID(bytes=child), *values), bool(tolerates), bool(is_child))
 
     def is_unfinished(self, flow: UUID) -> bool:
         found = self._database.read("root", flow=flow.bytes)
@@ -162,6 +189,7 @@ class FileFlows(FlowMoves):
         for flow in {each.flow for each in self.members(members)}:
             self._database.write("reopen", **packing.ids(members), is_fresh=is_fresh)
             self._database.write("block_members", **packing.ids(members), flow=flow.bytes)
+        self._database.write("end_suspension", **packing.ids(members))
 
     def hold(self, flow: UUID) -> None:
         self._database.write("hold_members", flow=flow.bytes)
@@ -183,6 +211,11 @@ class FileFlows(FlowMoves):
         self._database.write("set_errors", **packing.ids(failed), errors=json_text(errors))
 
 
+def columns_of(member: Member) -> tuple[str, int | None, OnFailure, bool, str | None]:
+    """Return the columns of a new member."""
+    return member.node, member.join, member.on_failure, member.is_gate, inputs_text(member.inputs)
+
+
 def flow_of(flow: UUID, paused_at: int | None, ended_for: str | None, deadline_at: int | None) -> Flow:
     """Return the state of a flow from its columns."""
     return Flow(
@@ -190,4 +223,33 @@ def flow_of(flow: UUID, paused_at: int | None, ended_for: str | None, deadline_a
         paused_at=None if paused_at is None else instant(paused_at),
         ended_for=None if ended_for is None else Reason(ended_for),
         deadline_at=None if deadline_at is None else instant(deadline_at),
+    )
+
+
+def _graph_of(vertices: Sequence[Row], edges: Sequence[Row]) -> Graph:
+    return Graph(
+        (_vertex_of(row) for row in vertices),
+        (
+            Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child))
+            for parent, child, tolerates, is_child in edges
+        ),
+    )
+
+
+def _vertex_of(row: Row) -> Vertex:
+    job, state, node, join, reason, policy, is_gate, needs, waits, inputs, is_stub, is_suspended, is_cancelled = row
+    return Vertex(
+        id=UUID(bytes=job),
+        state=State(state),
+        node=node,
+        join=join,
+        reason=reason and Reason(reason),
+        on_failure=OnFailure(policy),
+        is_gate=bool(is_gate),
+        needs=needs,
+        waits=waits,
+        takes=frozenset(each.parent for each in inputs_of(inputs)),
+        is_stub=bool(is_stub),
+        is_suspended=bool(is_suspended),
+        is_cancelled=bool(is_cancelled),
     )

@@ -31,6 +31,8 @@ from holdfast.databases.sqlite.values import Values, micros, micros_of
 
 _RECORD = b"%b%b%019d%011d%010d"
 _UNOWNED = bytes(16)
+INLINE = 512
+"""Payloads up to this many bytes stay in the job's row."""
 _NO_TOKEN = Token(None, 0)
 NO_CLAIM: Values = {
     "lease": None,

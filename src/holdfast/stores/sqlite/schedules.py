@@ -3,16 +3,15 @@
 from uuid import UUID
 
 from holdfast._core.encoding import instant, plan_of
-from holdfast._core.schedule import Advance, Schedule, ScheduleList, TickAnswer
+from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer
 from holdfast._core.text import json_text
 from holdfast.databases.readable import readable
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.values import Values, micros_of
 from holdfast.stores.sqlite import parameters as packing
+from holdfast.stores.sqlite import workflows
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.records import Row
-
-INLINE = 512  # payloads up to this long stay in the job's row
 
 _NO_JOB: Values = dict.fromkeys(
     ("id", "task", "queue", "key", "priority", "delay", "run_at", "expires_in", "tags", "extra", "policy", "payload"), None
@@ -39,7 +38,7 @@ class ScheduleVerbs:
             "tick": micros_of(move.tick),
             "following": micros_of(move.following),
             "overlap": move.overlap.value,
-            "inline": INLINE,
+            "inline": packing.INLINE,
         }
 
         def advance(database: StoreDatabase) -> TickAnswer:
@@ -51,7 +50,18 @@ class ScheduleVerbs:
                 return TickAnswer.DROPPED
             return TickAnswer.FIRED if found and found[0][1] else TickAnswer.SKIPPED
 
-        return await self._thread.run(advance)
+        def advance_and_cancel(database: StoreDatabase) -> TickAnswer:
+            last = [UUID(bytes=job) for (job,) in database.read("last_job", **values)]
+            answer, is_fired = advance(database), database.read("last_job", **values) != [(job.bytes,) for job in last]
+            workflows.request_cancel(database, last if is_fired else [])
+            return answer
+
+        cancels = move.overlap is Overlap.CANCEL and move.job is not None
+        return await self._thread.run(
+            lambda database: (
+                database.atomically("advance", lambda: advance_and_cancel(database)) if cancels else advance(database)
+            )
+        )
 
     async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
         values: Values = {

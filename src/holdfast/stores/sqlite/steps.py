@@ -1,5 +1,6 @@
 """The verbs of durable steps and signals on a file: each packs its values, runs its files of ``queries`` and maps the answer."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from holdfast._core.encoding import instant
@@ -30,7 +31,7 @@ class StepVerbs:
 
         def write(database: StoreDatabase) -> bool:
             is_new = database.write("record_step", **values, result=record.result) > 0
-            return is_new or bool(database.read("is_active", **values))
+            return is_new or is_active(database, job, token)
 
         return await self._thread.run(write)
 
@@ -39,7 +40,7 @@ class StepVerbs:
 
         def take(database: StoreDatabase) -> SignalTaken:
             database.write("take_signal", **values, signal=storable_text(name))
-            if not database.read("is_active", **values):
+            if not is_active(database, job, token):
                 return SignalTaken(is_lost=True)
             found = database.read("step", **values)
             return SignalTaken(found[0][0] if found else None)
@@ -71,11 +72,28 @@ class StepVerbs:
         return UUID(bytes=found[0][0]) if found else None
 
 
+def is_active(database: StoreDatabase, job: UUID, token: Token) -> bool:
+    """Return whether the job is active under this token."""
+    return bool(database.read("is_active", **_owned(job, token)))
+
+
+def keep_steps(database: StoreDatabase, job: UUID, records: Sequence[StepRecord]) -> None:
+    """Record steps of a job whose move the open transaction writes, too."""
+    for record in records:
+        database.write("keep_step", job=job.bytes, **_columns(record), result=record.result)
+
+
+def _owned(job: UUID, token: Token) -> Values:
+    claim = None if token.claim is None else token.claim.bytes
+    return {"job": job.bytes, "claim_id": claim, "claim_number": token.number}
+
+
 def _named(job: UUID, token: Token, record: StepRecord) -> Values:
+    return {**_owned(job, token), **_columns(record)}
+
+
+def _columns(record: StepRecord) -> Values:
     return {
-        "job": job.bytes,
-        "claim_id": None if token.claim is None else token.claim.bytes,
-        "claim_number": token.number,
         "step": storable_text(record.name),
         "nth": record.nth,
         "place": record.place,

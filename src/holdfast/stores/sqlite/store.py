@@ -77,7 +77,7 @@ from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.limits import LimitVerbs
 from holdfast.stores.sqlite.prefetching import Prefetching
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
-from holdfast.stores.sqlite.schedules import INLINE, ScheduleVerbs
+from holdfast.stores.sqlite.schedules import ScheduleVerbs
 from holdfast.stores.sqlite.steps import StepVerbs
 from holdfast.stores.sqlite.workflows import WorkflowVerbs
 
@@ -123,7 +123,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         is_single = len(jobs) == 1 and under is None and jobs[0].unique_key is None
         packed = packing.single(jobs[0]) if is_single else packing.jobs(jobs, under)
-        values = {**packed, "call": call.bytes, "inline": INLINE}
+        values = {**packed, "call": call.bytes, "inline": packing.INLINE}
 
         def enqueue(database: StoreDatabase) -> EnqueueAnswer:
             is_new = database.write_changed("enqueue_one" if is_single else "enqueue", **values)
@@ -137,7 +137,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         wall = micros(self._clock.wall())
-        values = {**packing.jobs(jobs), "call": call.bytes, "inline": INLINE, "wall": wall}
+        values = {**packing.jobs(jobs), "call": call.bytes, "inline": packing.INLINE, "wall": wall}
         return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
 
     def transaction(

@@ -8,20 +8,18 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
-from holdfast._core.encoding import inputs_text
-from holdfast._core.job import State
+from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
-from holdfast._core.text import json_text, storable_text
-from holdfast._core.workflow import Edge, FlowVerb, FlowView, NewFlow, NewMember, Output, Revived, SteerFlow
+from holdfast._core.text import storable_text
+from holdfast._core.workflow import Edge, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Revived, SteerFlow
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
-from holdfast.databases.sqlite.values import micros
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows, flow_of
 from holdfast.stores.sqlite.records import Row, record_of
-from holdfast.stores.sqlite.schedules import INLINE
+from holdfast.stores.sqlite.steps import is_active
 
 
 class WorkflowVerbs:
@@ -31,6 +29,11 @@ class WorkflowVerbs:
 
     async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
         return await self._thread.run(lambda database: database.atomically("enqueue_flow", lambda: _enqueue(database, call, new)))
+
+    async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
+        return await self._thread.run(
+            lambda database: database.atomically("enqueue_member", lambda: _enqueue_member(database, call, child, under))
+        )
 
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
         return await self._thread.run(lambda database: _outputs(database, ids))
@@ -82,10 +85,9 @@ class WorkflowVerbs:
 def cancelled(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, State]:
     """Cancel jobs, and return their states; without members of workflows it is one statement."""
     values = packing.ids(ids)
+    database.write("request_cancel", **values, with_members=False)
     if _has_members(database, ids):
         database.atomically("request_cancel", lambda: request_cancel(database, ids))
-    else:
-        database.write("request_cancel", **values)
     return answers.states(database.read("states", **values))
 
 
@@ -103,10 +105,16 @@ def reopened(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) ->
 def request_cancel(database: StoreDatabase, ids: Sequence[UUID]) -> None:
     """Cancel jobs, some of which belong to workflows; with a root its workflow."""
     flows = FileFlows(database)
-    gates = {each.id for each in flows.members(ids) if each.is_gate}
-    plain = [job for job in ids if job not in gates]
-    flows.write(plain, lambda: database.write("request_cancel", **packing.ids(plain)))
-    for root in gates:
+    roots = {each.id for each in flows.members(ids) if each.id == each.flow}
+    chosen = [job for job in ids if job not in roots]
+    for parent in flows.members(chosen):
+        if parent.waits_for_children:
+            chosen += flows.graph(parent.flow).below([parent.id])
+    parents = {each.id for each in flows.members(list(dict.fromkeys(chosen))) if each.waits_for_children}
+    plain = [job for job in dict.fromkeys(chosen) if job not in parents]
+    database.write("mark_cancelled", **packing.ids([*parents]))
+    flows.write(plain, lambda: database.write("request_cancel", **packing.ids(plain), with_members=True))
+    for root in roots:
         if flows.is_unfinished(root):
             flows.steer(root, SteerFlow(verb=FlowVerb.CANCEL))
 
@@ -144,7 +152,7 @@ def expire(database: StoreDatabase, limit: int) -> list[Row]:
 
 
 def _has_members(database: StoreDatabase, ids: Sequence[UUID]) -> bool:
-    """Return whether any of these jobs belongs to a workflow; a job never joins one later."""
+    """Return whether any of these jobs belongs to a workflow. Only a job that runs may become a member later."""
     return bool(database.read("members", **packing.ids(ids)))
 
 
@@ -155,40 +163,59 @@ def _enqueue(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer
     key = storable_text(root.unique_key)
     is_taken = key is not None and bool(database.read("job_with_key", task=root.task, unique_key=key))
     jobs = [root] if is_taken else [each.job for each in members]
-    database.write("enqueue", **packing.jobs(jobs), call=call.bytes, inline=INLINE)
+    database.write("enqueue", **packing.jobs(jobs), call=call.bytes, inline=packing.INLINE)
     if is_taken:
         return answers.enqueued(database.read("receipt", call=call.bytes))
-    ids = [each.job.id for each in members]
-    positions = {job: position for position, job in enumerate(ids)}
-    edges = [(positions[each.parent], positions[each.child], each.tolerates) for each in new.edges]
-    packed, deadline = packing.ids(ids), None if new.deadline is None else micros(new.deadline)
-    database.write("block_members", **packed, flow=root.id.bytes)
-    database.write("insert_members", **packed, flow=root.id.bytes, members=json_text([_columns_of(each) for each in members]))
-    database.write("insert_edges", **packed, edges=json_text(edges))
-    database.write("insert_flow", flow=root.id.bytes, deadline=deadline)
     flows = FileFlows(database)
+    flows.insert_members(members, new.edges, flow=root.id)
+    flows.insert_flow(root.id, new.deadline)
     flows.begin(flows.flow(root.id))
     return EnqueueAnswer()
 
 
-def _columns_of(new: NewMember) -> tuple[object, ...]:
-    member = new.member
-    return member.node, member.join, member.on_failure, member.is_gate, inputs_text(member.inputs)
+def _enqueue_member(database: StoreDatabase, call: UUID, child: NewMember, under: tuple[UUID, Token]) -> EnqueueAnswer:
+    """Insert a member that a running one adds, and the receipt of the call; without the members, if the answer is that it is lost."""
+    if receipt := database.read("receipt", call=call.bytes):
+        return answers.enqueued(receipt)
+    if not is_active(database, *under):
+        database.write("enqueue", **packing.jobs([child.job], under), call=call.bytes, inline=packing.INLINE)
+        return answers.enqueued(database.read("receipt", call=call.bytes))
+    FileFlows(database).join(under[0], child)
+    database.write("enqueue", **packing.jobs([]), call=call.bytes, inline=packing.INLINE)
+    return EnqueueAnswer()
 
 
 def _outputs(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, Output]:
-    records = _records(database, ids)
-    sources = {job: _source_of(job, records.get(job)) for job in ids}
-    records |= _records(database, [each for each in sources.values() if each not in records])
-    found = {job: output_of(records.get(source)) for job, source in sources.items()}
+    records, sources = _records(database, ids), {job: job for job in ids}
+    while moved := {job: _source_of(source, records.get(source)) for job, source in sources.items() if source in records}:
+        if moved.items() <= sources.items():
+            break
+        sources |= moved
+        records |= _records(database, [each for each in moved.values() if each not in records])
+    maps = {source for source in sources.values() if _has_items(records.get(source))}
+    items = _items(database, [*maps])
+    found = {job: items[source] if source in maps else output_of(records.get(source)) for job, source in sources.items()}
     return {job: output for job, output in found.items() if output is not None}
 
 
 def _source_of(job: UUID, record: JobRecord | None) -> UUID:
-    """Return the job whose result is that of this one: of a root that has completed, the member it names."""
+    """Return the job whose result is that of this one: of a gate that has completed, the member it names."""
     if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
         return job
-    return record.member.inputs[0].parent if record.member.is_gate and record.member.inputs else job
+    return record.member.source or job
+
+
+def _has_items(record: JobRecord | None) -> bool:
+    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
+        return False
+    return record.member.is_gate and record.member.is_map
+
+
+def _items(database: StoreDatabase, maps: Sequence[UUID]) -> dict[UUID, Items]:
+    found = dict[UUID, list[UUID]]({job: [] for job in maps})
+    for job, item in database.read("items", **packing.ids(maps)):
+        found[UUID(bytes=job)].append(UUID(bytes=item))
+    return {job: Items(tuple(items)) for job, items in found.items()}
 
 
 def _records(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:

@@ -60,15 +60,17 @@ class Graph:
         on_failure: OnFailure = OnFailure.FAIL,
         tolerates: bool = False,
         takes: Sequence[str] = (),
+        each: str | None = None,
         **options: object,
     ) -> "Graph":
-        """Add a member; ``takes``: the members whose results it reads."""
+        """Add a member; ``takes``: the members whose results it reads; ``each``: the one over whose list it maps."""
         job = self.at.new(**options)  # type: ignore[arg-type]
         self.ids[name] = job.id
-        inputs = tuple(Input(each, self.ids[each]) for each in takes)
+        inputs = tuple(Input(parent, self.ids[parent]) for parent in takes)
+        inputs += () if each is None else (Input("item", self.ids[each], is_each=True),)
         member = Member(flow=self._root.id, node=name, join=join, on_failure=on_failure, inputs=inputs)
         self._members.append(NewMember(job, member))
-        self._edges += [Edge(self.ids[each], job.id, tolerates) for each in after]
+        self._edges += [Edge(self.ids[parent], job.id, tolerates) for parent in after]
         return self
 
     def new(self, result: str | None = None) -> NewFlow:

@@ -14,8 +14,8 @@ from holdfast._core.job import Json, NewJob
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.tasks.child_spec import ChildSpec
-from holdfast._engine.tasks.context import JobContext
 from holdfast._engine.tasks.imports import import_module
+from holdfast._engine.tasks.job_context import JobContext
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import App
 from holdfast.errors import ConfigurationError

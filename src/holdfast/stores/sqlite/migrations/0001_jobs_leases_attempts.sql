@@ -169,16 +169,19 @@ CREATE TABLE main.holdfast_members (
     inputs TEXT, -- JSON; NULL: none
     needs INTEGER NOT NULL DEFAULT 0,
     waits INTEGER NOT NULL DEFAULT 0,
-    is_paused INTEGER NOT NULL DEFAULT 0 -- held because its flow is paused
+    is_paused INTEGER NOT NULL DEFAULT 0, -- held because its flow is paused
+    is_suspended INTEGER NOT NULL DEFAULT 0 -- while blocked: it waits for its children, and runs again after them
 ) WITHOUT ROWID;
 
 CREATE INDEX main.holdfast_members_flow ON holdfast_members (flow, position);
 
--- tolerates: the child also counts a parent as a success that has ended in another way.
+-- tolerates: the child also counts a parent as a success that has ended in another way. is_child: the child of the edge has added the
+-- parent of the edge while it ran.
 CREATE TABLE main.holdfast_edges (
     parent BLOB NOT NULL,
     child BLOB NOT NULL,
     tolerates INTEGER NOT NULL,
+    is_child INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, child)
 ) WITHOUT ROWID;
 

@@ -1,6 +1,7 @@
 -- Move a schedule on from its due tick and insert the job of a tick, in one step; nothing if another caller was faster.
 --
--- The job is inserted as enqueue_one.sql inserts it. An earlier job that has not finished is judged in the same step, by :overlap.
+-- The job is inserted as enqueue_one.sql inserts it. An earlier job that has not finished is judged in the same step, by :overlap. One
+-- that is a workflow is cancelled by schedules.py, in the same transaction.
 CREATE TEMP VIEW holdfast_advance (
     name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
     payload, wall, inline
@@ -37,7 +38,7 @@ BEGIN
         -- include cancelled(NEW.wall)
     WHERE NEW.id IS NOT NULL AND NEW.overlap = 'cancel'
         AND id = (SELECT last_job FROM holdfast_schedules WHERE name = NEW.name)
-        AND state NOT IN ('completed', 'failed', 'cancelled');
+        AND state NOT IN ('completed', 'failed', 'cancelled') AND flow IS NULL;
 
     UPDATE holdfast_schedules SET last_job = NEW.id
     WHERE name = NEW.name AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id);

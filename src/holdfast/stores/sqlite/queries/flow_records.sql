@@ -8,4 +8,4 @@ FROM holdfast_flows AS flows
 JOIN holdfast_members AS members ON members.flow = flows.id
 JOIN holdfast_record AS record ON record.id = members.job
 WHERE flows.id = :flow
-ORDER BY members.position;
+ORDER BY members.job = flows.id, members.position;

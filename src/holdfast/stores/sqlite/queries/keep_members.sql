@@ -2,4 +2,4 @@
 UPDATE holdfast_jobs SET
     delete_after = NULL,
     reason = iif(reason = 'BY_OPERATOR' AND :is_by_workflow, 'BY_WORKFLOW', reason)
-WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places));
+WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places)) AND id <> flow;

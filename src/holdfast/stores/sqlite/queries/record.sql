@@ -13,7 +13,7 @@ SELECT
     unique_key, is_stub, rescue, hook_due_at,
     iif(state IN ('available', 'held'), awaits, NULL), iif(state = 'held', held_for, NULL), flow,
     iif(flow IS NULL, NULL, (
-        SELECT json_array(node, required, on_failure, is_gate, json(inputs), needs, waits, is_paused)
+        SELECT json_array(node, required, on_failure, is_gate, json(inputs), needs, waits, is_paused, is_suspended)
         FROM holdfast_members AS members WHERE members.job = id
     ))
 FROM holdfast_jobs;
