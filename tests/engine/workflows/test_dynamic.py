@@ -1,6 +1,6 @@
 """Workflows that grow while they run: over lists, in each other, by name, and by handlers that wait for children."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ class Suites:
             return sum(each.size for each in reports)
 
         @app.task
-        def tolerant(reports: list[Report | Failed]) -> list[str]:
+        def tolerant(reports: Sequence[Report | Failed]) -> list[str]:
             return [each.reason if isinstance(each, Failed) else each.suite for each in reports]
 
         self.find, self.test, self.total, self.tolerant = find, test, total, tolerant
@@ -204,7 +204,7 @@ def test_a_map_is_checked_before_anything_is_stored() -> None:
         "added: each(…) is for w.map, which runs it for each item",
         "no-list: w.map needs an argument each(node.output)",
         "number: each(…) takes a list, and 'total' returns <class 'int'>",
-        "strict: reports may be a Failed, because 'tested' need not complete: annotate it with `list[… | Failed]`",
+        "strict: reports may be a Failed, because 'tested' need not complete: annotate it with `Sequence[… | Failed]`",
     ]
     with pytest.raises(ConfigurationError, match="add a node for each item in a loop"):
         each(["a", "b"])

@@ -275,7 +275,7 @@ class Workflow:
                 f"{item}"
             )
         if is_tolerant and not is_each and parameter not in (accepts.fallible_items if parent.is_map else accepts.fallible):
-            wanted = "list[… | Failed]" if parent.is_map else "… | Failed"
+            wanted = "Sequence[… | Failed]" if parent.is_map else "… | Failed"
             self._problems.append(
                 f"{node.name}: {parameter} may be a Failed, because {parent.name!r} need not complete: annotate it with `{wanted}`"
             )
