@@ -113,7 +113,9 @@ def test_a_list_of_outputs_is_a_list_of_results_in_its_order() -> None:
 
 def test_what_cannot_be_in_a_list_of_outputs_is_refused() -> None:
     at = Suites()
-    with pytest.raises(ConfigurationError) as raised, at.app.workflow("wrong") as w:
+
+    @at.app.workflow
+    def wrong(w: Workflow) -> None:
         suites = w.add(at.find.bind(ref="x"))
         tested = w.map(at.test.bind(ref="x", suite=each(suites.output)))
         one = w.add(at.test.bind(ref="x", suite="unit"))
@@ -122,6 +124,9 @@ def test_what_cannot_be_in_a_list_of_outputs_is_refused() -> None:
         w.add(at.total.bind([one.output]), name="failed", when="finished")
         with pytest.raises(ConfigurationError, match="use outputs only"):
             at.total.bind([one.output, Report("unit", 4)])
+
+    with pytest.raises(ConfigurationError) as raised:
+        wrong.enqueue()
     problems = [problem.removeprefix("workflow wrong: ") for problem in raised.value.problems]
     assert problems == [
         "type: reports cannot have the result of 'find', which has the type list[str]",
