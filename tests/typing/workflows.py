@@ -1,10 +1,11 @@
 """How users build workflows. Checked with `mypy --strict` as `usage.py` is."""
 
+from collections.abc import Sequence
 from typing import Any, assert_type
 
 from msgspec import Struct
 
-from holdfast import App, AtLeast, Failed, Handle, Job, Node, NodeView, State, Workflow, WorkflowHandle
+from holdfast import App, AtLeast, Failed, Handle, Job, Node, NodeView, State, Workflow, WorkflowHandle, each
 
 app = App("memory://")
 
@@ -26,6 +27,38 @@ async def find_suites(source: Source) -> list[str]:
 @app.task
 def sign(ref: str, tested: list[str] | Failed) -> bool:
     return isinstance(tested, Failed)
+
+
+@app.task
+async def measure(suite: str, depth: int = 1) -> int:
+    return depth
+
+
+@app.task
+def total(sizes: Sequence[int | Failed]) -> int:
+    return len(sizes)
+
+
+@app.task
+async def lead(job: Job, ref: str) -> int:
+    source = await job.call(checkout.bind(ref))
+    assert_type(source, Source)
+    assert_type(await job.gather([measure.bind(suite) for suite in source.ref]), list[int])
+    assert_type(await job.call(release.bind(ref)), bool)
+    return 1
+
+
+@app.workflow
+def nested(w: Workflow, ref: str) -> Node[int]:
+    suites = w.add(find_suites.bind(Source(ref)))
+    sizes = w.map(measure.bind(each(suites.output), depth=2), on_failure="continue")
+    assert_type(sizes, Node[list[int]])
+    assert_type(w.add(release.bind(ref), name="inner"), Node[bool])
+    w.add(total.bind([w.add(measure.bind(suite)).output for suite in ("unit", "e2e")]), name="listed")
+    total.bind([suites.output])  # type: ignore[list-item]
+    measure.bind(suites.output)  # type: ignore[arg-type]
+    measure.bind(each(sizes.output))  # type: ignore[arg-type]
+    return w.add(total.bind(sizes.output))
 
 
 @app.workflow

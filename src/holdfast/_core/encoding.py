@@ -44,6 +44,7 @@ class _Input(Struct, array_like=True):
     parent: UUID
     path: tuple[str, ...]
     is_each: bool = False
+    is_item: bool = False
 
 
 class _Member(Struct, array_like=True):

@@ -37,10 +37,10 @@ def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs:
     Raises ``PayloadInvalid`` for a missing result whose parameter does not accept a ``Failed``, for a path that the result does not have,
     and for more than ``INPUTS_LIMIT`` bytes in all.
     """
-    found = {each.parameter: outputs.get(each.parent, NOT_AVAILABLE) for each in inputs}
+    found = {each.parameter: _found(each, inputs, outputs) for each in inputs}
     _require_room(accepts, {name: _size_of(output, outputs) for name, output in found.items()})
     fields, failed, failed_items = _FIELDS.decode(payload), dict[str, Failed](), list[tuple[str, int, Failed]]()
-    for each in inputs:
+    for each in {each.parameter: each for each in inputs}.values():
         result = found[each.parameter]
         if isinstance(result, Items):
             result, missing = _list_of(result, outputs)
@@ -98,6 +98,12 @@ def whole(output: Output, outputs: Mapping[UUID, Output]) -> bytes | Failed:
 def is_too_large(outputs: Mapping[UUID, Output]) -> bool:
     """Return whether these results alone are more than a job gets, so that reading more of them has no use."""
     return sum(len(each) for each in outputs.values() if isinstance(each, bytes)) > INPUTS_LIMIT
+
+
+def _found(wanted: Input, inputs: Sequence[Input], outputs: Mapping[UUID, Output]) -> Output:
+    if wanted.is_item:
+        return Items(tuple(each.parent for each in inputs if each.parameter == wanted.parameter))
+    return outputs.get(wanted.parent, NOT_AVAILABLE)
 
 
 def _require_room(accepts: PayloadType, sizes: Mapping[str, int]) -> None:

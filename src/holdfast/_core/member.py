@@ -22,13 +22,15 @@ class OnFailure(StrEnum):
 class Input(Struct, frozen=True):
     """A parameter of a member that gets the result of another one, or what is at ``path`` in it.
 
-    ``is_each``: the result is a list, and the member runs once for each item of it.
+    ``is_each``: the result is a list, and the member runs once for each item of it. ``is_item``: the parameter is a list, and the result is
+    its next item, in the order of the inputs.
     """
 
     parameter: str
     parent: UUID
     path: tuple[str, ...] = ()
     is_each: bool = False
+    is_item: bool = False
 
 
 class Member(Struct, frozen=True, kw_only=True):

@@ -276,12 +276,12 @@ def _accepts_failed(kind: Any) -> bool:
 
 
 def _has_failed_items(kind: Any) -> bool:
-    return kind in (Any, object) or (get_origin(kind) is list and _accepts_failed(get_args(kind)[0]))
+    return kind in (Any, object) or (get_origin(kind) in (list, Sequence) and _accepts_failed(get_args(kind)[0]))
 
 
 def _without_failed(kind: Any) -> Any:
     """Return the type of a value that is read from JSON: a union without ``Failed``, because JSON does not show the difference."""
-    if get_origin(kind) is list and _has_failed_items(kind):
+    if get_origin(kind) in (list, Sequence) and _has_failed_items(kind):
         return list[_without_failed(get_args(kind)[0])]  # type: ignore[misc] # a type at run time only
     if Failed not in get_args(kind):
         return Any if kind is Failed else kind

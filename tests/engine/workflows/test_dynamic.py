@@ -1,6 +1,6 @@
 """Workflows that grow while they run: over lists, in each other, by name, and by handlers that wait for children."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ class Suites:
             return sum(each.size for each in reports)
 
         @app.task
-        def tolerant(reports: list[Report | Failed]) -> list[str]:
+        def tolerant(reports: Sequence[Report | Failed]) -> list[str]:
             return [each.reason if isinstance(each, Failed) else each.suite for each in reports]
 
         self.find, self.test, self.total, self.tolerant = find, test, total, tolerant
@@ -89,6 +89,50 @@ def test_l12_a_map_runs_a_job_for_each_item_and_gives_their_results_in_order() -
     assert handle.result(timeout=1) == 11
     assert sorted(RUNS) == ["docs", "e2e", "find", "unit"]
     assert list(names(handle)) == ["find", "test", "total", "test[0]", "test[1]", "test[2]"]
+
+
+def test_a_list_of_outputs_is_a_list_of_results_in_its_order() -> None:
+    at = Suites()
+    at.broken = {"e2e"}
+
+    @at.app.workflow
+    def check(w: Workflow, suites: list[str]) -> Node[int]:
+        tested = [w.add(at.test.bind(ref="x", suite=suite)) for suite in reversed(suites)]
+        return w.add(at.total.bind([each.output for each in tested]))
+
+    @at.app.workflow
+    def strict(w: Workflow) -> Node[list[str]]:
+        tested = [w.add(at.test.bind(ref="x", suite=suite)) for suite in ("unit", "e2e", "docs")]
+        return w.add(at.tolerant.bind(reports=tuple(each.output for each in tested)), when="finished")
+
+    handles = check.enqueue(["unit", "docs"]), check.enqueue([]), strict.enqueue()
+    run(at.app)
+    assert [each.result(timeout=1) for each in handles] == [8, 0, ["unit", "HANDLER_ERROR", "docs"]]
+    assert handles[0].nodes()[-1].after == ("test", "test-2")
+
+
+def test_what_cannot_be_in_a_list_of_outputs_is_refused() -> None:
+    at = Suites()
+
+    @at.app.workflow
+    def wrong(w: Workflow) -> None:
+        suites = w.add(at.find.bind(ref="x"))
+        tested = w.map(at.test.bind(ref="x", suite=each(suites.output)))
+        one = w.add(at.test.bind(ref="x", suite="unit"))
+        w.add(at.total.bind([suites.output]), name="type")  # type: ignore[list-item]
+        w.add(at.total.bind([tested.output]), name="map")  # type: ignore[list-item]
+        w.add(at.total.bind([one.output]), name="failed", when="finished")
+        with pytest.raises(ConfigurationError, match="use outputs only"):
+            at.total.bind([one.output, Report("unit", 4)])
+
+    with pytest.raises(ConfigurationError) as raised:
+        wrong.enqueue()
+    problems = [problem.removeprefix("workflow wrong: ") for problem in raised.value.problems]
+    assert problems == [
+        "type: reports cannot have the result of 'find', which has the type list[str]",
+        "map: reports: the list of 'test' in a list: give it a separate parameter",
+        "failed: reports may be a Failed, because 'test-2' need not complete: annotate it with `Sequence[… | Failed]`",
+    ]
 
 
 def test_l12_a_map_can_be_the_result_of_its_workflow() -> None:
@@ -204,7 +248,7 @@ def test_a_map_is_checked_before_anything_is_stored() -> None:
         "added: each(…) is for w.map, which runs it for each item",
         "no-list: w.map needs an argument each(node.output)",
         "number: each(…) takes a list, and 'total' returns <class 'int'>",
-        "strict: reports may be a Failed, because 'tested' need not complete: annotate it with `list[… | Failed]`",
+        "strict: reports may be a Failed, because 'tested' need not complete: annotate it with `Sequence[… | Failed]`",
     ]
     with pytest.raises(ConfigurationError, match="add a node for each item in a loop"):
         each(["a", "b"])

@@ -17,7 +17,7 @@ from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.options import Options
-from holdfast._engine.tasks.reference import Reference
+from holdfast._engine.tasks.reference import Reference, references_in
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, PayloadInvalid
 from holdfast.sync import blocking, refuse_inside_loop
@@ -37,7 +37,7 @@ class PreparedJob(Struct, Generic[Bound], frozen=True):
     task: "Task[..., Bound, ...]"
     options: Options
     payload: bytes
-    references: Mapping[str, Reference] = {}
+    references: Mapping[str, Reference | list[Reference]] = {}
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class TaskWithOptions(Generic[Returned, Payload]):
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob[Returned]:
         """Check the payload now, for ``job.enqueue`` and for code that enqueues later."""
         given = self._task.definition.payload.named(args, kwargs)
-        references = {name: value for name, value in given.items() if isinstance(value, Reference)}
+        references = references_in(given)
         if not references:
             return PreparedJob(self._task, self._options, self._encode(args, kwargs))
         present = {name: value for name, value in given.items() if name not in references}

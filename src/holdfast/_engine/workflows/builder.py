@@ -133,10 +133,9 @@ class Workflow:
         return self._add(node, new, Waits(after, "all", when), on_failure)
 
     def _add(self, node: Node[Any], new: NewJob, waits: "Waits", on_failure: PolicyName | None) -> Node[Any]:
-        given = node.prepared.references.items()
-        inputs = tuple(Input(name, each.job, each.path, each.is_each) for name, each in given)
+        inputs = _inputs_of(node.prepared)
         parents = waits.parents(each.parent for each in inputs)
-        self._check(node, waits, parents, new)
+        self._check(node, waits, parents, new, inputs)
         self._put(node, new, Member(flow=self._root.id, node=node.name, join=waits.required(parents), inputs=inputs), on_failure)
         self._edges += waits.edges(parents, node.job)
         return node
@@ -221,25 +220,24 @@ class Workflow:
         self._numbers[task] = number + 1
         return named
 
-    def _check(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID], new: NewJob) -> None:
-        where, references = node.name, node.prepared.references
+    def _check(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID], new: NewJob, inputs: Sequence[Input]) -> None:
+        where = node.name
         self._check_options(node, new)
         self._check_parents(node, waits, parents)
-        if waits.join != "all" and references:
-            self._problems.append(
-                f"{where}: with join={waits.join!r} it may start before {sorted(references)} exist: use join='all'"
-            )
-        if any(each.is_each for each in references.values()) is not node.is_map:
+        if waits.join != "all" and inputs:
+            missing = sorted({each.parameter for each in inputs})
+            self._problems.append(f"{where}: with join={waits.join!r} it may start before {missing} exist: use join='all'")
+        if any(each.is_each for each in inputs) is not node.is_map:
             remedy = (
                 "w.map needs an argument each(node.output)"
                 if node.is_map
                 else "each(…) is for w.map, which runs it for each item"
             )
             self._problems.append(f"{where}: {remedy}")
-        for parameter, reference in references.items():
-            if (parent := self._find(reference.job)) is not None:
+        for each in inputs:
+            if (parent := self._find(each.parent)) is not None:
                 is_tolerant = waits.when == "finished" or parent[1].on_failure is OnFailure.CONTINUE
-                self._check_reference(node, parameter, parent[0], is_each=reference.is_each, is_tolerant=is_tolerant)
+                self._check_input(node, each, parent[0], is_tolerant=is_tolerant)
 
     def _check_options(self, node: Node[Any], new: NewJob) -> None:
         if new.unique_key is not None:
@@ -266,19 +264,25 @@ class Workflow:
             return self._nodes[known.member.node], known.member
         return None if self._outer is None else self._outer._find(job)
 
-    def _check_reference(self, node: Node[Any], parameter: str, parent: Node[Any], *, is_each: bool, is_tolerant: bool) -> None:
-        accepts, produced = node.prepared.task.definition.payload, parent.kind
-        if is_each and not fits(produced, list[Any]):
+    def _check_input(self, node: Node[Any], given: Input, parent: Node[Any], *, is_tolerant: bool) -> None:
+        accepts, produced, parameter = node.prepared.task.definition.payload, parent.kind, given.parameter
+        accepted = accepts.type_of(parameter)
+        if given.is_item and (given.is_each or parent.is_map):
+            self._problems.append(
+                f"{node.name}: {parameter}: the list of {parent.name!r} in a list: give it a separate parameter"
+            )
+            return
+        if given.is_each and not fits(produced, list[Any]):
             self._problems.append(f"{node.name}: each(…) takes a list, and {parent.name!r} returns {produced}")
             return
-        item = (get_args(produced) or (Any,))[0] if is_each else produced
-        if not fits(item, accepts.type_of(parameter)):
-            self._problems.append(
-                f"{node.name}: {parameter} cannot be {'an item of ' if is_each else ''}the result of {parent.name!r}, which has the type "
-                f"{item}"
-            )
-        if is_tolerant and not is_each and parameter not in (accepts.fallible_items if parent.is_map else accepts.fallible):
-            wanted = "list[… | Failed]" if parent.is_map else "… | Failed"
+        item = (get_args(produced) or (Any,))[0] if given.is_each else produced
+        if not fits(item, (get_args(accepted) or (Any,))[0] if given.is_item else accepted):
+            part = "an item of the result" if given.is_each else "the result"
+            what = f"{parameter} cannot {'have' if given.is_item else 'be'} {part} of {parent.name!r}"
+            self._problems.append(f"{node.name}: {what}, which has the type {item}")
+        is_list = parent.is_map or given.is_item
+        if is_tolerant and not given.is_each and parameter not in (accepts.fallible_items if is_list else accepts.fallible):
+            wanted = "Sequence[… | Failed]" if is_list else "… | Failed"
             self._problems.append(
                 f"{node.name}: {parameter} may be a Failed, because {parent.name!r} need not complete: annotate it with `{wanted}`"
             )
@@ -320,6 +324,14 @@ class Waits(NamedTuple):
         if isinstance(self.join, AtLeast):
             return self.join.number
         return 1 if self.join == "any" and parents else None
+
+
+def _inputs_of(job: PreparedJob[Any]) -> tuple[Input, ...]:
+    found = list[Input]()
+    for name, given in job.references.items():
+        items = given if isinstance(given, list) else [given]
+        found += [Input(name, each.job, each.path, each.is_each, is_item=isinstance(given, list)) for each in items]
+    return tuple(found)
 
 
 def build(definition: TaskDefinition, root: NewJob) -> tuple[Workflow, Any]:
