@@ -10,7 +10,7 @@ from holdfast._core.book_state import Moment
 from holdfast._core.job import Token
 from holdfast._core.record import JobRecord
 from holdfast._core.steps import Signal, SignalAnswer, SignalTaken, StepRecord
-from holdfast._core.workflow import Edge, Flow
+from holdfast._core.workflow import Flow
 from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.history import By
 from proof.stores.recording_schedules import RecordingSchedules
@@ -126,11 +126,7 @@ class RecordingFlows(RecordingSchedules):
 
     def _flow_row(self, flow: Flow) -> FlowRow:
         members = self._all.members.get(flow.id, {})
-        edges = [
-            Edge(parent, child, tolerates)
-            for child in members
-            for parent, tolerates in self._all.edges.get(child, {}).items()
-        ]  # fmt: skip
+        edges = [edge for child in members for edge in self._all.edges.get(child, {}).values()]
         return FlowRow(
             is_paused=flow.paused_at is not None and flow.ended_for is None,
             ended_for=flow.ended_for,
