@@ -157,6 +157,16 @@ class WorkflowMapContract(Part):
 
     @story
     @needs(Workflows, no_workflows)
+    async def test_l12_a_child_that_builds_an_empty_graph_lets_its_parent_go_on(self, at: Scene) -> None:
+        graph = await plain(at, "x", "y")
+        for name, state in (("x", BLOCKED), ("y", AVAILABLE)):
+            (job,) = await graph.start(name)
+            assert await at.settle(finish(job, WaitFor(Children(is_gate=True)), jitter=0.0)) == (Answer.APPLIED,)
+            assert await graph.states(name, "root") == [DONE, state]
+            assert (await verbs(at.store).revive(9)).repairs == ()
+
+    @story
+    @needs(Workflows, no_workflows)
     async def test_s19_a_workflow_waits_for_what_its_members_enqueue(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
