@@ -96,7 +96,7 @@ def test_at_most_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None
     assert not attempt(script, found.deviations).problems
 
 
-def test_the_story_of_a_job_tells_of_its_steps_and_signals() -> None:
+def test_the_story_of_a_job_has_its_steps_and_signals() -> None:
     mutant = next(each for each in MUTANTS if each.name == "signal kept after its use")
     broken = play(mutant, known_seeds()[mutant.name], mutant.kind)
     story = broken.explain()
