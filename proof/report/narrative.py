@@ -13,7 +13,7 @@ from holdfast._core.lifecycle import Precondition
 from proof.checker.history import FAIL_OVER, IN_CARE, Event, History, JobRow, LeaseRow, Phase
 from proof.report.aliases import Aliases
 from proof.report.narrative_focus import Focus
-from proof.report.sentences import BIRTH, MINOR, TOGETHER, USUAL, VITAL, Sentence, Sentences, change_of_schedule
+from proof.report.sentences import BIRTH, MINOR, TOGETHER, USUAL, VITAL, Sentence, Sentences, change_of_flow, change_of_schedule
 
 _STATES = {"available": "back in its queue", "scheduled": "back in its queue", "held": "held for an operator"}
 _VERBS = {"report": "reports progress", "start": "starts", "hook": "commits the hook", "annotate": "adds to its record"}
@@ -82,6 +82,8 @@ class Narrator:
                 self._see_lease(event)
             case _ if is_ours and event.what.startswith("handler."):
                 self._see_code(event)
+            case "flow" | "step" | "signal.kept" | "signal.taken" if is_ours:
+                self._sentences.add(event, change_of_flow(event, self._aliases.job(event.job)))
             case "write.refused" if is_ours:
                 self._sentences.add(
                     event, f"{self._who(event)} writes as if it had the job: REFUSED", VITAL, key=f"refused {event.process}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from holdfast._core.job import Token
+from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.history import Event, ScheduleRow
 
 LONGEST = 11  # sentences of a story
@@ -86,6 +87,21 @@ def _kept(sentences: Sequence[Sentence], omitted: set[int]) -> list[str]:
     if omitted:
         lines.insert(min(omitted), f"{'':13}… ({len(omitted)} of less weight left out)")
     return lines
+
+
+def change_of_flow(event: Event, noun: str) -> str:
+    """Return what becomes of a workflow, of a step or of a signal; ``noun``: the job, which is the root of the workflow."""
+    match event.after:
+        case FlowRow() as row:
+            now = "is paused" if row.is_paused else "goes on" if row.ended_for is None else f"is cancelled: {row.ended_for}"
+            return f"the workflow of {noun} {now}"
+        case StepRow() as row:
+            result = "records that its time is over" if row.result is None else f"returns {row.result}"
+            return f"use {row.nth} of the step {row.name} of {noun} {result}"
+        case SignalRow() as row:
+            return f"the signal {row.name} is {'consumed by' if event.what == 'signal.taken' else 'kept for'} {noun}: {row.value}"
+        case _:
+            return f"the workflow of {noun} is gone"
 
 
 def change_of_schedule(event: Event) -> str:

@@ -15,6 +15,8 @@ from proof.simulator.plans import Mode, Plan, draw, draw_for
 from proof.simulator.profiles import Brand
 from proof.simulator.simulation import Outcome, perform, simulate
 from tests.simulation import broken_flows as flows
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.run_mutants import known_seeds, play
 
 RULES = ("S18", "S19", "S20", "S21", "S22", "S23", "S27", "L12", "L17")
 
@@ -92,6 +94,15 @@ def test_at_most_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None
     trials = Enumeration(script, 1, Reach.SHARP).trials(partial(map, partial(attempt, script, kind=kind)))
     found = next(trial for trial in trials if any(problem.startswith(broken) for problem in trial.problems))
     assert not attempt(script, found.deviations).problems
+
+
+def test_the_story_of_a_job_has_its_steps_and_signals() -> None:
+    mutant = next(each for each in MUTANTS if each.name == "signal kept after its use")
+    broken = play(mutant, known_seeds()[mutant.name], mutant.kind)
+    story = broken.explain()
+    assert "of the step :wait_for:go of the job returns" in story
+    assert "the signal go is kept for the job" in story
+    assert "S23 promises: a signal is consumed at most once" in story
 
 
 # real statements
