@@ -235,7 +235,8 @@ class Executor:
             case Stop.CANCELLED:
                 moved = lifecycle.cancelled(job, was_killed=running.was_killed)
             case _ if not running.has_begun:
-                return FinishedRun(running.claim, lifecycle.release(job, code_ran=False), running.pause)
+                moved = lifecycle.release(job, code_ran=False, unavailable=running.unavailable)
+                return FinishedRun(running.claim, moved, running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
                 moved = lifecycle.deadline_exceeded(job, _CHARGES[why], jitter=jitter)
             case Stop.LATE | Stop.DRAINED:
