@@ -55,9 +55,9 @@ class PreparedJob(Struct, Generic[Bound], frozen=True):
         settings = self.task.definition.workflow
         return settings is not None and settings.deadline is not None
 
-    def read(self, data: bytes) -> Returned:
+    def read(self, data: bytes) -> Bound:
         """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
-        value: Returned = reader_of(self.task.definition.returns)(data)
+        value: Bound = reader_of(self.task.definition.returns)(data)
         return value
 
     def bind(self) -> "PreparedJob[Bound]":
