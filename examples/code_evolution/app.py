@@ -1,6 +1,6 @@
 """How did the code of a repository evolve? The analyzer in your App, where it survives the death of its worker.
 
-pip install 'holdfast[demo]', then see README.md.
+In this folder of a clone: pip install '../..[demo]', then see README.md.
 """
 
 from pathlib import Path

@@ -9,8 +9,9 @@ import pytest
 
 from holdfast import App, StoreUnavailable
 from holdfast._core.lifecycle import State
+from holdfast._processes.loading import opened
 from holdfast.cli.commands import root
-from tests.cli.support import answer, claim, enqueue, run
+from tests.cli.support import answer, claim, enqueue, run, url
 
 
 def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
@@ -133,6 +134,19 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
         (["enqueue", "shop:app", "analyze", '{"repo_url": 5}'], 2, "Expected `str`, got `int` - at `$.repo_url`"),
         (["enqueue", "shop:app", "analyze", "[1]"], 2, "is not a JSON object"),
         (["enqueue", "shop:app", "analyze", "{"], 2, "truncated"),
+        (
+            ["enqueue", "shop:app", "analyze", '{"repo_url": "\udcff"}'],
+            2,
+            "PAYLOAD is not UTF-8 from its character 15 on: write UTF-8",
+        ),
+        (["enqueue", "shop:app", "analyze", '{"repo_url": "\\ud800"}'], 2, "ends in half of a surrogate pair"),
+        (
+            ["enqueue", "shop:app", "analyze", "{}", "--header", "tenant=\udcff"],
+            2,
+            "--header is not UTF-8 from its character 8 on",
+        ),
+        (["jobs", "signal", "x", "go", '"\udcff"', "--app", "shop"], 2, "VALUE is not UTF-8"),
+        (["jobs", "list", "--limit", "many"], 2, "'many' is not a valid integer."),
         (["worker", "shop", "--processes", "0"], 2, "--processes"),
         (["worker", "shop", "--queues", "a,,b"], 2, "--queues: ''"),
         (["worker", "shop", "--grace", "soon"], 2, "is not a duration"),
@@ -271,3 +285,13 @@ def test_check_reports_what_a_worker_would_refuse_and_what_waits(folder: Path) -
     assert [line.split("\t")[0] for line in done.stdout.splitlines()[1:]] == ["warning"] * len(warnings) + ["ok"] * (
         len(done.stdout.splitlines()) - 1 - len(warnings)
     )
+
+
+def test_a_list_names_a_reason_once_that_is_also_the_type_of_the_error(folder: Path) -> None:
+    task = '@app.task(timeout="50ms", max_attempts=1)\nasync def wait() -> None:\n    await asyncio.Event().wait()\n'
+    (folder / "slow.py").write_text(f"import asyncio\nfrom holdfast import App\napp = App('{url(folder)}')\n{task}")
+    run("enqueue", "slow", "wait")
+    with opened("slow") as app:
+        assert app.run_due() == 1
+    (line,) = run("jobs", "list", "--app", "slow").stdout.splitlines()[1:]
+    assert line.split("\t")[-1] == "TIMED_OUT"

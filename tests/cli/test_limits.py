@@ -60,10 +60,13 @@ def test_limits_are_cleared() -> None:
     [
         (("set", "queues", "mail", "--concurrency", "1"), "'queues' is not one of 'cluster', 'task', 'queue'"),
         (("set", "cluster", "mail", "--concurrency", "1"), "the cluster has no name"),
-        (("set", "queue", "--concurrency", "1"), "name=None: use 1 to 200"),
-        (("set", "queue", "mail"), "limits nothing: use concurrency="),
+        (("set", "queue", "--concurrency", "1"), "which queue? Write its name after the word queue"),
+        (("set", "task", "a b", "--concurrency", "1"), "name='a b': use 1 to 200"),
+        (("set", "queue", "mail"), "nothing to limit: use --concurrency, --per-key, --rate or --rate-per-key"),
+        (("set", "queue", "mail", "--per-key", "1", "--burst", "2"), "--burst belongs to a rate: add --rate"),
         (("set", "queue", "mail", "--rate", "often"), "rate='often' is not a rate: use a number and a time"),
         (("set", "queue", "mail", "--concurrency", "-1"), "concurrency=-1 is not possible"),
+        (("clear", "task"), "which task? Write its name after the word task"),
         (("clear", "queue", "mail"), "there is none; see `holdfast limits list`"),
     ],
 )
@@ -75,7 +78,7 @@ def test_what_cannot_be_a_limit_is_an_error_with_its_remedy(words: tuple[str, ..
 
 def test_queues_are_set_listed_and_unset() -> None:
     done = run("queues", "set", "mail", "--priority", "-10", "--weight", "3", "--key-weight", "acme=3", "--key-weight", "a=b=2")
-    assert (done.exit_code, done.stdout) == (0, "queue mail: priority -10, weight 3\n")
+    assert (done.exit_code, done.stdout) == (0, "queue mail: priority -10, weight 3; keys a=b 2, acme 3\n")
     changed = answer("queues", "set", "mail", "--weight", "2")
     assert changed["queue"] == "mail"
     assert (changed["settings"]["priority"], changed["settings"]["weight"]) == (-10, 2)
@@ -95,13 +98,32 @@ def test_queues_are_set_listed_and_unset() -> None:
         (("--key-weight", "acme"), "'acme' is not a key and its weight: write it as acme=3"),
         (("--key-weight", "acme=0"), "'acme' has 0: use an integer from 1"),
         (("--priority", "high"), "'high' is not a valid integer"),
-        ((), "pass priority=, weight= or key_weights="),
+        ((), "nothing to set: use --priority, --weight or --key-weight"),
     ],
 )
 def test_what_cannot_be_a_setting_is_an_error_with_its_remedy(words: tuple[str, ...], problem: str) -> None:
     done = run("queues", "set", "mail", *words)
     assert done.exit_code == 2
     assert problem in done.stderr
+
+
+def test_a_name_that_is_perhaps_misspelt_is_noted() -> None:
+    done = run("limits", "set", "task", "sned", "--concurrency", "1")
+    assert (done.exit_code, done.stderr) == (0, "no live worker knows the task 'sned': check its name\n")
+    done = run("queues", "set", "mial", "--weight", "2")
+    assert (done.exit_code, done.stderr) == (0, "the queue 'mial' had no jobs and no settings until now: check its name\n")
+    assert run("queues", "set", "mail", "--weight", "2").stderr == ""
+
+
+@pytest.mark.parametrize("words", [("queues", "purge", "a b", "--yes"), ("jobs", "list", "--queue", "a b")])
+def test_a_name_that_no_queue_can_have_is_an_error(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert (done.exit_code, done.stderr) == (2, "error: queue='a b': use 1 to 200 letters, digits and _ . : -\n")
+
+
+def test_a_long_name_is_not_repeated_whole() -> None:
+    done = run("queues", "set", "q" * 500, "--weight", "2")
+    assert (done.exit_code, len(done.stderr) < 250, "use 1 to 200" in done.stderr) == (2, True, True)
 
 
 def test_a_store_without_limits_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

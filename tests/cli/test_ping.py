@@ -55,7 +55,9 @@ def test_a_silent_worker_and_no_worker_at_all_are_failures(folder: Path) -> None
     assert (done.exit_code, done.stdout) == (1, "worker\tanswer\tafter\n")
     enqueue()
     claim(folder, "analyze")
-    assert run("workers", "ping", "nobody", "--app", "shop", "--json").stdout == "[]\n"
+    done = run("workers", "ping", "nobody", "--app", "shop", "--json")
+    assert (done.exit_code, done.stdout) == (1, "[]\n")
+    assert done.stderr == "no worker has the name 'nobody', or one that begins so: see `holdfast workers list`\n"
 
 
 def test_workers_are_listed_with_what_they_hold_and_can_do(folder: Path) -> None:
@@ -79,4 +81,14 @@ def test_the_history_of_a_worker_is_printed_newest_first(folder: Path) -> None:
 
 
 def test_of_an_unknown_worker_there_is_no_history() -> None:
-    assert answer("workers", "history", "nobody", "--url", "memory://") == []
+    done = run("workers", "history", "nobody", "--url", "memory://", "--json")
+    assert (done.exit_code, done.stdout) == (0, "[]\n")
+    assert done.stderr == "no worker has the name 'nobody', or one that begins so: see `holdfast workers list`\n"
+
+
+def test_the_beginning_of_one_live_workers_name_is_enough_for_its_history(folder: Path) -> None:
+    note(folder, BeatNote(lease=UUID(int=1), kept=60.0), worker="elsewhere-7-0000")
+    assert len(answer("workers", "history", "elsewhere", "--app", "shop")) == 1
+    note(folder, BeatNote(lease=UUID(int=1), kept=60.0), worker="elsewhere-8-0000")
+    done = run("workers", "history", "elsewhere", "--app", "shop")
+    assert "begin so: elsewhere-7-0000, elsewhere-8-0000: use one of them" in done.stderr

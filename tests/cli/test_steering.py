@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import App, StoreUnavailable
 from holdfast._engine.client.client import Client
+from holdfast._processes.loading import opened
 from holdfast.cli import job_actions, selection
 from tests.cli.support import answer, claim, enqueue, run, url
 
@@ -29,6 +30,7 @@ def test_a_selector_does_what_all_its_conditions_choose_and_counts_it() -> None:
         "command": "cancel",
         "jobs": 3,
         "states": {"cancelled": 3},
+        "refused": 0,
     }
     assert {job for job, state in states().items() if state == "cancelled"} == set(chosen)
     assert run("jobs", "retry", "--state", "cancelled", "--limit", "2", "--yes").stdout.strip() == "2 jobs; 2 available"
@@ -45,6 +47,22 @@ def test_a_dry_run_prints_how_many_and_which_and_changes_nothing() -> None:
     assert len(lines) == 7
     assert run("jobs", "cancel", chosen[0], "--dry-run").stdout.splitlines()[0] == "would cancel 1 job"
     assert set(states().values()) == {"available"}
+
+
+def test_a_dry_run_refuses_the_jobs_that_the_command_refuses(folder: Path) -> None:
+    App(url(folder)).enqueue("other", n=1)
+    ended, done = enqueue(), [enqueue() for _ in range(2)]
+    run("jobs", "cancel", ended)
+    claim(folder, "other")
+    with opened("shop:app") as app:
+        assert app.run_due() == 2
+    selected = ("--task", "analyze", "--state", "completed")
+    assert run("jobs", "cancel", *selected, "--dry-run").stdout.strip() == "would cancel 0 jobs; 2 completed, refused"
+    assert run("jobs", "cancel", *selected, "--yes").stdout.strip() == "2 jobs; 2 completed, refused"
+    for command in (("cancel", *selected), ("delete", "--all"), ("retry", "--state", "running"), ("cancel", "--all")):
+        plan, act = answer("jobs", *command, "--dry-run"), answer("jobs", *command, "--yes")
+        assert (plan["jobs"], plan["refused"]) == (act["jobs"], act["refused"]), command
+    assert run("jobs", "cancel", done[0], "--dry-run").stdout.strip() == "would cancel 0 jobs"  # it was deleted
 
 
 @pytest.mark.parametrize(("output", "code", "state"), [("y\n", 0, "cancelled"), ("n\n", 130, "available")])
@@ -173,5 +191,5 @@ def test_lists_and_selectors_take_the_same_conditions() -> None:
     old = ("--state", "cancelled", "--reason", "BY_OPERATOR", "--older-than", "0s", "--key", "")
     assert [job["id"] for job in answer("jobs", "list", *old)] == [chosen]
     assert answer("jobs", "list", *old, "--attempts-at-least", "1") == answer("jobs", "list", "--older-than", "1h") == []
-    assert answer("jobs", "retry", *old, "--yes") == {"command": "retry", "jobs": 1, "states": {"available": 1}}
+    assert answer("jobs", "retry", *old, "--yes") == {"command": "retry", "jobs": 1, "states": {"available": 1}, "refused": 0}
     assert answer("jobs", "delete", "--older-than", "1h", "--yes")["jobs"] == 0

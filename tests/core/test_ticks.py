@@ -154,8 +154,12 @@ def test_jitter_and_id_follow_from_the_tick() -> None:
         (lambda: every("2000d"), "out of range"),
         (lambda: every("soon"), "not a duration"),
         (lambda: cron("0 3 * *"), "five fields"),
-        (lambda: cron("61 3 * * *"), "minute"),
-        (lambda: cron("0 0 30 2 *"), "day-of-month"),
+        (lambda: cron("61 3 * * *"), "the minute is not possible: use 0 to 59; also"),
+        (lambda: cron("0 3 * * FUN"), "the day of week is not possible: use 0 to 7, or SUN to SAT"),
+        (
+            lambda: cron("0 0 30 2 *"),
+            "the day of month is not possible: use 1 to 31, of which one of its months must have the day",
+        ),
         (lambda: cron("0 3 * * *", tz="Mars/Base"), "has no time zone"),
     ],
 )

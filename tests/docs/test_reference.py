@@ -59,7 +59,7 @@ from holdfast._core.answers import Check
 from holdfast._engine.client import client
 from holdfast._engine.events import _LEVELS, EventName
 from holdfast._engine.supervisor import recovery, supervisor
-from holdfast._engine.tasks import context, options
+from holdfast._engine.tasks import job_context, options
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.workflows.settings import define_workflow
 from holdfast.cli.commands import root
@@ -314,7 +314,7 @@ def test_every_cap_is_as_described() -> None:
     kilobytes = {"payload": payload.PAYLOAD_LIMIT, "result": payload.RESULT_LIMIT, "checkpoint": payload.CHECKPOINT_LIMIT}
     kilobytes |= {
         "text of an error, traceback": payload.ERROR_TEXT_LIMIT,
-        "message and stage of `job.progress`": context.MESSAGE_LIMIT,
+        "message and stage of `job.progress`": job_context.MESSAGE_LIMIT,
     }
     assert {name: reported[name] for name in kilobytes} == {name: f"{limit // 1024} KiB" for name, limit in kilobytes.items()}
     assert f"{policy.RETENTION_FLOOR / 60:.0f} minutes" in reported["memory of a finished job"]

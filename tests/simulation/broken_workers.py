@@ -203,8 +203,8 @@ def drain_costs() -> Any:
     """A job that a draining worker releases has spent an attempt."""
     release = lifecycle.release
 
-    def charge(job: ActiveJob, *, code_ran: bool) -> Transition:
-        moved = release(job, code_ran=code_ran)
+    def charge(job: ActiveJob, *, code_ran: bool, unavailable: str | None = None) -> Transition:
+        moved = release(job, code_ran=code_ran, unavailable=unavailable)
         return structs.replace(moved, failures=job.failures + 1) if code_ran else moved
 
     return patched(lifecycle, release=charge)
@@ -213,7 +213,9 @@ def drain_costs() -> Any:
 def interrupted_runs_again() -> Any:
     """Interrupted code runs again, also if its task does not allow that."""
     release = lifecycle.release
-    return patched(lifecycle, release=lambda job, *, code_ran: release(job, code_ran=False))
+    return patched(
+        lifecycle, release=lambda job, *, code_ran, unavailable=None: release(job, code_ran=False, unavailable=unavailable)
+    )
 
 
 def counting_what_never_ran() -> Any:

@@ -129,8 +129,16 @@ def damage(connection: driver.Connection) -> None:
     connection.execute("UPDATE sqlite_schema SET rootpage = 2 WHERE type = 'index'")
 
 
-@pytest.mark.parametrize("spoil", [lose_a_job, damage])
-def test_a_copy_that_is_not_valid_is_removed(tmp_path: Path, spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "error", "message"),
+    [
+        (lose_a_job, StoreUnavailable, r"backup: the copy of .* is damaged"),
+        (damage, ConfigurationError, r"jobs\.db: .*malformed.*: restore a backup; the file is damaged"),
+    ],
+)
+def test_a_copy_that_is_not_valid_is_removed(
+    tmp_path: Path, spoil: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     back_up = driver.back_up
 
     def spoilt(source: driver.Connection, copied: driver.Connection) -> None:
@@ -141,7 +149,7 @@ def test_a_copy_that_is_not_valid_is_removed(tmp_path: Path, spoil: Any, monkeyp
 
     async def act(store: SqliteStore) -> None:
         await fill(store, 3)
-        with pytest.raises(StoreUnavailable, match=r"backup: .*(is damaged|malformed)"):
+        with pytest.raises(error, match=message):
             await store.backup(tmp_path / "backup.db")
 
     using(store_at(tmp_path / "jobs.db", use_apsw=False), act)

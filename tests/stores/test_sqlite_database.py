@@ -10,6 +10,7 @@ import pytest
 
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.requests import JobFilter
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import require_version
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
@@ -168,6 +169,24 @@ def test_a_file_that_is_not_a_database_is_refused_at_once_and_a_repaired_one_is_
     play(OnFile(path), act)
 
 
+def damage(path: Path) -> None:
+    """Make a store whose schema can be read, and whose jobs cannot."""
+    chance = FakeChance()
+    using(store_on(path), lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
+    with closing(sqlite3.connect(path)) as connection:
+        ((page,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'holdfast_jobs'")
+        ((size,),) = connection.execute("PRAGMA page_size")
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size : page * size] = bytes(size)
+    path.write_bytes(content)
+
+
+def test_damage_that_a_verb_finds_names_the_remedy(tmp_path: Path) -> None:
+    damage(tmp_path / "jobs.db")
+    with pytest.raises(StoreUnavailable, match=r"list: .*malformed: restore a backup; the file is damaged"):
+        using(store_on(tmp_path / "jobs.db"), lambda store: store.list(JobFilter()))
+
+
 def test_an_error_closes_the_connection_and_the_next_verb_opens_another(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
@@ -241,12 +260,8 @@ def test_a_check_of_an_impossible_path_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
-    path, chance = tmp_path / "jobs.db", FakeChance()
-    using(store_on(path), lambda store: store.enqueue(chance.uuid4(), [new_job(chance) for _ in range(500)]))
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
-    path.write_bytes(content)
-    found = using(store_on(path), lambda store: store.check())
+    damage(tmp_path / "jobs.db")
+    found = using(store_on(tmp_path / "jobs.db"), lambda store: store.check())
     assert [finding.name for finding in found if finding.level == "error"] == ["file"]
 
 

@@ -105,8 +105,8 @@ class LeaseView(Struct, frozen=True, kw_only=True):
 class BeatView(Struct, frozen=True, kw_only=True):
     """The state of a worker at one of its beats, as its supervisor saw it; ``None``: it did not know.
 
-    ``running``: jobs whose code ran; ``claimed``: jobs it held beside those. ``memory``: bytes that its process occupied. ``loop_lag``: the
-    longest that its event loop took to answer a ping since the beat before; ``answered_at``: when it last answered one.
+    ``running``: jobs whose code ran; ``claimed``: jobs it held beside those; both as of ``answered_at``, when it last answered a ping.
+    ``memory``: bytes that its process occupied. ``loop_lag``: the longest that its event loop took to answer a ping since the beat before.
     """
 
     worker: str

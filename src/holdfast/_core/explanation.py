@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from holdfast._core.cause import Cause, Code, clock
-from holdfast._core.job import PLACE_OF, HeldFor, Place, Reason, State
+from holdfast._core.job import PLACE_OF, RUNNER_UNAVAILABLE, HeldFor, Place, Reason, State
 from holdfast._core.lane_cause import LaneFacts, lane_causes, position
 from holdfast._core.limit_causes import limit_causes
 from holdfast._core.limits import LimitView
@@ -114,7 +114,7 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     silent = "has ended" if owner is None else f"has been silent for {owner.overdue:.0f} s longer than it may"
     by_hand = f"`holdfast recover module:app --only {job.state.value}` does so once, by hand, also where App(recovery=…) switches it off"
     back = f"a supervisor (`holdfast worker`) takes the job back by itself; {by_hand}"
-    return Cause(Code.NO_LIVE_WORKER, f"its worker {job.worker} {silent}", back), running
+    return (Cause(Code.NO_LIVE_WORKER, f"its worker {job.worker} {silent}", back),)
 
 
 def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:
@@ -136,7 +136,15 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
         again = f", after {job.failures + job.crashes} tries that ended badly" if job.failures + job.crashes else ""
         sooner = f"wait, or `holdfast jobs reschedule {job.id} --delay 0s` makes it due now"
         causes.append(Cause(Code.DUE_LATER, f"it is due at {clock(job.available_at)}{again}", sooner))
-    return (*causes, *_of_workers(job, workers))
+    return (*causes, *(_of_workers(job, workers) or _of_runners(job)))
+
+
+def _of_runners(job: JobRecord) -> tuple[Cause, ...]:
+    """Return why the last worker that claimed a `process=True` job returned it; empty if it did not."""
+    if job.state is not State.AVAILABLE or job.error is None or job.error.type != RUNNER_UNAVAILABLE:
+        return ()
+    mend = "correct what it names, such as Runners(on_start=…), and restart the worker; until then it tries again within 30 s"
+    return (Cause(Code.AT_CAPACITY, f"the last worker that claimed it could start no process for it: {job.error.message}", mend),)
 
 
 def _of_changed_code(job: JobRecord) -> Cause:

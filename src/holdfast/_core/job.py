@@ -127,6 +127,10 @@ class Token(Struct, frozen=True):
         return f"{self.number}:{self.claim.hex if self.claim else '-'}"
 
 
+RUNNER_UNAVAILABLE = "RUNNER_UNAVAILABLE"
+"""The type of the failure on a waiting job for which a worker could not start a process."""
+
+
 class Failure(Struct, frozen=True):
     """An exception as data: type and message, and a traceback without local variables."""
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.children import Children
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
+from holdfast._core.job import RUNNER_UNAVAILABLE, ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.policy import CrashPolicy
 
@@ -137,10 +137,13 @@ def finish(job: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
             assert_never(outcome)
 
 
-def release(job: ActiveJob, *, code_ran: bool) -> Transition:
-    """Return a job to its queue free of charge; under ``on_crash`` ``hold`` or ``fail``, interrupted code is not run again."""
+def release(job: ActiveJob, *, code_ran: bool, unavailable: str | None = None) -> Transition:
+    """Return a job to its queue free of charge; under ``on_crash`` ``hold`` or ``fail``, interrupted code is not run again.
+
+    ``unavailable``: why no process could be started for it.
+    """
     if not code_ran:
-        return _settle(job, State.AVAILABLE)
+        return _settle(job, State.AVAILABLE, error=None if unavailable is None else Failure(RUNNER_UNAVAILABLE, unavailable))
     if job.policy.on_crash is CrashPolicy.RETRY:
         moved = _settle(job, State.AVAILABLE, record=AttemptOutcome.RELEASED)
     else:

@@ -28,6 +28,9 @@ KEY_LIMIT = 200  # characters
 SHOWN_PROBLEMS = 10
 
 _PATH = re.compile(r" - at `(\$[^`]*)`$")
+_ENDS_IN_HALF_A_PAIR = re.compile(rb"""\\u[dD][89abAB][0-9a-fA-F]{2}"[^"]{0,4}\Z""")
+"""JSON that ends right behind the first half of a surrogate pair: msgspec looks for the other half, and takes it for truncated."""
+_HALF_OF_A_PAIR = "a string ends in half of a surrogate pair, such as \\ud800, which is no character"
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -215,7 +218,7 @@ def decode_json(data: bytes) -> Json:
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PayloadInvalid(_explain(error)) from error
+        raise PayloadInvalid(_HALF_OF_A_PAIR if _ENDS_IN_HALF_A_PAIR.search(data) else _explain(error)) from error
 
 
 def reader_of(kind: Any) -> Callable[[bytes], Any]:

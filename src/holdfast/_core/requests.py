@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -146,6 +147,24 @@ class SteerVerb(StrEnum):
     REOPEN = "reopen"
     RESCHEDULE = "reschedule"
     DELETE = "delete"
+
+
+_ACTIVE = frozenset((State.CLAIMED, State.RUNNING))
+_WAITING = frozenset((State.SCHEDULED, State.AVAILABLE, State.BLOCKED))
+FITTING: Final[Mapping[SteerVerb, frozenset[State]]] = {
+    SteerVerb.CANCEL: frozenset(State) - {State.COMPLETED, State.FAILED},
+    SteerVerb.REOPEN: frozenset(State) - {State.BLOCKED, *_ACTIVE},
+    SteerVerb.RESCHEDULE: _WAITING,
+    SteerVerb.DELETE: frozenset(State) - _ACTIVE,
+}
+"""The states of the jobs that a verb does not refuse: a dry run judges by them."""
+MEANT: Final[Mapping[SteerVerb, frozenset[State]]] = {
+    SteerVerb.CANCEL: frozenset((State.CANCELLED, *_ACTIVE)),
+    SteerVerb.REOPEN: frozenset((State.AVAILABLE,)),
+    SteerVerb.RESCHEDULE: _WAITING,
+    SteerVerb.DELETE: frozenset(),
+}
+"""The states in which a verb leaves the jobs that it did not refuse."""
 
 
 class Steer(Struct, frozen=True):

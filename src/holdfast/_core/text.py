@@ -25,6 +25,15 @@ def printable(text: str) -> str:
     return text.translate(IN_ONE_LINE)
 
 
+def shortened(text: str) -> str:
+    """Return a string as a message quotes it: the beginning of a long one.
+
+    >>> shortened("a" * 500)[-5:]
+    'aaaa…'
+    """
+    return text if len(text) <= 80 else f"{text[:60]}…"
+
+
 def storable_text(text: str | None) -> str | None:
     """Return the text with a replacement for each character that a SQL store cannot keep."""
     return None if text is None else text.replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -19,6 +19,13 @@ from holdfast.errors import ConfigurationError, MissingExtra
 MOST_COUNTED: Final = 1_000
 """The most missed ticks of one schedule that are counted, and fired, at once."""
 
+_FIELDS: Final = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, of which one of its months must have the day, or L for the last",
+    "month": "1 to 12, or JAN to DEC",
+    "day-of-week": "0 to 7, or SUN to SAT; 5#2 is the second Friday, 5L the last",
+}
 _STEP = timedelta(microseconds=1)
 _HOUR = timedelta(hours=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -166,5 +173,13 @@ def _cron(expression: str, zone: str, after: datetime) -> Iterator[datetime]:
         ticks = CronSim(expression, after.astimezone(place))
         yield next(ticks)
     except (CronSimError, StopIteration, ValueError) as error:
-        raise ConfigurationError([f"cron({expression!r}): {str(error) or 'it never comes'}"]) from None
+        raise ConfigurationError([f"cron({expression!r}): {_problem_of(str(error))}"]) from None
     yield from ticks
+
+
+def _problem_of(error: str) -> str:
+    """Return what is wrong with a cron expression; ``error``: "Bad minute", or another field, or nothing if no date fits."""
+    field = error.removeprefix("Bad ")
+    if field not in _FIELDS:
+        return error or "it never comes: use a date that a year has"
+    return f"the {field.replace('-', ' ')} is not possible: use {_FIELDS[field]}; also *, 1,15, 1-5 and */5"

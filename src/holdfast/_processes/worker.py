@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.prefetch import problems_of_prefetch
+from holdfast._core.text import shortened
 from holdfast._engine import messages
 from holdfast._engine.environment import Environment
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
@@ -62,7 +63,7 @@ class ProcessOptions(Struct, frozen=True):
         names = None if queues is None else tuple(name.strip() for name in queues.split(","))
         wrong = [name for name in names or () if not NAME.fullmatch(name)]
         problems = [
-            f"--queues: {name!r} is not a queue name: use letters, digits and _ . : -, with commas between names"
+            f"--queues: {shortened(repr(name))} is not a queue name: use letters, digits and _ . : -, with commas between names"
             for name in wrong
         ]
         problems += problems_of_prefetch(prefetch, prefetch_time)

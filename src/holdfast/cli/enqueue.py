@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from holdfast.cli.completions import complete_queue
-from holdfast.cli.options import DURATION, INSTANT, TARGET
+from holdfast.cli.options import DURATION, INSTANT, TARGET, utf8
 
 
 class HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
@@ -16,6 +16,7 @@ class HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """Convert to the name and the value, which may hold more equals signs."""
+        utf8(value, "--header")
         name, sign, text = value.partition("=")
         if not name or not sign:
             self.fail(f"{value!r} is no header: write NAME=VALUE", param, ctx)
@@ -58,11 +59,12 @@ def enqueue(
 
     if delay is not None and run_at is not None:
         raise click.UsageError("two times given: use --delay or --at, one of them")
+    encoded = utf8(payload, "PAYLOAD")
     with opened(target) as app:
         if (known := task_of(app, task)) is None:
             raise UnknownTask(f"{target} has no task {task!r}; there are: {', '.join(app.registry.names()) or 'none'}")
         try:
-            fields = decode_json(payload.encode(errors="surrogateescape"))
+            fields = decode_json(encoded)
         except (ValueError, RecursionError) as error:
             raise PayloadInvalid(f"PAYLOAD is not JSON ({error}): write '{{\"field\": value}}'") from None
         if not isinstance(fields, dict):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import click
 from msgspec import Struct
 
 from holdfast._core.job import State
-from holdfast._core.requests import Steer, SteerVerb
+from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast.cli.options import DURATION, INSTANT, JSON, store_options
 from holdfast.cli.selection import SHOWN, Selection, choosing, confirm, in_batches
 
@@ -147,9 +148,10 @@ def _steer(
     chosen = Selection(**typed)
     chosen.check()
     with opened(target, url) as app:
-        ids = [_id_of(text) for text in chosen.ids] or chosen.find(app, how.states)
+        found = {} if chosen.ids else chosen.find(app, how.states)
+        ids = [_id_of(text) for text in chosen.ids] or list(found)
         if dry_run:
-            _print_plan(app, how, ids, as_json=as_json)
+            _print_plan(app, how, found or _states_of(app, ids), as_json=as_json)
             return
         if chosen.is_by_selector and ids:
             confirm(f"{how.name} {_jobs(len(ids))}?", yes=yes)
@@ -162,21 +164,32 @@ def _steer(
         context.exit(_print_states(how, ids, states, as_json=as_json))
 
 
-def _print_plan(app: "App", how: JobAction, ids: Sequence[UUID], *, as_json: bool) -> None:
+def _states_of(app: "App", ids: Sequence[UUID]) -> dict[UUID, State]:
+    from holdfast.errors import JobNotFound
+
+    states = {}
+    for id in ids:
+        with suppress(JobNotFound):
+            states[id] = app.jobs.get(id).state
+    return states
+
+
+def _print_plan(app: "App", how: JobAction, found: Mapping[UUID, State], *, as_json: bool) -> None:
     from holdfast.cli.output import print_json, print_table
     from holdfast.errors import JobNotFound
 
+    fitting = [id for id, state in found.items() if state in FITTING[how.verb]]
+    refused = Counter(state for state in found.values() if state not in FITTING[how.verb])
     first = []
-    for id in ids[:SHOWN]:
-        try:
+    for id in fitting[:SHOWN]:
+        with suppress(JobNotFound):
             job = app.jobs.get(id)
-        except JobNotFound:
-            continue
-        first.append({"id": job.id, "task": job.task, "queue": job.queue, "state": job.state, "reason": job.reason})
+            first.append({"id": job.id, "task": job.task, "queue": job.queue, "state": job.state, "reason": job.reason})
     if as_json:
-        print_json({"command": how.name, "jobs": len(ids), "first": first})
+        print_json({"command": how.name, "jobs": len(found), "refused": refused.total(), "first": first})
         return
-    click.echo(f"would {how.name} {_jobs(len(ids))}" + (", the first ones:" if len(ids) > len(first) else ""))
+    others = "".join(f"; {count:,} {state.value}, refused" for state, count in refused.most_common())
+    click.echo(f"would {how.name} {_jobs(len(fitting))}{others}" + (", the first ones:" if len(fitting) > len(first) else ""))
     if first:
         print_table(tuple(first[0]), [tuple(job.values()) for job in first], empty="")
 
@@ -186,11 +199,14 @@ def _print_counts(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, Sta
     from holdfast.cli.output import print_json
 
     counted = Counter(states.get(id) for id in ids)
+    refused = {state for state in counted if state is not None and state not in MEANT[how.verb]}
     if as_json:
         became = {how.absent if state is None else state.value: count for state, count in counted.items()}
-        print_json({"command": how.name, "jobs": len(ids), "states": became})
+        number = sum(counted[state] for state in refused)
+        print_json({"command": how.name, "jobs": len(ids), "states": became, "refused": number})
         return
-    words = (f"{count:,} {_word(how, state)}" for state, count in counted.most_common())
+    noted = {state for state in refused if state not in how.state_names}
+    words = (f"{count:,} {_word(how, state)}{', refused' if state in noted else ''}" for state, count in counted.most_common())
     click.echo("; ".join((_jobs(len(ids)), *words)))
 
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast.cli.completions import complete_job
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, Count, store_options
 from holdfast.cli.selection import matching
 from holdfast.cli.signals import signal
 
@@ -28,7 +28,7 @@ for _command in (cancel, delete, reschedule, retry, signal):
 
 @jobs.command("list")
 @matching
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
+@click.option("--limit", type=Count(1), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="ID", help="Go on after this job: the last one of the page before.")
 @store_options
 @JSON
@@ -134,7 +134,7 @@ def listed(job: "JobView") -> dict[str, object]:
 def _row(job: "JobView") -> tuple[object, ...]:
     parts = (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)
     progress = "" if job.state is State.COMPLETED else " ".join(filter(None, parts))
-    why = " ".join(filter(None, (job.reason, job.error.type if job.error else None)))
+    why = " ".join(dict.fromkeys(filter(None, (job.reason, job.error.type if job.error else None))))
     return job.id, job.task, job.queue, job.state, f"{job.attempt}", progress, job.created_at, job.worker, why
 
 

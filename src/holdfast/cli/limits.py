@@ -64,13 +64,22 @@ def set_limit(scope: Any, name: str | None, target: str | None, url: str | None,
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
+    _require_name(scope, name)
+    if all(given[option] is None for option in ("concurrency", "per_key", "rate", "rate_per_key")):
+        raise click.UsageError("nothing to limit: use --concurrency, --per-key, --rate or --rate-per-key")
+    if given["burst"] is not None and given["rate"] is None and given["rate_per_key"] is None:
+        raise click.UsageError("--burst belongs to a rate: add --rate or --rate-per-key, or leave it out")
     limit = Limit(**{option: value for option, value in given.items() if value is not None})
     with opened(target, url) as app:
         status = app.limits.set(scope, name, limit)
+        known = app.registry.names() if scope == "task" else [name]
+        is_known = name in known or any(name in worker.tasks for worker in app.workers.list())
     if as_json:
         print_json(status)
     else:
         click.echo(f"limit of {_called(scope, name)} set; active now: {status.active}")
+    if not is_known:
+        click.echo(f"no live worker knows the task {name!r}: check its name", err=True)
 
 
 @limits.command()
@@ -83,12 +92,18 @@ def clear(scope: Any, name: str | None, target: str | None, url: str | None, as_
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
+    _require_name(scope, name)
     with opened(target, url) as app:
         app.limits.clear(scope, name)
     if as_json:
         print_json({"scope": scope, "name": name or ""})
     else:
         click.echo(f"limit of {_called(scope, name)} cleared")
+
+
+def _require_name(scope: str, name: str | None) -> None:
+    if scope != "cluster" and not name:
+        raise click.UsageError(f"which {scope}? Write its name after the word {scope}")
 
 
 def _called(scope: str, name: str | None) -> str:

@@ -12,6 +12,12 @@ from holdfast.cli.completions import complete_app
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class Count(click.IntRange):
+    """An integer within limits; click's own name of it is of no use in a message."""
+
+    name = "integer"
+
+
 class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """Text such as ``30s`` or ``0.5h`` as seconds."""
 
@@ -52,6 +58,14 @@ class KeyWeightType(click.ParamType):  # type: ignore[type-arg]  # generic in ne
         if not key or not number.isdecimal():
             self.fail(f"{value!r} is not a key and its weight: write it as acme=3", param, ctx)
         return key, int(number)
+
+
+def utf8(text: str, what: str) -> bytes:
+    """Return what was typed as bytes; ``UsageError`` if the terminal or the script that passed it does not write UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"{what} is not UTF-8 from its character {error.start + 1} on: write UTF-8") from None
 
 
 DURATION = DurationType()

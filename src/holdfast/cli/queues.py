@@ -69,9 +69,11 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
 def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | None, as_json: bool) -> None:
     """Delete all waiting jobs of a queue, those that are due later included; running and held jobs stay."""
     from holdfast._core.job import State
+    from holdfast._engine.operators.queues import queue_names
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
+    queue_names(name)
     with opened(target, url) as app:
         counts = next((queue.counts for queue in app.queues.list() if queue.name == name), {})
         waiting = sum(counts.get(state, 0) for state in (State.SCHEDULED, State.AVAILABLE, State.BLOCKED))
@@ -106,12 +108,18 @@ def set_queue(
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
+    if not key_weights and all(value is None for value in given.values()):
+        raise click.UsageError("nothing to set: use --priority, --weight or --key-weight")
     with opened(target, url) as app:
+        is_known = any(queue.name == name for queue in app.queues.list())
         settings = app.queues.set(name, **given, key_weights=dict(key_weights) or None)
     if as_json:
         print_json({"queue": name, "settings": settings})
     else:
-        click.echo(f"queue {name}: priority {settings.priority}, weight {settings.weight}")
+        weights = "".join(f", {key} {weight}" for key, weight in sorted(settings.key_weights.items()))
+        click.echo(f"queue {name}: priority {settings.priority}, weight {settings.weight}" + (weights and f"; keys{weights[1:]}"))
+    if not is_known:
+        click.echo(f"the queue {name!r} had no jobs and no settings until now: check its name", err=True)
 
 
 @queues.command()

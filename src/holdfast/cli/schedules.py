@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, Count, store_options
 
 if TYPE_CHECKING:
     from holdfast._core.schedule import ScheduleView
@@ -21,9 +21,7 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.option(
-    "--next", "number", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many coming ticks of each."
-)
+@click.option("--next", "number", type=Count(1, 1000), default=1, show_default=True, help="How many coming ticks of each.")
 @store_options
 @JSON
 def list_schedules(number: int, target: str | None, url: str | None, as_json: bool) -> None:
@@ -84,7 +82,7 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None, as_json:
 
 @schedules.command()
 @NAME
-@click.argument("number", metavar="[NUMBER]", type=click.IntRange(1, 1000), default=1)
+@click.argument("number", metavar="[NUMBER]", type=Count(1, 1000), default=1)
 @store_options
 @JSON
 def skip(name: str, number: int, target: str | None, url: str | None, as_json: bool) -> None:

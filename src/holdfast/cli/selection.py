@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
-from holdfast.cli.options import DURATION
+from holdfast.cli.options import DURATION, Count
 
 if TYPE_CHECKING:
     from holdfast._engine.operators.operators import Where
@@ -62,15 +62,17 @@ class Selection(Struct, frozen=True, kw_only=True):
 
         return Where(state=self.state, **self.conditions)
 
-    def find(self, app: "App", states: Sequence[State]) -> list[UUID]:
-        """Find the jobs' ids. ``states``: where to look when no state was given, everywhere if empty."""
+    def find(self, app: "App", states: Sequence[State]) -> dict[UUID, State]:
+        """Find the jobs, with the state each is in. ``states``: where to look when no state was given, everywhere if empty."""
+        from holdfast._engine.operators.operators import states_of
+
         looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
-        found: dict[UUID, None] = {}
+        found: dict[UUID, State] = {}
         for state in looked_at:
             left = None if self.limit is None else self.limit - len(found)
             if left != 0:
-                found |= dict.fromkeys(app.jobs.ids(state=state, **self.conditions, limit=left))
-        return list(found)
+                found |= states_of(app.jobs, structs.replace(self.where, state=state), left)
+        return found
 
 
 def matching(command: Command) -> Command:
@@ -83,7 +85,7 @@ def matching(command: Command) -> Command:
         click.option("--key", help="Only those with this key."),
         click.option("--tag", help="Only those with this tag."),
         click.option("--older-than", type=DURATION, help="Only those that ended, or else were enqueued, so long ago."),
-        click.option("--attempts-at-least", type=click.IntRange(1), help="Only those with at least that many attempts."),
+        click.option("--attempts-at-least", type=Count(1), help="Only those with at least that many attempts."),
     )
     for option in reversed(options):
         command = option(command)
@@ -95,7 +97,7 @@ def choosing(command: Command) -> Command:
     options = (
         click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_job),
         matching,
-        click.option("--limit", type=click.IntRange(1), help="How many at most.  [default: no limit]"),
+        click.option("--limit", type=Count(1), help="How many at most.  [default: no limit]"),
         click.option("--all", is_flag=True, help="All jobs that the command can act on."),
         click.option("--dry-run", is_flag=True, help="Print how many it would be, show the first ones, change nothing."),
         click.option("--yes", is_flag=True, help="Do not ask; needed with a selector where there is no terminal."),

@@ -3,7 +3,7 @@
 import click
 
 from holdfast.cli.completions import complete_job
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, store_options, utf8
 
 
 @click.command()
@@ -27,7 +27,7 @@ def signal(
     from holdfast.errors import PayloadInvalid
 
     try:
-        decoded = decode_json(value.encode())
+        decoded = decode_json(utf8(value, "VALUE"))
     except PayloadInvalid as error:
         raise click.UsageError(f"VALUE is not JSON: {error}; put a string in double quotes: '\"{value}\"'") from None
     with opened(target, url) as app:

@@ -10,7 +10,7 @@ import click
 
 from holdfast._core.text import printable
 from holdfast._processes.logs import LEVELS
-from holdfast.cli.options import DURATION, TARGET
+from holdfast.cli.options import DURATION, TARGET, Count
 from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr
 
 if TYPE_CHECKING:
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @TARGET
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="How many workers.")
+@click.option("--processes", type=Count(1), default=1, show_default=True, help="How many workers.")
 @click.option(
     "--concurrency",
-    type=click.IntRange(1),
+    type=Count(1),
     help="Jobs at once in each worker.  [default: 100 async handlers, 4 threads per core but at most 32]",
 )
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: all]")
 @click.option(
     "--prefetch",
-    type=click.IntRange(0),
-    help="Claim at most that many short jobs ahead of free slots; 0: none.  [default: the worker decides]",
+    type=Count(0),
+    help="Claim at most that many short jobs ahead of free slots, on PostgreSQL; 0: none.  [default: the worker decides]",
 )
 @click.option(
     "--prefetch-time",
     type=DURATION,
     default="100ms",
     show_default=True,
-    help="How much work to claim ahead, at most 0.5 s.",
+    help="How much work to claim ahead, at most 0.5 s; on PostgreSQL.",
 )
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end.  [default: the App's, 20s]")
 @click.option("--until-empty", is_flag=True, help="End when no job it may run is left, jobs due later included.")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, Count, store_options
 
 if TYPE_CHECKING:
     from holdfast._core.answers import LeaseView
@@ -68,24 +68,35 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
     else:
         rows = [(each.worker, "answered" if each.is_alive else "silent", f"{each.seconds:.2f} s") for each in answers]
         print_table(("worker", "answer", "after"), rows, empty="no workers")
+    for name in names:
+        if not any(each.worker.startswith(name) for each in answers):
+            _note_unknown(name)
     context.exit(0 if answers and all(each.is_alive for each in answers) else 1)
 
 
 @workers.command()
 @click.argument("name", metavar="WORKER")
-@click.option("--limit", type=click.IntRange(1), default=60, show_default=True, help="How many at most.")
+@click.option("--limit", type=Count(1), default=60, show_default=True, help="How many at most.")
 @store_options
 @JSON
 def history(name: str, limit: int, target: str | None, url: str | None, as_json: bool) -> None:
     """Show how a worker was, once a minute, newest first; also of one that is gone.
 
-    Supervisors note it with a beat, and the store keeps it for the App's beat_history.
+    The beginning of its name is enough while one live worker has such a name. Supervisors note it with a beat, and
+    the store keeps it for the App's beat_history.
     """
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
         found = app.workers.history(name, limit=limit)
+        alike = [] if found else sorted({each.worker for each in app.workers.list() if each.worker.startswith(name)})
+        if len(alike) == 1:
+            found = app.workers.history(alike[0], limit=limit)
+    if len(alike) > 1:
+        click.echo(f"several live workers have names that begin so: {', '.join(alike)}: use one of them", err=True)
+    elif not found and not alike:
+        _note_unknown(name)
     if as_json:
         print_json(found)
         return
@@ -102,7 +113,11 @@ def history(name: str, limit: int, target: str | None, url: str | None, as_json:
         )
         for beat in found
     ]
-    print_table(columns, rows, empty=f"nothing is known about a worker {name}")
+    print_table(columns, rows, empty="no notes")
+
+
+def _note_unknown(name: str) -> None:
+    click.echo(f"no worker has the name {name!r}, or one that begins so: see `holdfast workers list`", err=True)
 
 
 def condition(worker: "LeaseView") -> str:

@@ -481,10 +481,10 @@ def test_ids_are_read_in_pages_and_narrowed_by_reason(monkeypatch: pytest.Monkey
         newest_first = [job.id for job in reversed(waiting)] + [cancelled, *reversed(failed)]
         for page in (1, 2, 4, 9, 100):
             monkeypatch.setattr("holdfast._engine.client.client.BATCH", page)
-            assert await bench.client.ids(JobFilter(), None) == newest_first
-            assert await bench.client.ids(JobFilter(reason=Reason.PERMANENT), None) == failed[::-1]
-            assert await bench.client.ids(JobFilter(reason=Reason.PERMANENT), 2) == failed[:2:-1]
-            assert await bench.client.ids(JobFilter(state=State.CANCELLED), 7) == [cancelled]
+            assert [*await bench.client.states(JobFilter(), None)] == newest_first
+            assert [*await bench.client.states(JobFilter(reason=Reason.PERMANENT), None)] == failed[::-1]
+            assert [*await bench.client.states(JobFilter(reason=Reason.PERMANENT), 2)] == failed[:2:-1]
+            assert await bench.client.states(JobFilter(state=State.CANCELLED), 7) == {cancelled: State.CANCELLED}
 
     run(scenario)
 

@@ -328,7 +328,12 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
     assert app.jobs.cancel(where=tenant, limit=3) == Steered(3, {"cancelled": 3})
     assert app.jobs.get(waiting[0]).state is State.AVAILABLE, "newest first"
     assert app.jobs.reschedule(where=tenant, delay="1h") == Steered(2, {"scheduled": 2})
+    plan = app.jobs.delete(where=tenant, dry_run=True)
+    assert (plan.jobs, plan.refused) == (7, {running.id: State.RUNNING})
     assert app.jobs.delete(where=tenant) == Steered(7, {"deleted": 6, "running": 1}, {running.id: State.RUNNING})
+    plan = app.jobs.cancel(where=Where(state="completed"), dry_run=True)
+    assert plan == Steered(1, {"completed": 1}, {completed.id: State.COMPLETED})
+    assert app.jobs.cancel(where=Where(state="completed")) == plan
     assert app.jobs.retry(where=Where(state="completed")) == Steered(1, {"available": 1})
     assert app.jobs.cancel(where=tenant) == Steered(1, {"running": 1})
     with pytest.raises(ConfigurationError, match="name a state or a reason"):

@@ -192,6 +192,7 @@ async def test_a_runner_that_refuses_to_start_reports_why() -> None:
     child.die(Exit(2))
     await bench.until_ended()
     assert moved_in(bench).record is None
+    assert moved_in(bench).error == Failure("RUNNER_UNAVAILABLE", "lifespan failed: OSError")
     assert bench.log.of("runner.unavailable") == [{"error": "lifespan failed: OSError", "failures": 1}]
 
 

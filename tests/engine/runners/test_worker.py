@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast._core.cause import Code
+from holdfast._core.explanation import WorkerFacts, explain
 from holdfast._core.job import State
 from holdfast._engine import messages
 from holdfast._engine.runners import messages as runner_messages
@@ -100,6 +102,11 @@ async def test_jobs_whose_runners_cannot_start_are_not_claimed_and_released_in_a
     await passing(60.0)
     failures = len(office.log.of("runner.unavailable"))
     assert 3 <= failures <= 10
+    row = await office.row(job)
+    assert (row.state, row.attempt, row.failures) == (State.AVAILABLE, 0, 0)
+    explained = explain(row, is_paused=False, workers=(WorkerFacts(name="w", tasks=("handler",), free=1),), now=row.available_at)
+    (cause,) = explained.causes
+    assert (cause.code, "no process for it: no more processes" in cause.message) == (Code.AT_CAPACITY, True)
     office.host.error = None
     await until(lambda: office.host.children)
     child = office.host.children[0]
@@ -108,7 +115,7 @@ async def test_jobs_whose_runners_cannot_start_are_not_claimed_and_released_in_a
     child.say(runner_messages.RunStarted(), DONE)
     while await office.state(job) is not State.COMPLETED:
         await passing(0.5)
-    assert (await office.row(job)).crashes == 0
+    assert ((await office.row(job)).crashes, (await office.row(job)).error) == (0, None)
 
 
 @pytest.mark.virtual_time

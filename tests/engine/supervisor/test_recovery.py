@@ -392,8 +392,8 @@ async def test_a_cancelled_job_of_a_dead_worker_ends_cancelled() -> None:
     site = Site()
     (job,) = await site.claim(1)
     await site.memory.request_cancel([job])
-    await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
-    assert (await site.row(job)).state is State.CANCELLED
+    (rescued,) = await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+    assert (await site.row(job)).state is rescued.to is State.CANCELLED
 
 
 # how jobs are moved

@@ -192,6 +192,7 @@ async def test_the_supervisor_does_not_wait_for_a_store_that_reports_a_problem(
     (await fleet.spawned()).far.say(HELLO)
     assert await fleet.running == code
     assert fleet.supervisor.problems == problems
+    assert [fields["reason"] for fields in fleet.log.of("worker.killed")] == ["the supervisor gives up"]
     assert fleet.clock.monotonic() - started < 5
 
 

@@ -305,7 +305,7 @@ def test_an_error_of_the_enqueue_passes_through_the_code_around_it(way: str) -> 
         ({"tags": "urgent"}, "tags="),
         ({"headers": {"tenant": 7}}, "headers: 'tenant': it is a int"),
         ({"headers": {7: "tenant"}}, "headers: 7: it is a int"),
-        ({"headers": {"tenant": "\ud800"}}, "headers: 'tenant': it has half a character"),
+        ({"headers": {"tenant": "\ud800"}}, "headers: 'tenant': it has a lone surrogate, which UTF-8 cannot encode"),
         ({"headers": "tenant"}, "headers='tenant'"),
     ],
     ids=str,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 from uuid import UUID
 
@@ -40,7 +41,6 @@ _ALL = EnqueueAnswer()
 MOVABLE = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
 
 States = dict[UUID, State]
-Ids = list[UUID]
 
 
 class Client(FlowCalls):
@@ -81,17 +81,17 @@ class Client(FlowCalls):
         """Return matching jobs, newest first, as the store has them."""
         return await self._retry("list", lambda: self._store.list(which))
 
-    async def ids(self, which: JobFilter, limit: int | None) -> Ids:
-        """Return the ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
-        found: Ids = []
+    async def states(self, which: JobFilter, limit: int | None) -> States:
+        """Return the matching jobs, newest first, read in pages: a selector for verbs that take many."""
+        found: States = {}
         which = structs.replace(which, limit=BATCH)
         while limit is None or len(found) < limit:
             page = await self.page(which)
-            found += [record.id for record in page]
+            found |= {record.id: record.state for record in page}
             if len(page) < which.limit:
                 break
             which = structs.replace(which, before=page[-1].id)
-        return found[:limit]
+        return dict(islice(found.items(), limit))
 
     async def counts(self, by: Literal["queue", "task"] | None) -> dict[str, dict[str, int]]:
         """Count jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""

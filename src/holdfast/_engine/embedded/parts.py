@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.prefetch import problems_of_prefetch
 from holdfast._core.requests import IsolatedJobs
+from holdfast._core.text import shortened
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
@@ -63,7 +64,7 @@ def options_of(
         problems.append(f"queues={queues!r}: use a list of names, for example queues=['mail'], or None for all")
     else:
         wrong = [name for name in queues or () if not isinstance(name, str) or not NAME.fullmatch(name)]
-        problems += [f"queues: {name!r} is no queue: use 1 to 200 letters, digits and _ . : -" for name in wrong]
+        problems += [f"queues: {shortened(repr(name))} is no queue: use 1 to 200 letters, digits and _ . : -" for name in wrong]
     try:
         ahead = seconds(prefetch_time)
         problems += problems_of_prefetch(prefetch, ahead)

@@ -12,10 +12,11 @@ from holdfast._core.answers import BeatView, LeaseView
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Json, Reason, State
-from holdfast._core.requests import JobFilter, Steer, SteerVerb
+from holdfast._core.requests import FITTING, MEANT, JobFilter, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
 from holdfast._engine.tasks.options import due
+from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.sync import blocking
 
@@ -56,6 +57,7 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
             problems.append(f"state={self.state!r}: use one of {', '.join(State)}")
         if self.reason is not None and self.reason not in set(Reason):
             problems.append(f"reason={self.reason!r}: use one of {', '.join(Reason)}")
+        problems += problems_of_names("-", "-" if self.queue is None else self.queue, 0)
         least = self.attempts_at_least
         for name, number in (("limit", limit), ("attempts_at_least", least)):
             if number is not None and (type(number) is not int or number < 1):
@@ -84,7 +86,8 @@ class Steered(Struct, frozen=True):
     """What a verb did to the jobs that a ``Where`` matched: how many by the state they are in now, and which of them refused.
 
     A job refuses that has moved on and matches no longer, that another session has locked, or that the verb does not fit. A dry run has
-    the states they were found in. ``deleted`` stands for those deleted, ``unknown`` for those that were gone.
+    the states they were found in; those refuse that the verb does not fit. ``deleted`` stands for those deleted, ``unknown`` for those
+    that were gone.
     """
 
     jobs: int
@@ -141,7 +144,7 @@ class Jobs:
     ) -> Ids:
         """Return ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
         where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least)
-        return await self._connect().ids(where.filter(limit), limit)
+        return [*await self._connect().states(where.filter(limit), limit)]
 
     async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
         """Count jobs in each of the nine states, zeros included. With ``by``, return such counts for each queue or task."""
@@ -166,8 +169,7 @@ class Jobs:
         """
         if where is None:
             return await self._connect().cancel(_ids(jobs))
-        how, meant = Steer(SteerVerb.CANCEL), {State.CANCELLED, *OWNED}
-        return await self._steer(jobs, where, how, UNFINISHED, meant, limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, Steer(SteerVerb.CANCEL), UNFINISHED, limit=limit, dry_run=dry_run)
 
     @overload
     async def aretry(self, jobs: Id | Sequence[Id], *, fresh: bool = False) -> dict[UUID, State]: ...
@@ -192,7 +194,7 @@ class Jobs:
         if where.state is None and where.reason is None:
             raise ConfigurationError(["retry: name a state or a reason in Where, or completed jobs would run again"])
         how = Steer(SteerVerb.REOPEN, is_fresh=fresh)
-        return await self._steer(jobs, where, how, (), {State.AVAILABLE}, limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, how, (), limit=limit, dry_run=dry_run)
 
     @overload
     async def areschedule(
@@ -228,7 +230,7 @@ class Jobs:
         if where is None:
             return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
         how = Steer(SteerVerb.RESCHEDULE, wait, when)
-        return await self._steer(jobs, where, how, MOVABLE, set(MOVABLE), limit=limit, dry_run=dry_run)
+        return await self._steer(jobs, where, how, MOVABLE, limit=limit, dry_run=dry_run)
 
     @overload
     async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]: ...
@@ -240,8 +242,7 @@ class Jobs:
         """Remove every trace of jobs. Jobs that a worker runs stay, and their states are returned: cancel them first."""
         if where is None:
             return await self._connect().delete(_ids(jobs))
-        how = Steer(SteerVerb.DELETE)
-        return await self._steer(jobs, where, how, (), set(), limit=limit, dry_run=dry_run, absent="deleted")
+        return await self._steer(jobs, where, Steer(SteerVerb.DELETE), (), limit=limit, dry_run=dry_run, absent="deleted")
 
     async def _steer(
         self,
@@ -249,7 +250,6 @@ class Jobs:
         where: Where,
         how: Steer,
         looked_at: Sequence[State],
-        meant: set[State],
         *,
         limit: int | None,
         dry_run: bool,
@@ -257,7 +257,7 @@ class Jobs:
     ) -> Steered:
         """Apply the verb to the jobs that match, a page at a time: those that still do when they are written.
 
-        ``looked_at``: the states if ``where`` names none. ``meant``: the states after the verb's success.
+        ``looked_at``: the states if ``where`` names none.
         """
         if jobs != ():
             raise ConfigurationError(["name jobs by their ids, or by where=; not both"])
@@ -271,12 +271,16 @@ class Jobs:
                 left = [job.id for job in page if job.id not in seen][: None if limit is None else limit - len(seen)]
                 seen.update(left)
                 now, kept = {job.id: job.state for job in page}, frozenset[UUID]()
-                if not dry_run:
+                if dry_run:
+                    refused.update((job, now[job]) for job in left if now[job] not in FITTING[how.verb])
+                else:
                     answer = await self._connect().steer(how, left, which)
                     now, kept = answer.states, answer.left
                     # After a lost answer the jobs that this call has moved match no longer, but are in the state it gives.
                     moved = kept - {job for job in kept if now.get(job) is _RESULTS.get(how.verb)}
-                    refused.update((job, now[job]) for job in left if job in now and (job in moved or now[job] not in meant))
+                    refused.update(
+                        (job, now[job]) for job in left if job in now and (job in moved or now[job] not in MEANT[how.verb])
+                    )
                 states.update(now[job].value if job in now else absent for job in left)
                 if len(page) < which.limit:
                     break
@@ -326,7 +330,13 @@ async def asteer_matching(jobs: Jobs, how: Steer, ids: Sequence[UUID], where: Wh
     return (await jobs._connect().steer(how, ids, where.filter(len(ids)))).states
 
 
+async def astates_of(jobs: Jobs, where: Where, limit: int | None) -> dict[UUID, State]:
+    """Return the jobs that match, newest first, with the state each is in."""
+    return await jobs._connect().states(where.filter(limit), limit)
+
+
 steer_matching = blocking(asteer_matching)
+states_of = blocking(astates_of)
 
 
 class Workers:

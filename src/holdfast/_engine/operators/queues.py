@@ -7,6 +7,7 @@ from msgspec import structs
 from holdfast._core.answers import QueueView
 from holdfast._core.origin import Origin, overruled
 from holdfast._core.requests import QueueSettings
+from holdfast._core.text import shortened
 from holdfast._engine.client.client import Client
 from holdfast._engine.tasks.limits import problems_of_queue, problems_of_settings
 from holdfast._engine.tasks.registry import NAME
@@ -26,18 +27,18 @@ class Queues:
 
     async def apause(self, queues: str | Sequence[str]) -> None:
         """Stop all claims from these queues; jobs that run go on."""
-        await self._connect().pause(_queues(queues), is_paused=True)
+        await self._connect().pause(queue_names(queues), is_paused=True)
 
     async def aresume(self, queues: str | Sequence[str]) -> None:
         """Let workers claim from these queues again."""
-        await self._connect().pause(_queues(queues), is_paused=False)
+        await self._connect().pause(queue_names(queues), is_paused=False)
 
     async def apurge(self, queues: str | Sequence[str]) -> int:
         """Delete every job that waits in these queues, also those due later; return how many.
 
         Jobs that run or are held stay, and so do those enqueued after the call.
         """
-        return await self._connect().purge(_queues(queues))
+        return await self._connect().purge(queue_names(queues))
 
     async def aset(
         self,
@@ -64,7 +65,7 @@ class Queues:
         if not chosen:
             problems.append("pass priority=, weight= or key_weights=")
         if problems:
-            raise ConfigurationError([f"queue {name}: {problem}" for problem in problems])
+            raise ConfigurationError([f"queue {shortened(str(name))}: {problem}" for problem in problems])
         client = self._connect()
         old = next((queue.settings for queue in await client.queues() if queue.name == name), QueueSettings())
         weights = {key: number for key, number in {**old.key_weights, **(key_weights or {})}.items() if number != 1}
@@ -76,7 +77,7 @@ class Queues:
     async def aunset(self, name: str) -> None:
         """Remove the settings of a queue. A worker whose code declares some stores those within a minute."""
         if problems := problems_of_queue(name):
-            raise ConfigurationError([f"queue {name}: {problem}" for problem in problems])
+            raise ConfigurationError([f"queue {shortened(str(name))}: {problem}" for problem in problems])
         await self._connect().set_queue(name, None)
 
     list = blocking(alist)
@@ -87,9 +88,10 @@ class Queues:
     purge = blocking(apurge)
 
 
-def _queues(queues: str | Sequence[str]) -> tuple[str, ...]:
+def queue_names(queues: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of queues; ``ConfigurationError`` for those that no queue can have."""
     names = (queues,) if isinstance(queues, str) else tuple(queues)
     wrong = [name for name in names if not isinstance(name, str) or not NAME.fullmatch(name)]
     if wrong:
-        raise ConfigurationError([f"queue={name!r}: use 1 to 200 letters, digits and _ . : -" for name in wrong])
+        raise ConfigurationError([f"queue={shortened(repr(name))}: use 1 to 200 letters, digits and _ . : -" for name in wrong])
     return names

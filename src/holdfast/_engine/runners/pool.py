@@ -5,6 +5,7 @@ from typing import assert_never
 
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Outcome
+from holdfast._core.payload import MESSAGE_LIMIT, cut_text
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.runner_handle import RunnerExited, RunnerHandle, RunnerJobContext, TaskNotInRunner
@@ -46,7 +47,7 @@ class RunnerPool:
         self._idle: list[RunnerHandle] = []
         self._leaving: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        self._failures = 0
+        self._failures, self._problem = 0, ""
         self._not_before = float("-inf")
         self._believed_until: dict[str, float] = {}
 
@@ -107,6 +108,8 @@ class RunnerPool:
             running.has_begun = False
             if runner is not None:
                 await self._put_back(runner)
+            elif running.stop is None:
+                running.unavailable = self._problem
             return None
         try:
             verdict = await runner.run(running.claim, context)
@@ -124,6 +127,7 @@ class RunnerPool:
         if not exited.has_begun:
             running.has_begun = False
             self._fail(str(exited))
+            running.unavailable = self._problem
         elif runner.is_killed:
             running.was_killed = True
         else:
@@ -193,7 +197,7 @@ class RunnerPool:
 
     def _fail(self, error: str) -> None:
         """Start no runner for a while: one that cannot start would not start a moment later either. Release its job; others wait."""
-        self._failures += 1
+        self._failures, self._problem = self._failures + 1, cut_text(error, MESSAGE_LIMIT)
         longest = min(PAUSES[1], PAUSES[0] * 2.0 ** min(self._failures - 1, 16))
         self._not_before = _now() + longest * (0.75 + 0.25 * self._chance.jitter())
         self._events.emit(EventName.RUNNER_UNAVAILABLE, error=error, failures=self._failures)

@@ -28,6 +28,7 @@ class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
     ``is_announced``: the start of its code has listeners. ``timer``: set to its ``timeout`` while it is in a runner. ``pause``:
     seconds to wait before a job that has not begun is tried again. ``task``: to be cancelled; ``work``: what it awaits.
+    ``unavailable``: why no runner could be started for it.
     ``was_killed``: its runner was, because it did not stop. ``is_running_hook``: its rescue hook is at work in this process, for
     handlers of any kind."""
 
@@ -45,6 +46,7 @@ class Running(Struct, eq=False):
     stopped_at: float | None = None
     stacks: str | None = None
     crash: str | None = None
+    unavailable: str | None = None
     timer: asyncio.TimerHandle | None = None
     pause: float = 0.0
     was_killed: bool = False

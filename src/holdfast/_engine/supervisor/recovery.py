@@ -336,7 +336,8 @@ class Recovery:
         return tuple(lease for lease in leases if lease.id not in own)
 
     def _announce(self, hold: ActiveJob, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
-        rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, move.to)
+        to = move.with_cancellation(cancel_requested=hold.cancel_requested).to
+        rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, to)
         self._events.emit(
             EventName.JOB_RESCUED,
             job=hold.id,
@@ -344,7 +345,7 @@ class Recovery:
             attempt=hold.attempt,
             worker=worker,
             reason=signal or reason,
-            to=move.to.value,
+            to=to.value,
             crashes=move.crashes,
             delay=move.delay or None,
             recovery="store",

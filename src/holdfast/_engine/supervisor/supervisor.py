@@ -118,7 +118,7 @@ class Supervisor:
 
     def _drain(self, worker: WorkerHandle) -> None:
         if worker.lease is None:
-            worker.kill("drained before it had a lease", is_free=True)
+            worker.kill("the supervisor gives up" if self._exit_code else "drained before it had a lease", is_free=True)
         else:
             worker.drain(self._grace if self._drains == 1 else 0.0)
 

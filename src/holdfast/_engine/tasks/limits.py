@@ -7,6 +7,7 @@ from typing import Final
 from holdfast._core.declared import DeclaredQueue
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.requests import QueueSettings
+from holdfast._core.text import shortened
 from holdfast._engine.tasks.options import TEXT_LIMIT
 from holdfast._engine.tasks.registry import NAME, Registry, problems_of_limit
 from holdfast.errors import ConfigurationError
@@ -40,7 +41,7 @@ class LimitDeclarations(ABC):
         """
         problems = [*problems_of_queue(name), *problems_of_settings(priority, weight, key_weights), *problems_of_limit(limit)]
         if problems:
-            raise ConfigurationError([f"queue {name}: {problem}" for problem in problems])
+            raise ConfigurationError([f"queue {shortened(str(name))}: {problem}" for problem in problems])
         settings = QueueSettings(priority=priority, weight=weight, key_weights=dict(key_weights or {}))
         self.registry.add_queue(DeclaredQueue(name, settings))
         if limit is not None:
@@ -60,7 +61,7 @@ def problems_of_queue(name: object) -> list[str]:
     """Return what is wrong with the name of a queue."""
     if isinstance(name, str) and NAME.fullmatch(name):
         return []
-    return [f"name={name!r}: use 1 to 200 letters, digits and _ . : -"]
+    return [f"name={shortened(repr(name))}: use 1 to 200 letters, digits and _ . : -"]
 
 
 def problems_of_settings(priority: object, weight: object, key_weights: object) -> list[str]:

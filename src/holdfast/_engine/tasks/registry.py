@@ -15,6 +15,7 @@ from holdfast._core.payload import PayloadType, annotations_of, key_in
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
+from holdfast._core.text import shortened
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.workflow import WorkflowSettings
 from holdfast._engine.tasks.around import Around
@@ -225,9 +226,9 @@ def problems_of_names(task: object, queue: object, priority: object) -> list[str
     """Return what is wrong with a task's name, its queue and its priority, one sentence each."""
     found = []
     if not isinstance(task, str) or not NAME.fullmatch(task):
-        found.append(f"name={task!r}: use 1 to 200 letters, digits and _ . : -")
+        found.append(f"name={shortened(repr(task))}: use 1 to 200 letters, digits and _ . : -")
     if not isinstance(queue, str) or not NAME.fullmatch(queue):
-        found.append(f"queue={queue!r}: use 1 to 200 letters, digits and _ . : -")
+        found.append(f"queue={shortened(repr(queue))}: use 1 to 200 letters, digits and _ . : -")
     if type(priority) is not int or priority not in PRIORITIES:
         found.append(f"priority={priority!r}: use an integer of at most 32 bits; smaller runs sooner")
     return found

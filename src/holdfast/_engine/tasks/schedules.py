@@ -8,6 +8,7 @@ from msgspec import structs
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.schedule import UNNUMBERED, DeclaredSchedule, Definition, Overlap
+from holdfast._core.text import shortened
 from holdfast._core.ticks import MOST_COUNTED, Cron, Every, When
 from holdfast._engine.tasks.registry import NAME, Registry
 from holdfast._engine.tasks.task import PreparedJob
@@ -65,7 +66,7 @@ def declare(
         raise ConfigurationError([f"schedule: {job!r} is not a job: use task.bind(…) with the task's arguments"])
     called, problems = job.task.name if name is None else name, list[str]()
     if not isinstance(called, str) or not NAME.fullmatch(called):
-        problems.append(f"schedule {called!r}: use a name of 1 to 200 letters, digits and _ . : -")
+        problems.append(f"schedule {shortened(repr(called))}: use a name of 1 to 200 letters, digits and _ . : -")
     if not isinstance(when, Every | Cron):
         problems.append(f"schedule {called}: {when!r} says no time: use every('5m') or cron('0 3 * * *')")
     options = job.options

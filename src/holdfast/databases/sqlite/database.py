@@ -124,7 +124,8 @@ class Database(ABC):
                     continue
                 if not is_busy(error):
                     self._give_up()
-                    raise StoreUnavailable(f"{name}: {self.path}: {error}") from error
+                    remedy = remedy_of(error)
+                    raise StoreUnavailable(f"{name}: {self.path}: {error}" + (f": {remedy}" if remedy else "")) from error
                 if slept >= self._busy_limit:
                     raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
             slept += pause(self._chance)
@@ -156,7 +157,7 @@ class Database(ABC):
             return self._retry_while_busy(name, connect)
         except StoreUnavailable as unavailable:
             error = unavailable.__cause__
-            if isinstance(error, sqlite3.Error) and (remedy := _HOPELESS.get(_code_of(error))):
+            if isinstance(error, sqlite3.Error) and (remedy := remedy_of(error)):
                 raise ConfigurationError([f"{self.path}: {error}: {remedy}"]) from error
             raise
 
@@ -180,7 +181,12 @@ _HOPELESS = {
     sqlite3.SQLITE_READONLY: "name a file that may be written, in a folder that may be written",
     sqlite3.SQLITE_CANTOPEN: "name a file that may be read and written, in a folder that may be written",
 }
-"""The remedy for each error on opening a file that waiting does not end, by SQLite's code."""
+"""The remedy for each error of a file that waiting does not end, by SQLite's code."""
+
+
+def remedy_of(error: sqlite3.Error) -> str | None:
+    """Return what helps against an error that waiting does not end; None if the error may pass."""
+    return _HOPELESS.get(_code_of(error))
 
 
 def pause(chance: Randomness) -> float:

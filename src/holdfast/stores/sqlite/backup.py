@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast._ports.backup import Backup
 from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import remedy_of
 from holdfast.databases.sqlite.file_location import create_private, require_local_disk
 from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.sqlite import schema
@@ -37,6 +38,8 @@ def copy(source: Path, target: Path, *, use_apsw: bool) -> Backup:
         jobs = _fill(source, partial, use_apsw=use_apsw)
         _publish(partial, target)
     except sqlite3.Error as error:
+        if remedy := remedy_of(error):
+            raise ConfigurationError([f"{source}: {error}: {remedy}"]) from error
         raise StoreUnavailable(f"backup: {source}: {error}") from error
     finally:
         for name in (partial, *_beside(partial)):

@@ -4,8 +4,8 @@ ran leaves no trace on it."""
 from collections.abc import Callable
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, RescueReason, State
-from holdfast._core.lifecycle import LeaseEnd, Transition, runner_crashed
+from holdfast._core.job import ActiveJob, Failure, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd, Transition, release, runner_crashed
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._engine import store_defaults
@@ -162,6 +162,9 @@ class PlaceContract(Part):
         assert [record.attempt for record in row.attempts] == [1]
         (again,) = await at.claim(lease, policy=AT_ONCE)
         assert again.job.attempt == 2
+        await at.settle(release(again.job, code_ran=False, unavailable="no memory"))
+        row = await at.row(job)
+        assert (row.state, row.attempt, row.error) == (State.AVAILABLE, 1, Failure("RUNNER_UNAVAILABLE", "no memory"))
 
     @story
     async def test_an_attempt_that_did_start_keeps_its_number(self, at: Scene) -> None:
