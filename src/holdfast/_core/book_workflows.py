@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
 from holdfast._core.children import Adopted, Adopter
-from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
@@ -206,7 +206,7 @@ class BookWorkflows(BookState):
         return self._rows([*self._all.members.get(flow, ())])
 
 
-class _BookMoves(FlowMoves):
+class _BookMoves(FlowGrowth):
     """The reads and writes of a book for the moves of members."""
 
     def __init__(self, book: BookWorkflows, tables: Snapshot, now: datetime) -> None:
