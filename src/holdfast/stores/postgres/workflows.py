@@ -96,10 +96,11 @@ class WorkflowVerbs(MemberMoves):
 
     async def _revive(self, flow: UUID, *, dry_run: bool) -> tuple[bool, tuple[Repair, ...]]:
         """Repair a workflow. Its lock is taken only if it needs that: every snapshot of an intact one shows it intact."""
-        state, members = await self._fetch("flow_state", flow), await self._fetch("graph", flow)
-        if not state:
+        members = await self._fetch("graph", flow)
+        if not members:
             return False, ()
-        plan = FlowPlan(Known(state[0]["now"], {flow: flow_of(state[0])}, {}, {flow: graph_of(members)}))
+        known = flow_of({**members[0], "id": flow})
+        plan = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph_of(members)}))
         seen = plan.revive(flow, dry_run=True)
         if dry_run or seen == (False, ()):
             return seen

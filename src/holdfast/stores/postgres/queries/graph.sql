@@ -1,9 +1,12 @@
--- Return all members of a workflow with their parents, in the order in which they were added, as the rules of graphs see them.
+-- Return all members of a workflow with their parents, in the order in which they were added, as the rules of graphs see them. Each row also
+-- has the state of the workflow, and the time.
 -- :flow.
 SELECT
     members.job AS id, job.state, members.node, members.required, job.reason, members.on_failure, members.is_gate, members.needs,
-    members.waits, members.inputs, job.is_stub, parents.ids AS parents, parents.tolerates
-FROM holdfast.members AS members
+    members.waits, members.inputs, job.is_stub, parents.ids AS parents, parents.tolerates, flows.paused_at, flows.ended_for,
+    flows.deadline_at, clock_timestamp() AS now
+FROM holdfast.flows AS flows
+JOIN holdfast.members AS members ON members.flow = flows.id
 CROSS JOIN LATERAL (
     SELECT pending.state, NULL AS reason, false AS is_stub FROM holdfast.pending AS pending WHERE pending.id = members.job
     UNION ALL
@@ -17,5 +20,5 @@ CROSS JOIN LATERAL (
     FROM holdfast.edges AS edges WHERE edges.child = members.job
     OFFSET 0
 ) AS parents
-WHERE members.flow = :flow
+WHERE flows.id = :flow
 ORDER BY members.position;
