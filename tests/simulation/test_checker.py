@@ -30,6 +30,7 @@ from tests.simulation.hand_made_histories import (
     dead,
     stopped,
 )
+from tests.simulation.test_flow_rules import PAIRS as OF_FLOWS
 from tests.simulation.test_lanes import PAIRS as OF_LANES
 from tests.simulation.test_promises import PAIRS
 from tests.simulation.test_schedules import PAIRS as OF_SCHEDULES
@@ -285,7 +286,7 @@ def lines_run(work: Callable[[], object]) -> int:
 
 
 def test_each_property_has_a_bad_history() -> None:
-    shown = {name for name, _ in BAD.values()} | {name for name, *_ in (PAIRS | OF_SCHEDULES | OF_LANES).values()}
+    shown = {name for name, _ in BAD.values()} | {name for name, *_ in (PAIRS | OF_SCHEDULES | OF_LANES | OF_FLOWS).values()}
     assert shown | {"L1", "L6", "L9"} == set(PROPERTIES)
 
 
