@@ -19,7 +19,7 @@ from holdfast._core.steps import StepRecord
 from holdfast._core.workflow import Edge, FlowVerb, NewFlow, NewMember, SteerFlow, gate_edges
 from holdfast._engine.store_defaults import offers
 from holdfast._ports.store import Store
-from holdfast._ports.workflows import Workflows
+from holdfast._ports.workflows import GrowingWorkflows, Workflows
 
 indexes = st.integers(0, 10**6)
 members = st.lists(
@@ -96,7 +96,7 @@ class WorkflowRules:
         how = SteerFlow(verb=verb, failed=failed, is_retry=is_retry, node=node)
         self.ask(lambda store: store.steer_flow(new.root.job.id, how))
 
-    @precondition(lambda self: self.active_jobs and offers(self.store, Workflows))
+    @precondition(lambda self: self.active_jobs and offers(self.store, GrowingWorkflows))
     @rule(index=indexes, wrong=indexes, number=st.integers(0, 3), kind=st.sampled_from(["wait", "wait", "map", "graph"]))
     def wait_for_children(self, index: int, wrong: int, number: int, kind: str) -> None:
         (active,) = self.pick(self.active_jobs, [index])
@@ -121,7 +121,7 @@ class WorkflowRules:
         self.sent.append(structs.replace(finish(active, WaitFor(children), jitter=0.0), token=self.token(active, wrong)))
         self.exchange(self.sent[-1:], None)
 
-    @precondition(lambda self: offers(self.store, Workflows) and any(each.flow is not None for each in self.active_jobs))
+    @precondition(lambda self: offers(self.store, GrowingWorkflows) and any(each.flow is not None for each in self.active_jobs))
     @rule(index=indexes, wrong=indexes, is_repeated=st.booleans())
     def enqueue_member(self, index: int, wrong: int, is_repeated: bool) -> None:
         (active,) = self.pick([each for each in self.active_jobs if each.flow is not None], [index])

@@ -44,14 +44,15 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         return self._all.receipts[call][1]
 
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        moved, answers = list[UUID](), list[Answer]()
+        moved, answers = list[Transition](), list[Answer]()
         for transition in transitions:
             if self._settle(transition, now):
-                moved.append(transition.job)
+                moved.append(transition)
                 answers.append(Answer.APPLIED)
             else:
                 answers.append(self._answer_again(transition))
-        self._pass_on(moved, now)
+        self._pass_on([transition.job for transition in moved], now)
+        self._adopt_all(moved, now)
         if request is None:
             return ExchangeAnswer(tuple(answers))
         claims, cursor, is_whole = self._claim(request, now)
@@ -213,8 +214,6 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._move(settled(row, moved, now.wall))
-        if moved.children is not None:
-            self._adopt(row.id, moved.children, now)
         if moved.to is State.COMPLETED and moved.forgets_steps:
             self._forget_steps(row.id)
         return True

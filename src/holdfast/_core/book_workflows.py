@@ -8,10 +8,11 @@ from msgspec import structs
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
-from holdfast._core.children import Adopted, Adopter, Children
-from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.children import Adopted, Adopter
+from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
+from holdfast._core.lifecycle import Transition
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import (
     dependency_failure,
@@ -94,10 +95,13 @@ class BookWorkflows(BookState):
             self._all.receipts[call] = (now.wall, answer)
         return self._all.receipts[call][1]
 
-    def _adopt(self, job: UUID, children: Children, now: Moment) -> None:
-        for record in children.records:
-            self._all.steps.setdefault(job, {}).setdefault(record.key, record)
-        self._moves(now).adopt(job, children)
+    def _adopt_all(self, moved: Sequence[Transition], now: Moment) -> None:
+        """Insert the children of jobs that this write has blocked, but for those whose cancellation was requested."""
+        for each in moved:
+            if each.children is not None and self._all.jobs[each.job].state is State.BLOCKED:
+                for record in each.children.records:
+                    self._all.steps.setdefault(each.job, {}).setdefault(record.key, record)
+                self._moves(now).adopt(each.job, each.children)
 
     def _move(self, row: JobRecord) -> None:
         """Write a row that has moved; a member that would be available is held while its workflow is paused."""
@@ -202,7 +206,7 @@ class BookWorkflows(BookState):
         return self._rows([*self._all.members.get(flow, ())])
 
 
-class _BookMoves(FlowMoves):
+class _BookMoves(FlowGrowth):
     """The reads and writes of a book for the moves of members."""
 
     def __init__(self, book: BookWorkflows, tables: Snapshot, now: datetime) -> None:

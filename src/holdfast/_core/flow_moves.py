@@ -11,12 +11,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.children import Adopted, Adopter, Children, adopt, grown, join, raised
 from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting, pass_on, recount
 from holdfast._core.graph_steering import Steered, cancel, repairs, resume, retry, retry_member
 from holdfast._core.job import Reason
 from holdfast._core.member import OnFailure
-from holdfast._core.workflow import Flow, FlowVerb, NewMember, Repair, SteerFlow
+from holdfast._core.workflow import Flow, FlowVerb, Repair, SteerFlow
 
 
 class FlowMoves(ABC):
@@ -35,22 +34,6 @@ class FlowMoves(ABC):
     @abstractmethod
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
         """Return the blocked children of these members, as they are now."""
-
-    @abstractmethod
-    def adopter(self, job: UUID) -> Adopter:
-        """Return a job as one that adds members to its workflow."""
-
-    @abstractmethod
-    def near(self, job: UUID) -> Graph:
-        """Return a member, its parents, and its children, with the edges between them and it; nothing for a plain job."""
-
-    @abstractmethod
-    def insert_flow(self, flow: UUID, deadline: float | None) -> None:
-        """Insert a flow; ``deadline``: seconds from now."""
-
-    @abstractmethod
-    def insert(self, parent: Adopter, adopted: Adopted) -> None:
-        """Insert members, all of them blocked, and edges; write what the job that has added them is in its workflow."""
 
     @abstractmethod
     def is_unfinished(self, flow: UUID) -> bool:
@@ -95,19 +78,6 @@ class FlowMoves(ABC):
         """Start a flow whose members have just been inserted, all of them blocked."""
         graph = self.graph(flow.id)
         self.apply(flow, recount(graph, flow, graph.blocked()))
-
-    def adopt(self, job: UUID, children: Children) -> None:
-        """Let a job wait for its children, which are inserted; it has been blocked in this write."""
-        parent, near = self.adopter(job), self.near(job)
-        adopted = adopt(parent, children, near)
-        if parent.member is None:
-            self.insert_flow(parent.flow, children.deadline)
-        self._add(parent, adopted, near, [*(each.job.id for each in adopted.members), job])
-
-    def join(self, job: UUID, child: NewMember) -> None:
-        """Insert a member that an active one has added and does not wait for."""
-        parent, near = self.adopter(job), self.near(job)
-        self._add(parent, join(parent, child, near), near, [child.job.id])
 
     def pass_on(self, flow: UUID, ended: Sequence[Ended]) -> None:
         """Write what the ends of these members lead to."""
@@ -172,12 +142,6 @@ class FlowMoves(ABC):
     def is_overdue(self, flow: Flow) -> bool:
         """Return whether the deadline of a flow has passed, and was not applied yet."""
         return flow.deadline_at is not None and flow.ended_for is None and flow.deadline_at <= self.now
-
-    def _add(self, parent: Adopter, adopted: Adopted, near: Graph, judged: Sequence[UUID]) -> None:
-        self.insert(parent, adopted)
-        self.set_counters(raised(parent.id, adopted, near))
-        flow, graph = self.flow(parent.flow), grown(parent.id, adopted, near)
-        self.apply(flow, recount(graph, flow, [graph.members[each] for each in judged], self))
 
     def _write(self, steered: Steered, *, is_fresh: bool = False) -> None:
         self.block(steered.blocked, is_fresh=is_fresh)

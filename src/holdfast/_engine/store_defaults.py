@@ -26,7 +26,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
-from holdfast._ports.workflows import Workflows
+from holdfast._ports.workflows import GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
@@ -158,6 +158,15 @@ def workflows(store: Store) -> Workflows:
     if has_workflows(store):
         return cast(Workflows, store)
     raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as sqlite:///jobs.db")
+
+
+def growing_workflows(store: Store) -> GrowingWorkflows:
+    """Return the verbs of workflows to which running jobs add members. Raises ``Unsupported`` for a store without them."""
+    if offers(store, GrowingWorkflows):
+        return cast(GrowingWorkflows, store)
+    raise Unsupported(
+        f"the {store.capabilities.name} store keeps no workflows that grow while they run: use one that does, such as sqlite:///jobs.db"
+    )
 
 
 def has_history(store: Store) -> bool:

@@ -17,10 +17,6 @@ class Workflows(Protocol):
     are passed on. A member that ends cancelled because of its workflow has the reason ``BY_WORKFLOW``. While a workflow is paused, what
     would become available is held instead, and no held member of it can be reopened.
 
-    ``exchange`` of a transition with ``children`` blocks the job, inserts its new children, and lets the gates that wait for the job wait
-    for them. Once all its children have ended, it is available again or, as a gate, it ends. A plain job becomes the root of a new flow.
-    ``request_cancel`` of a job that waits for its children cancels them, and the job ends cancelled after the last of them.
-
     ``request_cancel`` of a root cancels its workflow, and ``reopen`` retries it. ``reopen`` of a finished member runs it again, and blocks
     again what failed or was cancelled because of it; if it is fresh, then for all that it blocks again. A member that waits for its
     parents is not reopened. ``delete`` and ``purge`` leave members of unfinished workflows; ``delete`` of a finished root deletes its
@@ -33,14 +29,6 @@ class Workflows(Protocol):
 
         Members without parents are available, all others blocked. A root without members has completed. If an unfinished workflow of the
         same name has the unique key of the root, nothing is inserted, and the answer names it.
-        """
-        ...
-
-    async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
-        """Insert a job into the workflow of an active member, under its token, in one write with the receipt of the call.
-
-        What waits for the member waits for the new job, too, so the workflow does not end before it. The store completes its flow, its
-        name, and what it takes from the member. A lost token inserts nothing.
         """
         ...
 
@@ -70,5 +58,22 @@ class Workflows(Protocol):
         Workflows past their deadline are cancelled, and their roots end ``failed TIMED_OUT``. Those that are paused are left alone. The
         counters of all others are computed again from the states of their members, and what then no longer waits is moved. With intact
         counters nothing changes. ``flow``: only this one. ``dry_run``: nothing is written.
+        """
+        ...
+
+
+class GrowingWorkflows(Workflows, Protocol):
+    """The verbs of workflows to which running jobs add members.
+
+    ``exchange`` of a transition with ``children`` blocks the job, inserts its new children, and lets the gates that wait for the job wait
+    for them. Once all its children have ended, it is available again or, as a gate, it ends. A plain job becomes the root of a new flow.
+    ``request_cancel`` of a job that waits for its children cancels them, and the job ends cancelled after the last of them.
+    """
+
+    async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
+        """Insert a job into the workflow of an active member, under its token, in one write with the receipt of the call.
+
+        What waits for the member waits for the new job, too, so the workflow does not end before it. The store completes its flow, its
+        name, and what it takes from the member. A lost token inserts nothing.
         """
         ...

@@ -35,6 +35,9 @@ class ChildCalls(JobContext):
     async def _outcomes(self, name: str, children: Sequence[BoundChild[Any]]) -> list[bytes | Failed]:
         members = [self._member(each, place, is_one=name != GATHER) for place, each in enumerate(children)]
         log, job = self._step_log(), self._claim.job
+        await self._reporter.children.outcomes(
+            job, ()
+        )  # a store that cannot keep children refuses them here, not once they are sent
         ids = await log.children(name, members)
         if len(ids) != len(children):
             raise ConfigurationError(

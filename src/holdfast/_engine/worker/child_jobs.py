@@ -13,7 +13,7 @@ from holdfast._core.workflow import NewMember
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.environment import Environment
-from holdfast._engine.store_defaults import workflows
+from holdfast._engine.store_defaults import growing_workflows
 from holdfast._engine.worker.attempt_calls import AttemptCalls
 
 
@@ -34,7 +34,7 @@ class ChildJobs:
 
         def write() -> Awaitable[EnqueueAnswer]:
             if joins:
-                return workflows(store).enqueue_member(call, NewMember(child, member), under=under)
+                return growing_workflows(store).enqueue_member(call, NewMember(child, member), under=under)
             return store.enqueue(call, [child], under=under)
 
         answer = await self._calls.call(job, "enqueue", write)
@@ -45,6 +45,6 @@ class ChildJobs:
 
     async def outcomes(self, job: ActiveJob, children: Sequence[UUID]) -> Mapping[UUID, bytes | Failed]:
         """Return the outcomes of those of these children that have ended."""
-        verbs = workflows(self._environment.store)
+        verbs = growing_workflows(self._environment.store)
         found = await read_outputs(lambda ids: self._calls.call(job, "outputs", partial(verbs.outputs, ids)), children)
         return {child: whole(found[child], found) for child in children if child in found}

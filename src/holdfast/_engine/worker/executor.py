@@ -318,11 +318,12 @@ class Executor:
 
     async def _items(self, running: Running) -> WaitFor:
         """Make the job wait for one job for each item of its lists."""
+        self._inputs.require_growth()
         return WaitFor(await self._inputs.items(running.claim, running.definition))
 
     async def _graph(self, running: Running) -> WaitFor:
         """Build the graph of a workflow in a thread, because the code is the user's, and make the job wait for it."""
-        self._inputs.require_workflows()
+        self._inputs.require_growth()
         if running.claim.inputs:
             await self._fill(running)
         self._begin(running)

@@ -14,7 +14,7 @@ from holdfast._core.workflow import Edge, NewMember, Output
 from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
-from holdfast._engine.store_defaults import workflows
+from holdfast._engine.store_defaults import growing_workflows, workflows
 from holdfast._engine.tasks.registry import TaskDefinition
 
 
@@ -39,9 +39,9 @@ class JobInputs:
         edges = tuple(Edge(each.job.id, claim.job.id) for each in members)
         return Children(members=tuple(members), edges=edges, is_gate=True)
 
-    def require_workflows(self) -> None:
-        """Raise ``Unsupported`` if the store keeps none."""
-        workflows(self._store)
+    def require_growth(self) -> None:
+        """Raise ``Unsupported`` if running jobs cannot add members to workflows of the store."""
+        growing_workflows(self._store)
 
     async def _outputs(self, inputs: Sequence[Input]) -> dict[UUID, Output]:
         read = workflows(self._store).outputs

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.children import Adopted, Adopter
 from holdfast._core.encoding import failure_text, inputs_of, inputs_text, instant, member_of, names_of
-from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import Member, OnFailure
@@ -52,7 +52,7 @@ class KnownMember(Struct, frozen=True):
         return vertex.ended()
 
 
-class FileFlows(FlowMoves):
+class FileFlows(FlowGrowth):
     """The reads and writes of a file for the moves of members."""
 
     def __init__(self, database: StoreDatabase) -> None:

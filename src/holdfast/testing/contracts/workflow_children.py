@@ -14,9 +14,9 @@ from holdfast._core.policy import Policy
 from holdfast._core.steps import StepRecord
 from holdfast._core.workflow import Edge, FlowVerb, NewMember
 from holdfast._engine import store_defaults
-from holdfast._ports.workflows import Workflows
+from holdfast._ports.workflows import GrowingWorkflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
-from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, no_workflows, verbs
+from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, no_growth, verbs
 
 AVAILABLE, BLOCKED, HELD = State.AVAILABLE, State.BLOCKED, State.HELD
 DONE, LOST, CANCELLED = State.COMPLETED, State.FAILED, State.CANCELLED
@@ -61,7 +61,7 @@ class WorkflowChildrenContract(Part):
     """What is promised to jobs that wait for children, and to the workflow that both belong to."""
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_job_runs_again_once_all_its_children_have_ended(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         await suspended(at, graph, "a", "x", "y")
@@ -74,7 +74,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_plain_job_that_waits_for_children_is_a_workflow(self, at: Scene) -> None:
         graph = await plain(at, "x", "y")
         assert await graph.states() == [BLOCKED, AVAILABLE, AVAILABLE]
@@ -92,7 +92,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states() == [DONE, DONE, DONE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_a_suspension_that_is_sent_again_adds_no_children(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
@@ -103,7 +103,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states("a", "x") == [AVAILABLE, DONE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_a_job_that_lost_its_token_adds_no_children(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
@@ -113,7 +113,7 @@ class WorkflowChildrenContract(Part):
         assert (await at.store.get(graph.ids["x"]), await graph.states("a")) == (None, [AVAILABLE])
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_children_that_have_ended_before_their_parent_waits_release_it_at_once(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         await suspended(at, graph, "a", "x")
@@ -123,7 +123,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states("a") == [AVAILABLE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_a_parent_that_ends_late_does_not_release_a_job_that_waits_for_its_children(self, at: Scene) -> None:
         graph = await Graph(at).add("fast").add("slow").add("a", "fast", "slow", join=1).stored()
         await graph.run("fast")
@@ -135,7 +135,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s22_the_steps_of_a_suspension_are_written_with_it(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
@@ -151,7 +151,7 @@ class WorkflowChildrenContract(Part):
         assert (await steps.steps(job.id)).records == (record,)
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s19_a_cancelled_job_adds_no_children(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         (job,) = await graph.start("a")
@@ -162,7 +162,7 @@ class WorkflowChildrenContract(Part):
         assert (await store_defaults.steps(at.store).steps(job.id)).records == ()
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s20_nothing_that_a_job_of_a_paused_workflow_adds_is_claimed(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
@@ -174,7 +174,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states("a") == [AVAILABLE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s20_a_cancelled_workflow_ends_after_the_children_that_run(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         await suspended(at, graph, "a", "x", "y")
@@ -190,7 +190,7 @@ class WorkflowChildrenContract(Part):
         ]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s20_a_plain_job_that_is_cancelled_ends_after_its_children(self, at: Scene) -> None:
         graph = await plain(at, "x", "y")
         (x,) = await graph.start("x")
@@ -201,7 +201,7 @@ class WorkflowChildrenContract(Part):
         assert (await at.row(graph.ids["root"])).reason is Reason.BY_OPERATOR
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s20_a_member_that_is_cancelled_ends_after_its_children_and_others_run_on(self, at: Scene) -> None:
         graph = await Graph(at).add("a").add("b", "a").add("other").stored()
         await suspended(at, graph, "a", "x", "y")
@@ -213,7 +213,7 @@ class WorkflowChildrenContract(Part):
         assert (await at.row(graph.ids["a"])).reason is Reason.BY_OPERATOR
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s19_children_that_expire_or_crash_release_their_parent(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
@@ -227,7 +227,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states("x", "y", "a") == [LOST, LOST, AVAILABLE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_a_retry_runs_only_the_children_again_that_had_not_completed(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         await suspended(at, graph, "a", "x", "y")
@@ -243,7 +243,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_a_retry_of_a_job_runs_its_children_again_that_had_not_completed(self, at: Scene) -> None:
         graph = await Graph(at).add("a").add("other").stored()
         await suspended(at, graph, "a", "x", "y")
@@ -253,7 +253,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states("x", "y", "a", "other", "root") == [DONE, AVAILABLE, AVAILABLE, LOST, BLOCKED]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_a_plain_job_that_had_children_can_be_retried(self, at: Scene) -> None:
         graph = await plain(at, "x", "y")
         await graph.run("x")
@@ -265,7 +265,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states() == [AVAILABLE, DONE, DONE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_workflow_waits_for_a_child_that_runs_again(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         await suspended(at, graph, "a", "x")
@@ -277,7 +277,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_a_job_that_had_children_waits_for_its_parents_when_it_is_retried(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         await graph.run("a")
@@ -289,7 +289,7 @@ class WorkflowChildrenContract(Part):
         assert await graph.states("b") == [AVAILABLE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_a_plain_job_that_had_children_is_cancelled_by_its_operator(self, at: Scene) -> None:
         graph = await plain(at, "x")
         await graph.run("x")
@@ -300,7 +300,7 @@ class WorkflowChildrenContract(Part):
         assert (row.state, row.reason) == (CANCELLED, Reason.BY_OPERATOR)
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s27_nothing_is_pruned_while_a_child_runs_again(self, at: Scene) -> None:
         graph = await plain(at, "x", "y")
         await graph.run("x", "y")
@@ -316,7 +316,7 @@ class WorkflowChildrenContract(Part):
         assert await at.store.get(graph.ids["root"]) is None
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s27_children_are_kept_and_pruned_with_their_workflow(self, at: Scene) -> None:
         graph = await plain(at, "x", policy=Policy(retention=2000.0))
         await graph.run("x")
@@ -333,7 +333,7 @@ class WorkflowChildrenContract(Part):
         assert await at.store.get(graph.ids["x"]) is None
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s27_a_job_that_waits_for_its_children_is_not_deleted(self, at: Scene) -> None:
         graph = await plain(at, "x")
         assert await at.store.delete([*graph.ids.values()]) == {graph.ids["root"]: BLOCKED, graph.ids["x"]: AVAILABLE}
@@ -341,7 +341,7 @@ class WorkflowChildrenContract(Part):
         assert await at.store.delete([graph.ids["root"], graph.ids["x"]]) == {}
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_a_child_takes_from_its_parent_what_it_has_not_itself(self, at: Scene) -> None:
         graph = await Graph(at).add("a", queue="mail", priority=7, lane="acme", tags=("nightly",)).stored()
         (claim,) = await at.claim(await at.lease(), ids=[graph.ids["a"]])
@@ -355,7 +355,7 @@ class WorkflowChildrenContract(Part):
         assert [row.member and row.member.node for row in rows] == ["a/x", "a/y"]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_children_may_have_children(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         names = ["a", "v", "w", "x", "y", "z"]

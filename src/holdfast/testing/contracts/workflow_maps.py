@@ -11,11 +11,12 @@ from holdfast._core.outcome import WaitFor
 from holdfast._core.schedule import Overlap, TickAnswer
 from holdfast._core.workflow import Edge, FlowVerb, Items, NewMember, gate_edges
 from holdfast._engine import store_defaults
-from holdfast._ports.workflows import Workflows
+from holdfast._engine.store_defaults import growing_workflows as growing
+from holdfast._ports.workflows import GrowingWorkflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
 from holdfast.testing.contracts.scheduling import move, written
 from holdfast.testing.contracts.workflow_children import CRASH, added, plain, suspended
-from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_workflows, verbs
+from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_growth, verbs
 
 AVAILABLE, BLOCKED = State.AVAILABLE, State.BLOCKED
 DONE, LOST, CANCELLED = State.COMPLETED, State.FAILED, State.CANCELLED
@@ -31,7 +32,7 @@ class WorkflowMapContract(Part):
     """What is promised to members that become gates while they run, and to what members enqueue."""
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_map_ends_with_its_items_and_names_them_in_order(self, at: Scene) -> None:
         graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test", takes=("test",)).stored("test")
         await graph.run("list")
@@ -48,7 +49,7 @@ class WorkflowMapContract(Part):
         assert row.member.node == "test[1]"
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_map_over_an_empty_list_ends_in_the_same_write(self, at: Scene) -> None:
         graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test").stored("test")
         await graph.run("list")
@@ -58,7 +59,7 @@ class WorkflowMapContract(Part):
         assert await verbs(at.store).outputs([job.id]) == {job.id: Items(())}
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_map_over_an_empty_list_can_be_the_last_of_its_workflow(self, at: Scene) -> None:
         graph = await Graph(at).add("list").add("test", "list", each="list").stored("test")
         await graph.run("list")
@@ -67,7 +68,7 @@ class WorkflowMapContract(Part):
         assert await graph.states("test", "root") == [DONE, DONE]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_map_fails_with_an_item_after_all_others_have_ended(self, at: Scene) -> None:
         graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test").stored()
         await graph.run("list")
@@ -84,7 +85,7 @@ class WorkflowMapContract(Part):
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_items_have_the_policy_of_their_map(self, at: Scene) -> None:
         for policy, states in ((OnFailure.CONTINUE, [DONE, AVAILABLE]), (OnFailure.PAUSE, [BLOCKED, BLOCKED])):
             graph = (
@@ -103,7 +104,7 @@ class WorkflowMapContract(Part):
             assert view.flow.paused_at is None
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s20_a_map_that_is_cancelled_cancels_its_items(self, at: Scene) -> None:
         graph = await Graph(at).add("list").add("test", "list", each="list").add("report", "test").stored()
         await graph.run("list")
@@ -116,7 +117,7 @@ class WorkflowMapContract(Part):
         assert await graph.states("test", "[0]", "report", "root") == [CANCELLED, CANCELLED, LOST, LOST]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_job_becomes_the_root_of_the_graph_that_it_builds(self, at: Scene) -> None:
         graph = Graph(at)
         job = await at.running()
@@ -135,7 +136,7 @@ class WorkflowMapContract(Part):
         assert await at.settle(move) == (Answer.APPLIED,)
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_graph_that_a_job_builds_ends_at_its_deadline(self, at: Scene) -> None:
         graph = Graph(at)
         job = await at.running()
@@ -148,7 +149,7 @@ class WorkflowMapContract(Part):
         assert (await graph.states(), (await at.row(job.id)).reason) == ([LOST, CANCELLED], Reason.TIMED_OUT)
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_job_that_builds_an_empty_graph_has_completed(self, at: Scene) -> None:
         job = await at.running()
         assert await at.settle(finish(job, WaitFor(Children(is_gate=True)), jitter=0.0)) == (Answer.APPLIED,)
@@ -156,14 +157,24 @@ class WorkflowMapContract(Part):
         assert await verbs(at.store).outputs([job.id]) == {job.id: b"null"}
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
+    async def test_l12_a_child_that_builds_an_empty_graph_lets_its_parent_go_on(self, at: Scene) -> None:
+        graph = await plain(at, "x", "y")
+        for name, state in (("x", BLOCKED), ("y", AVAILABLE)):
+            (job,) = await graph.start(name)
+            assert await at.settle(finish(job, WaitFor(Children(is_gate=True)), jitter=0.0)) == (Answer.APPLIED,)
+            assert await graph.states(name, "root") == [DONE, state]
+            assert (await verbs(at.store).revive(9)).repairs == ()
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
     async def test_s19_a_workflow_waits_for_what_its_members_enqueue(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
         (child,) = added(at, graph, "x")
         call = at.chance.uuid4()
         for _ in range(3):
-            assert await verbs(at.store).enqueue_member(call, child, under=(job.id, job.token)) == EnqueueAnswer()
+            assert await growing(at.store).enqueue_member(call, child, under=(job.id, job.token)) == EnqueueAnswer()
         assert await graph.states("x") == [AVAILABLE]
         assert await at.settle(done(job)) == (Answer.APPLIED,)
         assert await graph.states("a", "root") == [DONE, BLOCKED]
@@ -174,19 +185,19 @@ class WorkflowMapContract(Part):
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s19_a_workflow_waits_for_what_children_enqueue(self, at: Scene) -> None:
         graph = await plain(at, "x")
         (job,) = await graph.start("x")
         (child,) = added(at, graph, "z")
-        assert await verbs(at.store).enqueue_member(at.chance.uuid4(), child, under=(job.id, job.token)) == EnqueueAnswer()
+        assert await growing(at.store).enqueue_member(at.chance.uuid4(), child, under=(job.id, job.token)) == EnqueueAnswer()
         assert await at.settle(done(job)) == (Answer.APPLIED,)
         assert await graph.states() == [BLOCKED, DONE, AVAILABLE]
         await graph.fail("z")
         assert await graph.states() == [AVAILABLE, DONE, LOST]
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_a_member_that_lost_its_token_enqueues_nothing(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
@@ -194,13 +205,13 @@ class WorkflowMapContract(Part):
         assert await at.settle(rescued(job, CRASH)) == (Answer.APPLIED,)
         (child,), call = added(at, graph, "x"), at.chance.uuid4()
         for _ in range(2):
-            answer = await verbs(at.store).enqueue_member(call, child, under=(job.id, job.token))
+            answer = await growing(at.store).enqueue_member(call, child, under=(job.id, job.token))
             assert (answer, await at.store.get(child.job.id)) == (EnqueueAnswer(is_lost=True), None)
         await graph.run("a")
         assert await graph.root() is DONE
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_intact_children_are_not_repaired(self, at: Scene) -> None:
         graph = await Graph(at).add("list").add("test", "list", each="list").add("a").stored()
         await graph.run("list")
@@ -213,7 +224,7 @@ class WorkflowMapContract(Part):
         assert await graph.states() == before
 
     @story
-    @needs(Workflows, no_workflows)
+    @needs(GrowingWorkflows, no_growth)
     async def test_a_schedule_that_cancels_its_last_job_cancels_all_of_a_workflow(self, at: Scene) -> None:
         schedules = store_defaults.scheduling(at.store)
         await written(at, overlap=Overlap.CANCEL)

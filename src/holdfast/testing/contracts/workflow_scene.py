@@ -29,6 +29,16 @@ async def no_workflows(at: Scene) -> None:
     assert "use one that does" in remedy
 
 
+async def no_growth(at: Scene) -> None:
+    """Check that a store whose workflows do not grow while they run refuses that, and names one whose do."""
+    remedy = ""
+    try:
+        store_defaults.growing_workflows(at.store)
+    except Unsupported as error:
+        remedy = str(error)
+    assert "use one that does" in remedy
+
+
 def verbs(store: Store) -> Workflows:
     """Return the store as one that has the verbs."""
     return store_defaults.workflows(store)
