@@ -111,6 +111,24 @@ def test_a_list_of_outputs_is_a_list_of_results_in_its_order() -> None:
     assert handles[0].nodes()[-1].after == ("test", "test-2")
 
 
+def test_a_workflow_whose_result_did_not_complete_raises_its_failure_although_it_completed() -> None:
+    at = Suites()
+    at.broken = {"unit"}
+
+    @at.app.workflow
+    def check(w: Workflow) -> Node[Report]:
+        tested = w.add(at.test.bind(ref="x", suite="unit"))
+        w.add(at.tolerant.bind(reports=[tested.output]), when="finished")
+        return tested
+
+    handle = check.enqueue()
+    run(at.app)
+    assert handle.get().state is State.COMPLETED
+    with pytest.raises(JobFailed, match="unit") as raised:
+        handle.result(timeout=1)
+    assert raised.value.reason == "HANDLER_ERROR"
+
+
 def test_what_cannot_be_in_a_list_of_outputs_is_refused() -> None:
     at = Suites()
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.inputs import whole
-from holdfast._core.job import State
+from holdfast._core.job import NoResult, State
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
@@ -20,7 +20,7 @@ from holdfast._engine.events import EventName
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobNotFound, PayloadTooLarge, UniqueConflict
+from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, UniqueConflict
 
 PAGE = 1000
 
@@ -46,7 +46,11 @@ class FlowCalls:
         return answer
 
     async def output(self, job: UUID) -> bytes:
-        """Return the recorded result of a workflow that has completed; ``JobNotFound`` if it is not stored any more."""
+        """Return the recorded result of a workflow that has completed.
+
+        ``JobFailed`` if the member that it comes from did not complete, and another one accepted that; ``JobNotFound`` if it is not stored
+        any more.
+        """
         read = workflows(self._store).outputs
         found = await read_outputs(lambda ids: self._retry("outputs", partial(read, ids)), [job])
         output = whole(found[job], found) if job in found else None
@@ -54,6 +58,8 @@ class FlowCalls:
             return output
         if output is not None and output.error is not None and output.error.type == "PayloadTooLarge":
             raise PayloadTooLarge(f"job {job}: {output.error.message}: read the nodes one by one")
+        if output is not None and output.reason != NoResult.RESULT_NOT_AVAILABLE:
+            raise JobFailed(str(output.reason), output.error, ())
         raise JobNotFound(f"job {job} completed, and the result of its last node is not stored any more")
 
     async def roots(self, which: JobFilter) -> list[JobRecord]:
