@@ -37,6 +37,7 @@ def conditions_of(which: JobFilter) -> tuple[object, ...]:
         storable_text(which.key),
         None if which.older_than is None else round(which.older_than * 1e6),
         which.attempts_at_least,
+        which.only_workflows,
     )
 
 
