@@ -198,6 +198,7 @@ def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
         "flows_of": (jobs,),
         "members": (jobs,),
         "links": (jobs, [FLOW]),
+        "settle_members": (*packing.settling(moves(ROOM)), [FLOW]),
         "links_behind": (jobs[:3],),
         "graph": (FLOW,),
         "root": (FLOW,),

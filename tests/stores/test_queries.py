@@ -22,6 +22,7 @@ IN_EXCHANGE = (
         "due_chosen",
         "limited_lanes",
         "settle_plain",
+        "settle_members",
     ),
 )
 """Files that are parts of one statement, or have such parts, and use the parameters that ``exchange.sql`` declares."""
