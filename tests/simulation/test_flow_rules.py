@@ -59,7 +59,7 @@ class Flow(Tale):
         return self
 
     def flow(self, row: FlowRow) -> "Flow":
-        """Change the state of the workflow, in a write of its own."""
+        """Change the state of the workflow, in a separate write."""
         self.say("flow", Phase.TRUTH, job=ROOT, after=row)
         return self.written()
 
@@ -68,7 +68,7 @@ class Flow(Tale):
         return self
 
     def claimed(self, job: UUID, number: int = 1) -> "Flow":
-        """Claim a member."""
+        """Claim a member, in a separate write."""
         attempt = self.rows[job].attempt + 1
         self.put(job, "claim", state=State.RUNNING, token=token_of(job, number), lease=LEASE, attempt=attempt)
         return self.written()
