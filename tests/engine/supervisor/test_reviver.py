@@ -2,13 +2,15 @@
 
 from uuid import UUID
 
+import pytest
+
 from holdfast._core.job import NewJob, Reason, State
 from holdfast._core.member import Member
 from holdfast._core.member_record import with_member
 from holdfast._core.policy import Policy
 from holdfast._core.workflow import NewFlow, NewMember, gate_edges
 from holdfast._engine.environment import Environment
-from holdfast._engine.supervisor.reviver import BATCHES, LONGEST, Reviver
+from holdfast._engine.supervisor.reviver import LONGEST, MOST, QUICK, WRITES, Reviver
 from holdfast.settings import EVERY_KIND, RecoverySwitches, Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -79,11 +81,12 @@ async def test_a_workflow_past_its_deadline_ends_and_workers_are_woken() -> None
 
 async def test_a_pass_is_bounded_and_the_next_one_goes_on_behind_it() -> None:
     site = Site()
-    roots = [(await site.workflow())[0] for _ in range(10 * BATCHES + 5)]
+    roots = [(await site.workflow())[0] for _ in range(WRITES * MOST + 5)]
     for root in roots:
         await site.damage(root)
+    first = 1 + 2 + 4 + 8 + MOST * (WRITES - 4)
     await site.reviver.step()
-    assert [each["workflow"] for each in site.log.of("workflow.repaired")] == roots[: 10 * BATCHES]
+    assert [each["workflow"] for each in site.log.of("workflow.repaired")] == roots[:first]
     await site.reviver.step()
     assert [each["workflow"] for each in site.log.of("workflow.repaired")] == roots
     await site.damage(roots[0])
@@ -91,19 +94,20 @@ async def test_a_pass_is_bounded_and_the_next_one_goes_on_behind_it() -> None:
     assert site.log.of("workflow.repaired")[-1]["workflow"] == roots[0]
 
 
-async def test_a_slow_pass_begins_no_other_batch() -> None:
+@pytest.mark.parametrize(("seconds", "repaired"), [(QUICK / 2, 25), (2 * QUICK, WRITES), (LONGEST + 0.1, 1)])
+async def test_slow_writes_are_of_one_workflow_and_a_slow_pass_begins_no_other_write(seconds: float, repaired: int) -> None:
     site = Site()
     for _ in range(25):
         await site.damage((await site.workflow())[0])
     revive = site.store.revive
 
     async def slow(*args: object, **kwargs: object) -> object:
-        site.clock.advance(LONGEST + 0.1)
+        site.clock.advance(seconds)
         return await revive(*args, **kwargs)  # type: ignore[arg-type]
 
     site.store.revive = slow  # type: ignore[method-assign, assignment]
     await site.reviver.step()
-    assert len(site.log.of("workflow.repaired")) == 10
+    assert len(site.log.of("workflow.repaired")) == repaired
 
 
 async def test_switched_off_it_changes_nothing_and_counts_what_it_left() -> None:

@@ -3,10 +3,14 @@
 from functools import partial
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.inputs import whole
 from holdfast._core.job import State
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
 from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
 from holdfast._engine.client.announcement import announce_flow
 from holdfast._engine.client.outputs import read_outputs
@@ -17,6 +21,8 @@ from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobNotFound, PayloadTooLarge, UniqueConflict
+
+PAGE = 1000
 
 
 class FlowCalls:
@@ -49,6 +55,18 @@ class FlowCalls:
         if output is not None and output.error is not None and output.error.type == "PayloadTooLarge":
             raise PayloadTooLarge(f"job {job}: {output.error.message}: read the nodes one by one")
         raise JobNotFound(f"job {job} completed, and the result of its last node is not stored any more")
+
+    async def roots(self, which: JobFilter) -> list[JobRecord]:
+        """Return the own jobs of matching workflows, newest first."""
+        workflows(self._store)
+        found, page_size = list[JobRecord](), min(PAGE, which.limit)
+        while len(found) < which.limit:
+            asked = structs.replace(which, only_workflows=True, limit=page_size, before=found[-1].id if found else which.before)
+            page = await self._retry("list", partial(self._store.list, asked))
+            found += page
+            if len(page) < page_size:
+                break
+        return found[: which.limit]
 
     async def flow(self, flow: UUID) -> FlowView:
         """Return a workflow with all its members; ``JobNotFound``."""

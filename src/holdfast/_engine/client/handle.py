@@ -28,7 +28,7 @@ class Handle:
         self._connect = connect
 
     def __repr__(self) -> str:
-        return f"Handle({str(self.id)!r})"
+        return f"{type(self).__name__}({str(self.id)!r})"
 
     async def aget(self) -> JobView:
         """Return the job now, with its attempts; ``JobNotFound`` once its retention has passed."""

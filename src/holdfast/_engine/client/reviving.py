@@ -8,15 +8,15 @@ from holdfast._engine.events import EventName
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
 
-BATCH = 10
-"""Workflows of one write: each may have 10,000 nodes, and their settles wait for it."""
-
 
 async def revive(
-    environment: Environment, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
+    environment: Environment, limit: int = 1, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
 ) -> Revived:
-    """Repair a batch of unfinished workflows, in the order of their ids, and end those past their deadline; report each."""
-    found = await workflows(environment.store).revive(BATCH, after=after, flow=flow, dry_run=dry_run)
+    """Repair some unfinished workflows in one write, in the order of their ids, and end those past their deadline; report each.
+
+    A workflow may have 10,000 nodes, whose settles, on SQLite all writes, wait for this one.
+    """
+    found = await workflows(environment.store).revive(limit, after=after, flow=flow, dry_run=dry_run)
     if dry_run or not (found.repairs or found.overdue):
         return found
     events = environment.events

@@ -3,15 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import structs
-
 from holdfast._core.job import State
 from holdfast._core.picture.drawing import Form, draw
-from holdfast._core.record import is_root
 from holdfast._core.view import JobView
 from holdfast._core.workflow import Revived
 from holdfast._core.workflow_view import WorkflowView
-from holdfast._engine.client.client import BATCH, Client
+from holdfast._engine.client.client import Client
 from holdfast._engine.operators.operators import Id, Where, id_of
 from holdfast._engine.workflows.handle import ResumeFailed, WorkflowHandle
 from holdfast.sync import blocking
@@ -47,16 +44,8 @@ class Workflows:
         ``cursor``: the id of the last one of the page before.
         """
         where = Where(state=state, task=name, queue=queue, key=key, tag=tag)
-        which = structs.replace(where.filter(limit, before=None if cursor is None else id_of(cursor)), only_workflows=True)
-        found = list[JobView]()
-        page_size = min(BATCH, limit)
-        while len(found) < limit:
-            page = await self._connect().page(structs.replace(which, limit=page_size))
-            found += [JobView.of(record) for record in page if is_root(record)]
-            if len(page) < page_size:
-                break
-            which = structs.replace(which, before=page[-1].id)
-        return found[:limit]
+        which = where.filter(limit, before=None if cursor is None else id_of(cursor))
+        return [JobView.of(record) for record in await self._connect().roots(which)]
 
     async def apicture(self, workflow: Id, form: Form = "text") -> str:
         """Draw a workflow: as text for a terminal, as an SVG document, or as Mermaid's text for a page that draws it."""

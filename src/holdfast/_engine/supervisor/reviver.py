@@ -8,10 +8,13 @@ from holdfast._engine.events import EventName
 from holdfast._engine.store_defaults import has_workflows
 from holdfast.settings import Settings
 
-BATCHES = 10
-"""Batches of a pass: 100 workflows, unless they are so wide that the pass takes too long."""
+WRITES = 10
+"""Writes of a pass."""
+MOST = 10
+"""Workflows of a write, if they are small: the number is doubled after a quick write, and is one again after a slow one."""
+QUICK = 0.02
 LONGEST = 0.5
-"""Seconds after which a pass begins no other batch."""
+"""Seconds after which a pass begins no other write."""
 
 
 class Reviver:
@@ -21,6 +24,7 @@ class Reviver:
         self._environment, self._interval = environment, settings.recovery_interval
         self._is_on = settings.recovery.workflows
         self._after: UUID | None = None
+        self._limit = 1
 
     @property
     def is_needed(self) -> bool:
@@ -31,9 +35,11 @@ class Reviver:
         """Repair some workflows, the next pass goes on behind them; return the seconds until it."""
         now, left = self._environment.clock.monotonic, 0
         started = now()
-        for _ in range(BATCHES):
-            found = await revive(self._environment, after=self._after, dry_run=not self._is_on)
+        for _ in range(WRITES):
+            sent = now()
+            found = await revive(self._environment, self._limit, after=self._after, dry_run=not self._is_on)
             self._after = found.next
+            self._limit = min(MOST, 2 * self._limit) if now() - sent < QUICK else 1
             left += len({each.flow for each in found.repairs}) + len(found.overdue)
             if found.next is None or now() - started > LONGEST:
                 break

@@ -25,15 +25,16 @@ from holdfast.sync import blocking, refuse_inside_loop
 Call = ParamSpec("Call")
 Payload = ParamSpec("Payload")
 Returned = TypeVar("Returned")
+Bound = TypeVar("Bound", covariant=True)
 
 
-class PreparedJob(Struct, Generic[Returned], frozen=True):
+class PreparedJob(Struct, Generic[Bound], frozen=True):
     """A task with options and a checked payload. Each ``new_job()`` has another id.
 
     ``references``: the parameters that the payload lacks, because they get the results of other members of a workflow.
     """
 
-    task: "Task[..., Returned, ...]"
+    task: "Task[..., Bound, ...]"
     options: Options
     payload: bytes
     references: Mapping[str, Reference] = {}
@@ -54,12 +55,12 @@ class PreparedJob(Struct, Generic[Returned], frozen=True):
         settings = self.task.definition.workflow
         return settings is not None and settings.deadline is not None
 
-    def read(self, data: bytes) -> Returned:
+    def read(self, data: bytes) -> Bound:
         """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
-        value: Returned = reader_of(self.task.definition.returns)(data)
+        value: Bound = reader_of(self.task.definition.returns)(data)
         return value
 
-    def bind(self) -> "PreparedJob[Returned]":
+    def bind(self) -> "PreparedJob[Bound]":
         """Return this one, so that ``job.enqueue`` takes it as it takes a task."""
         return self
 

@@ -42,6 +42,7 @@ class Workflow:
         self._nodes = dict[str, Node[Any]]()
         self._members = dict[UUID, NewMember]()
         self._edges = list[Edge]()
+        self._numbers = dict[str, int]()
         self._problems = list[str]()
         self._inner = set[UUID]()  # members of workflows that are members, for whose nodes this one waits
 
@@ -213,9 +214,11 @@ class Workflow:
             if name in self._nodes:
                 self._problems.append(f"two members have the name {name!r}: give each its own")
             return name
-        number, task = 1, job.task.name
+        task = job.task.name
+        number = self._numbers.get(task, 1)  # all before it are taken: to try each again takes minutes for 10,000 nodes
         while (named := task if number == 1 else f"{task}-{number}") in self._nodes:
             number += 1
+        self._numbers[task] = number + 1
         return named
 
     def _check(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID], new: NewJob) -> None:
