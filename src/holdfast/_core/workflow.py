@@ -83,6 +83,11 @@ class SteerFlow(Struct, frozen=True, kw_only=True):
     is_retry: bool = False
     node: UUID | None = None
 
+    @property
+    def reopens(self) -> bool:
+        """Whether it runs what has ended again, also the root: then no other job may have its unique key."""
+        return self.verb is FlowVerb.RETRY or (self.verb is FlowVerb.RESUME and self.is_retry)
+
 
 Output = bytes | Failed
 """The recorded outcome of a member: its result as JSON, or why there is none."""
