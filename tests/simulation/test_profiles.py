@@ -255,7 +255,7 @@ def play(strikes: list[Strike], tasks: tuple[str, ...] = ("long",), **changes: o
 
 
 def test_a_worker_stopped_during_a_write_is_killed_before_a_lease_runs_out() -> None:
-    strike = Strike(5.0, "freeze_writer", slot=1, pick=1.0, seconds=1000.0)
+    strike = Strike(5.3, "freeze_writer", slot=1, pick=1.0, seconds=1000.0)
     outcome = play([strike], ("steady",) * 4, profile=Profile.SQLITE, lease_clock="kernel")
     assert outcome.is_clean, outcome.explain()
     timing = outcome.plan.settings.timing
