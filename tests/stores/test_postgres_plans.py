@@ -48,8 +48,8 @@ SELECT ('00000000-0000-7000-' || kind || lpad(to_hex(n), 12, '0'))::uuid,
 FROM generate_series(1, %s) AS n CROSS JOIN (VALUES ('8000-'), ('c000-')) AS kinds (kind)
 """
 _EDGES = """
-INSERT INTO holdfast.edges (parent, child, tolerates)
-SELECT ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, false
+INSERT INTO holdfast.edges (parent, child, tolerates, is_child)
+SELECT ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, false, false
 FROM generate_series(1, %s) AS n
 """
 _OVER = "n, false, 1, 0, 0, now(), now(), now() + interval '7 days', '\\x7b7d'"
