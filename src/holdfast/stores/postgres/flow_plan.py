@@ -23,8 +23,10 @@ from holdfast._core.workflow import Edge, Flow
 
 
 class Known(Struct):
-    """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent. ``near``: by job, also what
-    it is as one that adds members."""
+    """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent.
+
+    ``near``: by job, with what it is as one that adds members.
+    """
 
     now: datetime
     flows: dict[UUID, Flow]
