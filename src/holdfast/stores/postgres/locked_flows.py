@@ -20,6 +20,7 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.flow_plan import Additions, Ends, FlowPlan, Known, NotRead
 from holdfast.stores.postgres.records import Row
 from holdfast.stores.postgres.settled_members import SettledMember, links_of
+from holdfast.stores.postgres.steps import arrays_of
 
 Answer = TypeVar("Answer")
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
@@ -120,7 +121,7 @@ class LockedFlows:
     async def adopt(self, job: UUID, children: Children) -> None:
         """Let a job, which this transaction has blocked, wait for children, and insert them."""
         if children.records:
-            await self.fetch("keep_steps", job, *packing.steps(children.records))
+            await self.fetch("keep_steps", job, *arrays_of(children.records))
         await self.decide(lambda plan: plan.adopt(job, children))
 
     async def decide(self, act: Callable[[FlowPlan], Answer]) -> Answer:

@@ -42,12 +42,12 @@ class MemberMoves(Claiming):
 
         flow_of = {each.job: each.job if each.flow is None else each.flow for each in transitions}
         children = {each.job: each.children for each in transitions if each.children is not None}
-        begun = [each.job for each in transitions if each.flow is None]
+        begun = lock_order(each.job for each in transitions if each.flow is None)
         wanted, (plain, rare) = lock_order(flow_of.values()), packing.split(transitions)
-        locks = f"{self._lock_text('begin_flows', begun)} {self._lock_text('lock_flows', wanted)}"
+        locks = [self._lock_text("begin_flows", begun)] * bool(begun) + [self._lock_text("lock_flows", wanted)]
 
         async def settle() -> tuple[int, frozenset[int]]:
-            async with self._transaction(settings=f"{BRIEF}; {locks}") as connection:
+            async with self._transaction(settings="; ".join([BRIEF, *locks])) as connection:
                 flows = LockedFlows(partial(self._fetch_on, connection), wanted)
                 ended, settled, refused, suspended = list[SettledMember](), 0, list[int](), list[UUID]()
                 if plain:

@@ -13,7 +13,6 @@ from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings
-from holdfast._core.steps import StepRecord
 from holdfast._core.text import json_text, storable_text
 
 INLINE = 512  # payloads up to this long stay in the job's row
@@ -320,17 +319,6 @@ def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
         )
         for merged in apart(latest.values(), lambda note: note.token.number)
     ]
-
-
-def steps(records: Sequence[StepRecord]) -> tuple[Any, ...]:
-    """Return the arrays of steps."""
-    return (
-        [storable_text(record.name) for record in records],
-        [record.nth for record in records],
-        [record.place for record in records],
-        [record.is_sequential for record in records],
-        [record.result for record in records],
-    )
 
 
 def _is_plain(settle: Transition) -> bool:

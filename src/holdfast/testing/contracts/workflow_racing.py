@@ -88,7 +88,7 @@ class WorkflowRaceContract(Part):
             graph.ids = {"root": job.id}
             move = waiting(job, added(at, graph, "x"))
             copies = [insist(store, [move]) for store in (owner, operator)[: 1 + number % 2]]
-            *answers, _ = await asyncio.gather(*copies, operator.request_cancel([job.id]))
+            answers, _ = await asyncio.gather(asyncio.gather(*copies), operator.request_cancel([job.id]))
             assert {answer.answers for answer in answers} == {(Answer.APPLIED,)}
             child = await at.store.get(graph.ids["x"])
             assert (await graph.root(), child and child.state) in [(State.CANCELLED, None), (State.CANCELLED, State.CANCELLED)]
