@@ -158,7 +158,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "annotate": (*packing.tokens(held(3)), [b"1"] * 3, [None] * 3, [None] * 3),
         "request_cancel": (jobs,),
         "lock": (jobs,),
-        "matching": (jobs, "available", False, None, "pending", *(None,) * 7),
+        "matching": (jobs, "available", False, None, "pending", *(None,) * 7, False),
         "states": (jobs,),
         "reschedule": (jobs, 1.0, None),
         "reopen": (jobs, True, [FLOW]),
