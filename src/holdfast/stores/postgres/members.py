@@ -171,10 +171,9 @@ async def _cancel(flows: LockedFlows, members: Sequence[KnownMember]) -> None:
 
 async def _with_children(flows: LockedFlows, members: Sequence[KnownMember]) -> list[KnownMember]:
     """Return members, with all that those have added, or are the gates of, that wait for their children."""
-    chosen = [each.id for each in members]
-    for parent in members:
-        if parent.waits_for_children:
-            chosen += (await flows.graph(parent.flow)).below([parent.id])
+    chosen, parents = [each.id for each in members], [each for each in members if each.waits_for_children]
+    for flow in {each.flow for each in parents}:
+        chosen += (await flows.graph(flow)).below([each.id for each in parents if each.flow == flow])
     return await flows.members(list(dict.fromkeys(chosen)))
 
 
