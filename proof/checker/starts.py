@@ -14,12 +14,17 @@ class Starts:
         self._context, self._expect = context, context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._known = set[tuple[UUID | None, Token | None]]()
-        self._answered = set[UUID | None]()  # ids of claims: a second copy of an answered one is excused
+        self._copied = set[UUID | None]()  # ids of claims that arrive twice: what the second copy takes is excused
         self._thawed_at: dict[str, float] = {}
 
     def seers(self) -> Seers:
         """Return the events that these rules read."""
-        own: Seers = {"claim": self._see_claim, "job": self._see_row, "handler.start": self._see_start}
+        own: Seers = {
+            "claim": self._see_claim,
+            "claim.copied": self._see_copy,
+            "job": self._see_row,
+            "handler.start": self._see_start,
+        }
         frozen: Seers = {"process.freeze": self._see_freeze, "process.thaw": self._see_thaw}
         return own | frozen
 
@@ -29,7 +34,9 @@ class Starts:
     def _see_claim(self, event: Event) -> None:
         if event.phase is Phase.OK:
             self._known.add((event.job, event.token))
-            self._answered.add(None if event.token is None else event.token.claim)
+
+    def _see_copy(self, event: Event) -> None:
+        self._copied.add(None if event.token is None else event.token.claim)
 
     def _see_freeze(self, event: Event) -> None:
         self._thawed_at[event.process] = float("inf")
@@ -58,7 +65,7 @@ class Starts:
         if not (isinstance(before, JobRow) and isinstance(after, JobRow)) or by is None:
             return
         if by.verb == "start_through" and before.state is State.CLAIMED:
-            is_known = (event.job, before.token) in self._known or before.token.claim in self._answered
+            is_known = (event.job, before.token) in self._known or before.token.claim in self._copied
             self._expect("S26", is_known, event.job, "its worker started {} and has no answer of that claim", before.token)
         # A store that forgets may have forgotten its start.
         if before.state is State.CLAIMED and by.verb == "exchange" and not self._context.has_forgotten:

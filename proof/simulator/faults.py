@@ -16,6 +16,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer, Capabilities, EnqueueAnswer
 from holdfast._core.job import NewJob, Token
+from holdfast._core.requests import ClaimRequest
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import CallerTransactions, Store
 from holdfast.errors import StoreUnavailable
@@ -145,6 +146,7 @@ class Faulty:
                 await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: no answer in time")
             case Fault.TWICE:
+                self._note(_copied(arguments), Phase.LIFE)
                 self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
             case Fault.SLOW:
                 await self._clock.sleep(fate.slow_way_there)
@@ -215,6 +217,12 @@ class Faulty:
                     self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
             case _:
                 self._note(items, Phase.OK)
+
+
+def _copied(arguments: tuple[Any, ...]) -> list[Item]:
+    """Return the claim of a call that arrives twice. Its second copy may claim jobs of which the worker gets no answer."""
+    claims = [each.claim for each in arguments if isinstance(each, ClaimRequest)]
+    return [("claim.copied", None, Token(claim, 0), None) for claim in claims]
 
 
 def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[Item]:

@@ -88,6 +88,13 @@ def test_a_settle_that_a_cancellation_turned_is_recognised(first: str) -> None:
     assert is_duplicate_settle(MOVES[first], row, ended)
 
 
+@pytest.mark.parametrize("rescued", ["crashed", "stalled", "timed out"])
+def test_s10_a_rescue_that_a_cancellation_turned_is_not_the_cancellation_of_the_worker(rescued: str) -> None:
+    row, ended = after(MOVES[rescued], cancel_requested=True)
+    assert row.state is State.CANCELLED
+    assert not is_duplicate_settle(MOVES["cancelled"], row, ended)
+
+
 def test_no_outcome_is_recognised_without_a_record_of_its_attempt() -> None:
     for move in MOVES.values():
         assert not is_duplicate_settle(move, None, None)

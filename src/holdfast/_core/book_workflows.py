@@ -56,7 +56,7 @@ class BookWorkflows(BookState):
         root = self._all.jobs.get(flow)
         if root is None or flow not in self._all.flows:
             return None
-        if how.verb is not FlowVerb.RETRY or (self._holder(root) in (None, root) and not root.is_stub):
+        if not how.reopens or (self._holder(root) in (None, root) and not root.is_stub):
             self._moves(now).steer(flow, how)
         return self._all.jobs[flow].state
 

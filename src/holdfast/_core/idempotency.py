@@ -25,7 +25,9 @@ def _is_outcome_of(transition: Transition, row: JobRecord) -> bool:
     if row.is_stub:
         return (moved.to, moved.reason) == (row.state, row.reason)
     same = (moved.to, moved.reason, moved.result) == (row.state, row.reason, row.result)
-    return same and _kind(moved.error) == _kind(row.error)
+    # The totals tell the worker's own cancellation from a rescue that a requested cancellation turned into one.
+    is_charged_alike = (moved.failures, moved.crashes) == (row.failures, row.crashes)
+    return same and is_charged_alike and _kind(moved.error) == _kind(row.error)
 
 
 def _is_outcome_in(transition: Transition, ended: SettledAttempt) -> bool:

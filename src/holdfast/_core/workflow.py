@@ -95,6 +95,11 @@ class SteerFlow(Struct, frozen=True, kw_only=True):
     is_retry: bool = False
     node: UUID | None = None
 
+    @property
+    def reopens(self) -> bool:
+        """Whether it runs what has ended again, also the root: then no other job may have its unique key."""
+        return self.verb is FlowVerb.RETRY or (self.verb is FlowVerb.RESUME and self.is_retry)
+
 
 class Items(Struct, frozen=True):
     """The outcome of a member that has run once for each item of a list: the jobs whose outcomes make up its own, in order."""

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
 from holdfast._core.encoding import failure_of, headers_in, inputs_of, rescue_of
@@ -133,7 +133,9 @@ def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
 
 def _left_of(transition: Transition, row: Row) -> JobRecord | None:
     """Return the job as it is now, or None if it is gone."""
-    return None if row["state"] is None else outcome_of(transition.job, row)
+    if row["state"] is None:
+        return None
+    return structs.replace(outcome_of(transition.job, row), failures=row["failures"], crashes=row["crashes"])
 
 
 def outcome_of(job: UUID, row: Row, member: Member | None = None) -> JobRecord:

@@ -56,7 +56,7 @@ class WorkflowVerbs:
             if not found:
                 return None
             ((_, is_stub, holder),) = found
-            if how.verb is not FlowVerb.RETRY or not (is_stub or holder):
+            if not how.reopens or not (is_stub or holder):
                 FileFlows(database).steer(flow, how)
             return State(database.read("root", flow=flow.bytes)[0][0])
 

@@ -205,6 +205,7 @@ class WorkflowNeighbourContract(Part):
         await first.fail("a")
         second = await Graph(at, key="k").add("a").stored()
         assert await first.steer(FlowVerb.RETRY) is State.FAILED
+        assert await first.steer(FlowVerb.RESUME, is_retry=True) is State.FAILED
         for name in ("a", "root"):
             assert (await at.store.reopen([first.ids[name]])).taken == {first.ids[name]: second.ids["root"]}
         assert await first.states("root", "a") == [State.FAILED, State.FAILED]
