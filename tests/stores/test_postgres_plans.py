@@ -48,8 +48,10 @@ SELECT ('00000000-0000-7000-' || kind || lpad(to_hex(n), 12, '0'))::uuid,
 FROM generate_series(1, %s) AS n CROSS JOIN (VALUES ('8000-'), ('c000-')) AS kinds (kind)
 """
 _EDGES = """
-INSERT INTO holdfast.edges (parent, child, tolerates)
-SELECT ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, false
+INSERT INTO holdfast.edges (parent, child, tolerates, is_child)
+SELECT
+    ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
+    false, false
 FROM generate_series(1, %s) AS n
 """
 _OVER = "n, false, 1, 0, 0, now(), now(), now() + interval '7 days', '\\x7b7d'"
@@ -156,7 +158,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "annotate": (*packing.tokens(held(3)), [b"1"] * 3, [None] * 3, [None] * 3),
         "request_cancel": (jobs,),
         "lock": (jobs,),
-        "matching": (jobs, "available", False, None, "pending", *(None,) * 7),
+        "matching": (jobs, "available", False, None, "pending", *(None,) * 7, False),
         "states": (jobs,),
         "reschedule": (jobs, 1.0, None),
         "reopen": (jobs, True, [FLOW]),
@@ -216,6 +218,16 @@ def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
         "prune_flows": ([FLOW], ROOM, 900_000_000),
         "unfinished_flows": (None, None, ROOM),
         "outputs": (jobs,),
+        "items": (jobs,),
+        "cancel_after_children": (jobs,),
+        "begin_flows": ([FLOW],),
+        "forget_flows": ([FLOW],),
+        "adopter": (JOB,),
+        "near": (JOB,),
+        "grow": (JOB, FLOW, "a", "fail", False, None, True, "[]", "[]"),
+        "keep_steps": (JOB, ["charge"], [1], [0], [True], [b"1"]),
+        "receipt": (CLAIM,),
+        "forget_receipt": (CLAIM,),
     }
 
 

@@ -13,6 +13,7 @@ from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._ports.store import Store
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, answered, done, insist, play
+from holdfast.testing.contracts.workflow_children import added, waiting
 from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, verbs
 from tests.contract.test_postgres import AtHome
 from tests.stores.postgres_databases import Homes
@@ -124,6 +125,50 @@ class TestLocks(AtHome):
             assert self.deadlocks() == before
             assert (await verbs(at.store).revive(99)).repairs == ()
             assert {await graph.root() for graph in graphs} <= {State.COMPLETED, State.FAILED, State.CANCELLED}
+
+        play(self, act)
+
+    def test_l12_jobs_that_wait_for_children_in_many_sessions_neither_deadlock_nor_leave_anything_behind(self) -> None:
+        async def act(at: Scene) -> None:
+            chance, graph, before = random.Random(4), Graph(at), self.deadlocks()
+            jobs = [at.new() for _ in range(40)]
+            await at.enqueue(*jobs)
+
+            async def work(store: Store) -> None:
+                lease, idle = await at.lease(), 0
+                while idle < 10:
+                    answer = await store.exchange((), at.request(lease, 7))
+                    idle = 0 if answer.claims else idle + 1
+                    moves = [
+                        waiting(each.job, added(at, graph, "x", "y"))
+                        if each.job.attempt == 1 and each.job.id in roots
+                        else done(each.job)
+                        for each in answer.claims
+                    ]
+                    copies = [insist(each, moves) for each in (store, at.store)[: 1 + (chance.random() < 0.3)]]
+                    for each in await asyncio.gather(*copies):
+                        assert {*each.answers} <= {Answer.APPLIED}
+
+            async def operate(store: Store) -> None:
+                for _ in range(25):
+                    some = chance.sample([*roots], 5)
+                    match chance.randrange(4):
+                        case 0:
+                            await store.request_cancel(some)
+                        case 1:
+                            await store.reopen(some)
+                        case 2:
+                            await verbs(store).revive(20)
+                        case _:
+                            await store.delete(some[:1])
+
+            roots = {job.id for job in jobs}
+            await asyncio.gather(*(work(at.another()) for _ in range(WORKERS)), operate(at.another()), operate(at.another()))
+            await work(at.store)
+            assert self.deadlocks() == before
+            assert (await verbs(at.store).revive(99)).repairs == ()
+            assert self.home.sql("SELECT count(*) FROM holdfast.pending") == [(0,)]
+            assert self.home.sql("SELECT id FROM holdfast.flows EXCEPT SELECT flow FROM holdfast.members") == []
 
         play(self, act)
 

@@ -85,7 +85,7 @@ class Claiming(StoreDatabase):
         if not transitions:
             return 0, frozenset()
         columns = (*packing.settling(transitions), packing.rare_kinds(transitions), [])
-        ((settled, refused, _),) = await self._fetch("settle", *columns)
+        ((settled, refused, *_),) = await self._fetch("settle", *columns)
         return settled, frozenset(refused)
 
     async def _claim_delivered(self, request: ClaimRequest, plain: Sequence[Transition]) -> Claimed:

@@ -5,35 +5,42 @@ the decision is taken again once it is there. Nothing is written in between, so 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.children import Adopted, Adopter, grown
+from holdfast._core.encoding import inputs_text
+from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
-from holdfast._core.job import Reason, State
-from holdfast._core.member import OnFailure
+from holdfast._core.job import NewJob, Reason, State
+from holdfast._core.member import Member, OnFailure
 from holdfast._core.member_record import end_of
-from holdfast._core.workflow import Flow
+from holdfast._core.text import json_text
+from holdfast._core.workflow import Edge, Flow
 
 
 class Known(Struct):
-    """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent."""
+    """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent.
+
+    ``near``: by job, with what it is as one that adds members.
+    """
 
     now: datetime
     flows: dict[UUID, Flow]
     links: dict[UUID, list[Link]] = {}
     graphs: dict[UUID, Graph] = {}
+    near: dict[UUID, tuple[Adopter, Graph]] = {}
 
 
 class NotRead(Exception):
-    """What a decision needs beside what was read: the children of these members, or all of this workflow."""
+    """What a decision needs beside what was read: the children of these members, all of this workflow, or what is near this job."""
 
-    def __init__(self, *, parents: Sequence[UUID] = (), flow: UUID | None = None) -> None:
+    def __init__(self, *, parents: Sequence[UUID] = (), flow: UUID | None = None, job: UUID | None = None) -> None:
         super().__init__()
-        self.parents, self.flow = parents, flow
+        self.parents, self.flow, self.job = parents, flow, job
 
 
 class Write(Struct, frozen=True):
@@ -46,7 +53,7 @@ class Write(Struct, frozen=True):
 class Advance(Struct):
     """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
 
-    counters: Mapping[UUID, Waiting] = {}
+    counters: dict[UUID, Waiting] = {}
     released: Sequence[UUID] = ()
     is_paused: bool = False
     query: str = "advance_members"
@@ -65,14 +72,22 @@ class Ends(Struct, frozen=True):
     members: dict[UUID, tuple[State, Reason | None]]
 
 
-class FlowPlan(FlowMoves):
+class Additions(Struct, frozen=True):
+    """New jobs of a workflow, all of them blocked."""
+
+    flow: UUID
+    jobs: Sequence[NewJob]
+
+
+class FlowPlan(FlowGrowth):
     """Moves of members on what is known; ``writes``: what they lead to, in order. ``roots``: the finished roots that wait again."""
 
     def __init__(self, known: Known) -> None:
         self.now, self.flows = known.now, dict(known.flows)
-        self.writes, self.roots = list[Write | Advance | Ends](), list[UUID]()
+        self.writes, self.roots = list[Write | Advance | Ends | Additions](), list[UUID]()
         self._known, self._graphs = known, dict(known.graphs)
-        self._over = set[UUID]()
+        self._over, self._counted = set[UUID](), dict[UUID, Waiting]()
+        self._grown, self._inner = Graph((), ()), set[UUID]()
         self._passed: UUID | None = None
 
     def flow(self, flow: UUID) -> Flow:
@@ -90,10 +105,36 @@ class FlowPlan(FlowMoves):
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
         if graph := self._graphs.get(self._passed or UUID(int=0)):
             return graph.links(parents)
-        if missing := [parent for parent in parents if parent not in self._known.links]:
+        outer = [parent for parent in parents if parent not in self._inner]
+        if missing := [parent for parent in outer if parent not in self._known.links]:
             raise NotRead(parents=missing)
-        found = (link for parent in parents for link in self._known.links[parent])
-        return [link for link in found if link.child.id not in self._over] if self._over else list(found)
+        found = [link for parent in outer for link in self._known.links[parent]]
+        found += self._grown.links([parent for parent in parents if parent in self._inner])
+        if self._counted:
+            found = [structs.replace(link, child=self._counted.get(link.child.id, link.child)) for link in found]
+        return [link for link in found if link.child.id not in self._over] if self._over else found
+
+    def adopter(self, job: UUID) -> Adopter:
+        return self._near(job)[0]
+
+    def near(self, job: UUID) -> Graph:
+        return self._near(job)[1]
+
+    def insert_flow(self, flow: UUID, deadline: float | None) -> None:
+        if deadline is not None:
+            self.set_flow(Flow(id=flow, deadline_at=self.now + timedelta(seconds=deadline)))
+
+    def insert(self, parent: Adopter, adopted: Adopted) -> None:
+        own, jobs = adopted.member, [each.job for each in adopted.members]
+        if jobs:
+            self.writes.append(Additions(own.flow, jobs))
+        members = json_text([(each.job.id, *columns_of(each.member), 0, 0) for each in adopted.members])
+        of_parent = own.node, own.on_failure, own.is_gate, inputs_text(own.inputs), own.is_suspended
+        self._send("grow", parent.id, own.flow, *of_parent, members, edges_text(adopted.edges))
+        self._grown = grown(parent.id, adopted, self.near(parent.id))
+        self._inner = {parent.id, *(job.id for job in jobs)}
+        if own.flow in self._graphs:
+            self._graphs[own.flow] = grown(parent.id, adopted, self._graphs[own.flow])
 
     def is_unfinished(self, flow: UUID) -> bool:
         root = self.graph(flow).members.get(flow)
@@ -102,23 +143,23 @@ class FlowPlan(FlowMoves):
     def set_flow(self, flow: Flow) -> None:
         if flow != self.flows[flow.id]:
             self.flows[flow.id] = flow
-            self._add("set_flow", flow.id, flow.paused_at, flow.ended_for, flow.deadline_at)
+            self._send("set_flow", flow.id, flow.paused_at, flow.ended_for, flow.deadline_at)
 
     def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
         if counters:
-            self.writes.append(Advance(dict(counters)))
+            self._advance().counters |= counters
+            self._counted |= counters
             self._change({job: {"needs": each.needs, "waits": each.waits} for job, each in counters.items()})
 
     def set_policies(self, policies: Mapping[UUID, OnFailure]) -> None:
         for policy in set(policies.values()):
-            self._add("set_policies", [job for job, each in policies.items() if each is policy], policy)
+            self._send("set_policies", [job for job, each in policies.items() if each is policy], policy)
         self._change({job: {"on_failure": policy} for job, policy in policies.items()})
 
     def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
         if released:
-            if not (self.writes and isinstance(last := self.writes[-1], Advance) and not last.released):
-                self.writes.append(last := Advance())
+            last = self._advance()
             last.released, last.is_paused = released, flow.is_paused
             self._change({job: {"state": State.AVAILABLE} for job in released})
         self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})
@@ -132,22 +173,34 @@ class FlowPlan(FlowMoves):
 
     def block(self, members: Sequence[UUID], *, is_fresh: bool) -> None:
         if members:
-            self._add("block_members", list(members), is_fresh)
-            self._change({job: {"state": State.BLOCKED, "reason": None} for job in members})
+            self._send("block_members", list(members), is_fresh)
+            self._change(
+                {job: {"state": State.BLOCKED, "reason": None, "is_suspended": False, "is_cancelled": False} for job in members}
+            )
             self.roots += [job for job in members if job in self.flows]
 
     def hold(self, flow: UUID) -> None:
         if not self._known.flows[flow].is_paused:  # else they are held already, also those that this plan releases
-            self._add("hold_members", flow)
+            self._send("hold_members", flow)
 
     def resume(self, flow: UUID) -> None:
         if self._known.flows[flow].paused_at is not None:
-            self._add("resume_members", flow)
+            self._send("resume_members", flow)
 
     def request_cancel(self, flow: UUID) -> None:
-        self._add("mark_members", None, flow)
+        self._send("mark_members", None, flow)
 
-    def _add(self, query: str, *values: Any) -> None:
+    def _near(self, job: UUID) -> tuple[Adopter, Graph]:
+        if job not in self._known.near:
+            raise NotRead(job=job)
+        return self._known.near[job]
+
+    def _advance(self) -> Advance:
+        if not (self.writes and isinstance(last := self.writes[-1], Advance) and not last.released):
+            self.writes.append(last := Advance())
+        return last
+
+    def _send(self, query: str, *values: Any) -> None:
         self.writes.append(Write(query, values))
 
     def _change(self, changes: Mapping[UUID, Mapping[str, object]]) -> None:
@@ -156,3 +209,13 @@ class FlowPlan(FlowMoves):
             changed = [structs.replace(graph.members[job], **each) for job, each in changes.items() if job in graph.members]
             if changed:
                 self._graphs[flow] = graph.replaced(changed)
+
+
+def columns_of(member: Member) -> tuple[object, ...]:
+    """Return the columns of a new member, without its counters."""
+    return member.node, member.join, member.on_failure, member.is_gate, inputs_text(member.inputs)
+
+
+def edges_text(edges: Iterable[Edge]) -> str:
+    """Return new edges as JSON, one list for each."""
+    return json_text([(each.parent, each.child, each.tolerates, each.is_child) for each in edges])

@@ -153,7 +153,7 @@ async def _settle_on(fetch: Fetch, transitions: Sequence[Transition]) -> tuple[i
     if plain:
         ((settled,),) = await fetch("settle_plain", *packing.settling(plain))
     if rare:
-        ((number, found, _),) = await fetch("settle", *packing.settling(rare), packing.rare_kinds(rare), [])
+        ((number, found, *_),) = await fetch("settle", *packing.settling(rare), packing.rare_kinds(rare), [])
         settled, refused = settled + number, frozenset(found)
     return settled, refused
 

@@ -7,15 +7,20 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.encoding import failure_text, inputs_of
+from holdfast._core.children import Adopter, Children
+from holdfast._core.encoding import failure_text, inputs_of, member_of, names_of
 from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import dependency_failure
 from holdfast._core.workflow import Edge, Flow
-from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, NotRead
+from holdfast.errors import HoldfastError
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.flow_plan import Additions, Ends, FlowPlan, Known, NotRead
 from holdfast.stores.postgres.records import Row
 from holdfast.stores.postgres.settled_members import SettledMember, links_of
+from holdfast.stores.postgres.steps import arrays_of
 
 Answer = TypeVar("Answer")
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
@@ -37,6 +42,7 @@ class KnownMember(Struct, frozen=True):
     state: State
     on_failure: OnFailure
     is_gate: bool
+    is_suspended: bool
     is_paused: bool
     is_active: bool
 
@@ -44,6 +50,11 @@ class KnownMember(Struct, frozen=True):
     def is_waiting(self) -> bool:
         """Whether it is one of the pending jobs."""
         return PLACE_OF[self.state] is Place.PENDING
+
+    @property
+    def waits_for_children(self) -> bool:
+        """Whether it ends, or runs again, once those have ended that it has added or is the gate of."""
+        return self.state is State.BLOCKED and (self.is_gate or self.is_suspended)
 
 
 class LockedFlows:
@@ -63,7 +74,7 @@ class LockedFlows:
         self.locked = lock_order(flows)
         found = await self.fetch("lock_flows", self.locked)
         if found:
-            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found}, {}, {})
+            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found}, {}, {}, {})
 
     async def lock_of(self, jobs: Sequence[UUID]) -> None:
         """Lock the workflows of these jobs."""
@@ -81,6 +92,7 @@ class LockedFlows:
                 state=State(row["state"]),
                 on_failure=OnFailure(row["on_failure"]),
                 is_gate=row["is_gate"],
+                is_suspended=row["is_suspended"],
                 is_paused=row["is_paused"],
                 is_active=row["is_active"],
             )
@@ -106,6 +118,12 @@ class LockedFlows:
 
         await self.decide(act)
 
+    async def adopt(self, job: UUID, children: Children) -> None:
+        """Let a job, which this transaction has blocked, wait for children, and insert them."""
+        if children.records:
+            await self.fetch("keep_steps", job, *arrays_of(children.records))
+        await self.decide(lambda plan: plan.adopt(job, children))
+
     async def decide(self, act: Callable[[FlowPlan], Answer]) -> Answer:
         """Decide on a plan, reading what that needs, and write it; return what the decision returns.
 
@@ -123,9 +141,11 @@ class LockedFlows:
             for write in plan.writes:
                 if isinstance(write, Ends):
                     await self._end(write)
+                elif isinstance(write, Additions):
+                    await self._insert(write)
                 else:
                     await self.fetch(write.query, *write.values)
-            self._known = Known(self._known.now, plan.flows, {}, {})
+            self._known = Known(self._known.now, plan.flows, {}, {}, {})
             return answer
 
     async def graph(self, flow: UUID) -> Graph:
@@ -137,11 +157,25 @@ class LockedFlows:
             await self.fetch("lock_waiting", None, missing.flow)
             known.graphs[missing.flow] = await self.graph(missing.flow)
             return
+        if missing.job is not None:
+            ((task, queue, key, priority, tags, flow, member),) = await self.fetch("adopter", missing.job)
+            own = None if flow is None else member_of(flow, member)
+            adopter = Adopter(id=missing.job, task=task, queue=queue, key=key, priority=priority, tags=names_of(tags), member=own)
+            known.near[missing.job] = adopter, graph_of(await self.fetch("near", missing.job))
+            return
         known.links |= {parent: [] for parent in missing.parents}
         for row in await self.fetch("links_behind", list(missing.parents)):
-            child = Waiting(row["child"], row["needs"], row["waits"], row["is_gate"], OnFailure(row["on_failure"]))
+            of_gate = row["is_gate"], OnFailure(row["on_failure"])
+            child = Waiting(row["child"], row["needs"], row["waits"], *of_gate, row["is_suspended"], row["is_cancelled"])
             known.links.setdefault(child.id, [])
-            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, row["tolerates"]))
+            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, row["tolerates"], row["is_child"]))
+
+    async def _insert(self, added: Additions) -> None:
+        ids = [job.id for job in added.jobs]
+        name, parameter = packing.enqueue(ids[0], added.jobs, flow=added.flow, blocked=frozenset(ids), is_known=True)
+        if answers.enqueued(await self.fetch(name, parameter), added.jobs) != answers.ALL:
+            raise HoldfastError("a child's unique key is that of another job: give it none")
+        await self.fetch("forget_receipt", ids[0])
 
     async def _take_keys(self, roots: Iterable[UUID]) -> None:
         for root in roots:
@@ -200,7 +234,10 @@ def graph_of(rows: Iterable[Row]) -> Graph:
                 waits=row["waits"],
                 takes=frozenset(each.parent for each in inputs_of(row["inputs"])),
                 is_stub=row["is_stub"],
+                is_suspended=row["is_suspended"],
+                is_cancelled=row["is_cancelled"],
             )
         )
-        edges += map(Edge, row["parents"] or (), [row["id"]] * len(row["parents"] or ()), row["tolerates"] or ())
+        of_edges = zip(row["parents"] or (), row["tolerates"] or (), row["are_children"] or (), strict=True)
+        edges += (Edge(parent, row["id"], *kind) for parent, *kind in of_edges)
     return Graph(members, edges)

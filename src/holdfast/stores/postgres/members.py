@@ -40,22 +40,31 @@ class MemberMoves(Claiming):
     async def _settle_members(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
         """Settle members, with what depends on them; return as ``_settle`` does. A workflow that stays locked is left."""
 
-        flow_of = {each.job: each.flow for each in transitions if each.flow is not None}
+        flow_of = {each.job: each.job if each.flow is None else each.flow for each in transitions}
+        children = {each.job: each.children for each in transitions if each.children is not None}
+        begun = lock_order(each.job for each in transitions if each.flow is None)
         wanted, (plain, rare) = lock_order(flow_of.values()), packing.split(transitions)
+        locks = [self._lock_text("begin_flows", begun)] * bool(begun) + [self._lock_text("lock_flows", wanted)]
 
         async def settle() -> tuple[int, frozenset[int]]:
-            async with self._transaction(settings=f"{BRIEF}; {self._lock_text(wanted)}") as connection:
+            async with self._transaction(settings="; ".join([BRIEF, *locks])) as connection:
                 flows = LockedFlows(partial(self._fetch_on, connection), wanted)
-                ended, settled, refused = list[SettledMember](), 0, list[int]()
+                ended, settled, refused, suspended = list[SettledMember](), 0, list[int](), list[UUID]()
                 if plain:
                     rows = await flows.fetch("settle_members", *packing.settling(plain), flows.locked)
                     ended += [completed_member(row["id"], flow_of[row["id"]]) for row in rows]
                     settled = len(rows)
                 if rare:
                     values = *packing.settling(rare), packing.rare_kinds(rare), flows.locked
-                    ((number, refused, text),) = await flows.fetch("settle", *values)
+                    ((number, refused, text, suspended),) = await flows.fetch("settle", *values)
                     ended, settled = ended + settled_members(text), settled + number
                 await flows.pass_on(ended)
+                if suspended:
+                    await flows.lock(wanted)  # they are: this reads their states
+                for job in suspended:
+                    await flows.adopt(job, children[job])
+                if forgotten := {*begun}.difference(suspended):
+                    await flows.fetch("forget_flows", [*forgotten])
             return settled, frozenset(refused)
 
         try:
@@ -63,9 +72,9 @@ class MemberMoves(Claiming):
         except StoreBusy:
             return 0, frozenset()
 
-    def _lock_text(self, flows: Iterable[UUID]) -> str:
+    def _lock_text(self, query: str, flows: Iterable[UUID]) -> str:
         """Return SQL that locks workflows and is sent with the begin of a transaction: that saves a round trip."""
-        return self._sql("lock_flows").replace("$1", "'{" + ",".join(map(str, flows)) + "}'")
+        return self._sql(query).replace("$1", "'{" + ",".join(map(str, flows)) + "}'")
 
     async def _move_members(
         self, verb: str, jobs: Sequence[UUID], more: Sequence[Any], taken: dict[UUID, UUID]
@@ -137,23 +146,35 @@ async def move_members(flows: LockedFlows, verb: str, jobs: Sequence[UUID], more
 
 
 async def _cancel(flows: LockedFlows, members: Sequence[KnownMember]) -> None:
-    """Cancel members; with a root its workflow."""
-    plain = [each for each in members if not each.is_gate]
+    """Cancel members, with what they wait for if that are their children; with a root its workflow."""
+    roots = [each.id for each in members if each.id == each.flow]
+    plain = [each for each in members if each.id != each.flow]
+    if any(each.waits_for_children for each in plain):
+        plain = await _with_children(flows, plain)
+        await flows.fetch("cancel_after_children", [each.id for each in plain if each.waits_for_children])
     await flows.fetch("mark_members", [each.id for each in plain if each.is_active], None)
     waiting = defaultdict[UUID, list[Ended]](list)
     for each in plain:
-        if each.is_waiting:
+        if each.is_waiting and not each.waits_for_children:
             waiting[each.flow].append(Ended(each.id, False, each.on_failure))
 
     def act(plan: FlowPlan) -> None:
         for flow, ended in waiting.items():
             _end(plan, flow, ended, State.CANCELLED, Reason.BY_OPERATOR)
-        for root in (each.id for each in members if each.is_gate and each.id == each.flow):
+        for root in roots:
             if plan.is_unfinished(root):
                 plan.steer(root, SteerFlow(verb=FlowVerb.CANCEL))
 
     if members:
         await flows.decide(act)
+
+
+async def _with_children(flows: LockedFlows, members: Sequence[KnownMember]) -> list[KnownMember]:
+    """Return members, with all that those have added, or are the gates of, that wait for their children."""
+    chosen, parents = [each.id for each in members], [each for each in members if each.waits_for_children]
+    for flow in {each.flow for each in parents}:
+        chosen += (await flows.graph(flow)).below([each.id for each in parents if each.flow == flow])
+    return await flows.members(list(dict.fromkeys(chosen)))
 
 
 async def _reopen(flows: LockedFlows, members: Sequence[KnownMember], *, is_fresh: bool) -> dict[UUID, UUID]:

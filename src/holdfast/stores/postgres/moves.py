@@ -54,7 +54,7 @@ class Moves(LimitedClaiming):
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         if later := packing.duplicate_positions(transitions):
             return await self._exchange_in_turn(transitions, later, request)
-        if any(settle.flow is not None for settle in transitions):
+        if any(settle.flow is not None or settle.children is not None for settle in transitions):
             return await self._exchange_members(transitions, request)
         if request is not None and request.ids is None and request.kind is ClaimKind.LIMITED:
             return await self._answer_exchange(transitions, *await self._exchange_within_limits(transitions, request))
@@ -173,8 +173,10 @@ class Moves(LimitedClaiming):
 
     async def _exchange_members(self, transitions: Sequence[Transition], request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle members of workflows, and the plain jobs beside them, which do not wait for them; then claim."""
-        places = [place for place, settle in enumerate(transitions) if settle.flow is not None]
-        others = [place for place, settle in enumerate(transitions) if settle.flow is None]
+        for children in (settle.children for settle in transitions if settle.children is not None):
+            self._may_be_known([each.job for each in children.members])
+        places = [place for place, settle in enumerate(transitions) if settle.has_flow]
+        others = [place for place, settle in enumerate(transitions) if not settle.has_flow]
         calls = [self._settle_and_answer([transitions[place] for place in places], self._settle_members)]
         if others:
             calls.append(self._settle_and_answer([transitions[place] for place in others], self._settle))

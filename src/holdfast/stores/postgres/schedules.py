@@ -27,6 +27,7 @@ class ScheduleVerbs(StoreDatabase):
 
     async def advance(self, move: Advance) -> TickAnswer:
         job = move.job
+        self._may_be_known([] if job is None else [job])
         _, call = packing.enqueue(move.change if job is None else job.id, () if job is None else (job,))
         times = (move.name, move.version, move.change, move.tick, move.following)
         values = (*times, move.overlap is Overlap.SKIP, None if job is None else job.id, call)

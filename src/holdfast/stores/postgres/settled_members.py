@@ -50,8 +50,11 @@ class ReadChild(Struct, frozen=True, array_like=True):
     waits: int
     is_gate: bool
     on_failure: OnFailure
+    is_suspended: bool
+    is_cancelled: bool
     parents: list[UUID]
     tolerates: list[bool]
+    are_children: list[bool]
     is_last: bool
 
 
@@ -77,9 +80,10 @@ def links_of(text: str, parents: Sequence[UUID]) -> Known:
     """Return what is known of these members after ``links.sql`` has read their children."""
     found, links = json.decode(text, type=ReadLinks), dict[UUID, list[Link]]((parent, []) for parent in parents)
     for each in found.children or ():
-        child = Waiting(each.id, each.needs, each.waits, each.is_gate, each.on_failure)
-        for parent, tolerates in zip(each.parents, each.tolerates, strict=True):
-            links[parent].append(Link(parent, child, tolerates))
+        waits = each.needs, each.waits, each.is_gate, each.on_failure, each.is_suspended, each.is_cancelled
+        child = Waiting(each.id, *waits)
+        for parent, *edge in zip(each.parents, each.tolerates, each.are_children, strict=True):
+            links[parent].append(Link(parent, child, *edge))
         if each.is_last:
             links[each.id] = []
-    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links, {})
+    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links, {}, {})

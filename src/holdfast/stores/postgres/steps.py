@@ -1,5 +1,6 @@
 """The verbs of durable steps and signals: each packs its values, runs its file of ``queries`` and maps the answer."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,12 @@ class StepVerbs(StoreDatabase):
     async def job_with_key(self, task: str, unique_key: str) -> UUID | None:
         found = await self._fetch("job_with_key", storable_text(task), storable_text(unique_key))
         return found[0]["job"] if found else None
+
+
+def arrays_of(records: Sequence[StepRecord]) -> tuple[list[Any], ...]:
+    """Return the parameters of ``keep_steps.sql``, except the job."""
+    columns = [(*_columns(record), record.result) for record in records]
+    return tuple(map(list, zip(*columns, strict=True)))
 
 
 def _named(job: UUID, token: Token) -> tuple[Any, ...]:

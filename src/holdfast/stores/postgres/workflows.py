@@ -6,17 +6,17 @@ from typing import Final
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.encoding import inputs_text, member_of
+from holdfast._core.encoding import member_of
 from holdfast._core.graph import Graph, Vertex
-from holdfast._core.job import State
+from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
 from holdfast._core.text import json_text
-from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, NewFlow, NewMember, Output, Repair, Revived, SteerFlow
+from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Repair, Revived, SteerFlow
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
-from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known
+from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, columns_of, edges_text
 from holdfast.stores.postgres.locked_flows import KeyTaken, flow_of, graph_of
 from holdfast.stores.postgres.members import MemberMoves
 
@@ -24,7 +24,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WorkflowVerbs(MemberMoves):
-    """The part of the store that has the verbs of ``Workflows`` in ``_ports.workflows``."""
+    """The part of the store that has the verbs of ``GrowingWorkflows`` in ``_ports.workflows``."""
 
     async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
         members, flow = (*new.members, new.root), new.root.job.id
@@ -34,7 +34,7 @@ class WorkflowVerbs(MemberMoves):
         blocked = frozenset(each.id for each in begun.blocked())
         name, parameter = packing.enqueue(call, jobs, flow=flow, blocked=blocked, is_known=True)
         columns = json_text([_columns_of(each, begun.members[each.job.id]) for each in members])
-        edges = json_text([(each.parent, each.child, each.tolerates) for each in new.edges])
+        edges = edges_text(new.edges)
 
         async def enqueue() -> Sequence[rows.Row]:
             async with self._locking() as flows:
@@ -47,11 +47,31 @@ class WorkflowVerbs(MemberMoves):
         async with self._here().keyed:
             return answers.enqueued(await self._retrying(enqueue, "enqueue_flow"), jobs)
 
+    async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
+        name, parameter = packing.enqueue(call, (), under, is_known=True)
+        self._may_be_known([child.job])
+
+        async def enqueue() -> EnqueueAnswer:
+            async with self._locking() as flows:
+                await flows.lock_of([under[0]])
+                is_copy = bool(await flows.fetch("receipt", call))
+                answer = answers.enqueued(await flows.fetch(name, parameter), ())
+                if not (is_copy or answer.is_lost):
+                    await flows.decide(lambda plan: plan.join(under[0], child))
+            return answer
+
+        return await self._retrying(enqueue, "enqueue_member")
+
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
-        records = await self._outcomes(ids)
-        sources = {job: _source_of(job, records.get(job)) for job in ids}
-        records |= await self._outcomes([each for each in sources.values() if each not in records])
-        found = {job: output_of(records.get(source)) for job, source in sources.items()}
+        records, sources = await self._outcomes(ids), {job: job for job in ids}
+        while moved := {job: _source_of(each, records.get(each)) for job, each in sources.items()}:
+            if moved == sources:
+                break
+            sources = moved
+            records |= await self._outcomes([each for each in moved.values() if each not in records])
+        maps = {source for source in sources.values() if _has_items(records.get(source))}
+        items = await self._items(list(maps))
+        found = {job: items[each] if each in maps else output_of(records.get(each)) for job, each in sources.items()}
         return {job: output for job, output in found.items() if output is not None}
 
     async def flow(self, flow: UUID) -> FlowView | None:
@@ -111,6 +131,12 @@ class WorkflowVerbs(MemberMoves):
 
         return await self._retrying(revive, "revive")
 
+    async def _items(self, maps: Sequence[UUID]) -> dict[UUID, Items]:
+        found = dict[UUID, list[UUID]]({job: [] for job in maps})
+        for row in await self._fetch("items", maps) if maps else ():
+            found[row["map"]].append(row["item"])
+        return {job: Items(tuple(items)) for job, items in found.items()}
+
     async def _outcomes(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
         found = await self._fetch("outputs", list(ids)) if ids else ()
         members = {row["id"]: row["flow"] and member_of(row["flow"], row["member"]) for row in found}
@@ -146,13 +172,18 @@ def _vertex_of(new: NewMember) -> Vertex:
 
 
 def _columns_of(new: NewMember, vertex: Vertex) -> tuple[object, ...]:
-    member = new.member
-    of_member = member.node, member.join, member.on_failure, member.is_gate, inputs_text(member.inputs)
-    return new.job.id, *of_member, vertex.needs, vertex.waits
+    return new.job.id, *columns_of(new.member), vertex.needs, vertex.waits
 
 
 def _source_of(job: UUID, record: JobRecord | None) -> UUID:
-    """Return the job whose result is that of this one: of a root that has completed, the member it names."""
+    """Return the job whose result is that of this one: of a gate that has completed, the member it names."""
     if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
         return job
-    return record.member.inputs[0].parent if record.member.is_gate and record.member.inputs else job
+    return record.member.source or job
+
+
+def _has_items(record: JobRecord | None) -> bool:
+    """Return whether the result of a job is that of its items: it is a map that has completed."""
+    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
+        return False
+    return record.member.is_gate and record.member.is_map

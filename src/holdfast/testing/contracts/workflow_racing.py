@@ -2,11 +2,14 @@
 
 import asyncio
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.workflow import FlowVerb, SteerFlow
-from holdfast._ports.workflows import Workflows
-from holdfast.testing.contracts.scene import Part, Scene, answered, done, insist, needs, story
-from holdfast.testing.contracts.workflow_scene import FAILED, Graph, no_workflows, verbs
+from holdfast._engine.store_defaults import growing_workflows as growing
+from holdfast._ports.workflows import GrowingWorkflows, Workflows
+from holdfast.testing.contracts.scene import Part, Scene, answered, done, insist, needs, rescued, story
+from holdfast.testing.contracts.workflow_children import CRASH, added, suspended, waiting
+from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, no_growth, no_workflows, verbs
 
 ROUNDS = 10
 FINISHED = {State.COMPLETED, State.FAILED, State.CANCELLED}
@@ -75,3 +78,69 @@ class WorkflowRaceContract(Part):
             assert (await verbs(at.store).revive(99)).repairs == ()
             await graph.run("any", "late")
             assert await graph.root() in FINISHED
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
+    async def test_s19_a_suspension_that_meets_a_cancellation_ends_cancelled(self, at: Scene) -> None:
+        owner, operator = at.another(), at.another()
+        for number in range(ROUNDS):
+            graph, job = Graph(at), await at.running()
+            graph.ids = {"root": job.id}
+            move = waiting(job, added(at, graph, "x"))
+            copies = [insist(store, [move]) for store in (owner, operator)[: 1 + number % 2]]
+            answers, _ = await asyncio.gather(asyncio.gather(*copies), operator.request_cancel([job.id]))
+            assert {answer.answers for answer in answers} == {(Answer.APPLIED,)}
+            child = await at.store.get(graph.ids["x"])
+            assert (await graph.root(), child and child.state) in [(State.CANCELLED, None), (State.CANCELLED, State.CANCELLED)]
+            assert (await verbs(at.store).revive(99)).repairs == ()
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
+    async def test_s18_a_suspension_that_meets_a_rescue_is_applied_or_lost(self, at: Scene) -> None:
+        owner, rescuer = at.another(), at.another()
+        for _ in range(ROUNDS):
+            member, root = await chain(at, "a").stored(), Graph(at)
+            (job,), plain = await member.start("a"), await at.running()
+            root.ids = {"a": plain.id}
+            for graph, active in ((member, job), (root, plain)):
+                await at.store.end_lease(active.lease, CRASH)
+                first, second = await asyncio.gather(
+                    insist(owner, [waiting(active, added(at, graph, "x"))]), insist(rescuer, [rescued(active, CRASH)])
+                )
+                assert {*first.answers, *second.answers} == {Answer.APPLIED, Answer.LOST}
+                is_suspended = first.answers == (Answer.APPLIED,)
+                assert await graph.states("a") == [State.BLOCKED if is_suspended else State.AVAILABLE]
+                assert (await at.store.get(graph.ids["x"]) is not None) is is_suspended
+            assert (await verbs(at.store).revive(99)).repairs == ()
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
+    async def test_l12_a_suspension_that_meets_the_end_of_a_child_runs_again(self, at: Scene) -> None:
+        owner, other = at.another(), at.another()
+        for _ in range(ROUNDS):
+            graph = await chain(at, "a").stored()
+            await suspended(at, graph, "a", "x")
+            await graph.fail("x", "a")
+            await graph.steer(FlowVerb.RETRY)
+            a, x = await graph.start("a", "x")
+            await asyncio.gather(insist(owner, [waiting(a)]), insist(other, [done(x)]))
+            assert await graph.states("a", "x") == [State.AVAILABLE, State.COMPLETED]
+            assert (await verbs(at.store).revive(99)).repairs == ()
+            await graph.run("a")
+            assert await graph.root() is State.COMPLETED
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
+    async def test_s19_a_job_that_a_member_enqueues_while_others_end_keeps_the_workflow_open(self, at: Scene) -> None:
+        owner, other = at.another(), at.another()
+        for _ in range(ROUNDS):
+            graph = await Graph(at).add("a").add("b").stored()
+            a, b = await graph.start("a", "b")
+            (child,), call = added(at, graph, "x"), at.chance.uuid4()
+            copies = [growing(owner).enqueue_member(call, child, under=(a.id, a.token)) for _ in range(2)]
+            await asyncio.gather(*copies, insist(other, [done(b)]))
+            await insist(owner, [done(a)])
+            assert await graph.states("x", "root") == [State.AVAILABLE, State.BLOCKED]
+            assert (await verbs(at.store).revive(99)).repairs == ()
+            await graph.run("x")
+            assert await graph.root() is State.COMPLETED

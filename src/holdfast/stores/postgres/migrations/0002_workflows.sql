@@ -1,4 +1,5 @@
--- Workflows: jobs that wait for other jobs. The id of a flow is that of its root, a job without code. A plain job belongs to none.
+-- Workflows: jobs that wait for other jobs. The id of a flow is that of its root: a job without code, or one that has waited for children.
+-- A plain job belongs to none.
 -- While a job waits for others, its state in pending is "blocked". A paused flow holds its members for "pause".
 
 ALTER TABLE holdfast.pending ADD COLUMN flow uuid;
@@ -6,6 +7,7 @@ ALTER TABLE holdfast.active ADD COLUMN flow uuid;
 ALTER TABLE holdfast.finished ADD COLUMN flow uuid;
 
 CREATE INDEX waiting_roots ON holdfast.pending (id) WHERE flow = id;
+CREATE INDEX active_roots ON holdfast.active (id) WHERE flow = id;
 -- Finished members have no time at which they may be deleted: they go with their root.
 CREATE INDEX finished_roots ON holdfast.finished_other (delete_after) WHERE flow = id;
 
@@ -18,7 +20,7 @@ CREATE TABLE holdfast.flows (
 ) WITH (fillfactor = 50);
 
 -- What a job is in its flow. needs: the successes that it still requires; waits: its parents that have not ended. Both count only while
--- the job is blocked.
+-- the job is blocked. is_suspended: then it waits for its children, and runs again after them; is_cancelled: then it ends after them.
 CREATE TABLE holdfast.members (
     job uuid NOT NULL PRIMARY KEY,
     flow uuid NOT NULL,
@@ -29,16 +31,20 @@ CREATE TABLE holdfast.members (
     is_gate boolean NOT NULL,
     inputs text, -- JSON; NULL: none
     needs integer NOT NULL,
-    waits integer NOT NULL
+    waits integer NOT NULL,
+    is_suspended boolean NOT NULL DEFAULT false,
+    is_cancelled boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX members_flow ON holdfast.members (flow, position);
 
--- tolerates: the child also counts a parent as a success that has ended in another way.
+-- tolerates: the child also counts a parent as a success that has ended in another way. is_child: the parent was added by the child, which
+-- waits for it.
 CREATE TABLE holdfast.edges (
     parent uuid NOT NULL,
     child uuid NOT NULL,
     tolerates boolean NOT NULL,
+    is_child boolean NOT NULL,
     PRIMARY KEY (parent, child)
 );
 
@@ -48,14 +54,15 @@ CREATE INDEX edges_child ON holdfast.edges (child);
 CREATE OR REPLACE VIEW holdfast.jobs AS
 SELECT
     id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, key, priority,
-    false AS cancel_requested, false AS is_stub, attempt, failures, crashes, created_at, available_at,
+    coalesce(flow IS NOT NULL AND (SELECT members.is_cancelled FROM holdfast.members AS members WHERE members.job = pending.id), false) AS cancel_requested,
+    false AS is_stub, attempt, failures, crashes, created_at, available_at,
     NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
     unique_key, tags, extra, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
     awaits, nullif(held_for, 'pause') AS held_for, checkpoint,
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = pending.id)) AS payload,
     NULL::bytea AS result, 'pending' AS place, flow, CASE
         WHEN flow IS NOT NULL THEN (
-            SELECT json_build_array(node, required, on_failure, is_gate::integer, inputs::json, needs, waits, coalesce(state = 'held' AND held_for = 'pause', false)::integer)::text
+            SELECT json_build_array(node, required, on_failure, is_gate::integer, inputs::json, needs, waits, coalesce(state = 'held' AND held_for = 'pause', false)::integer, is_suspended::integer)::text
             FROM holdfast.members AS members WHERE members.job = pending.id
         )
     END AS member
@@ -70,7 +77,7 @@ SELECT
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = active.id)),
     NULL::bytea, 'active', flow, CASE
         WHEN flow IS NOT NULL THEN (
-            SELECT json_build_array(node, required, on_failure, is_gate::integer, inputs::json, needs, waits, 0)::text
+            SELECT json_build_array(node, required, on_failure, is_gate::integer, inputs::json, needs, waits, 0, is_suspended::integer)::text
             FROM holdfast.members AS members WHERE members.job = active.id
         )
     END
@@ -87,7 +94,7 @@ SELECT
     coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = finished.id)),
     result, 'finished', flow, CASE
         WHEN flow IS NOT NULL THEN (
-            SELECT json_build_array(node, required, on_failure, is_gate::integer, inputs::json, needs, waits, 0)::text
+            SELECT json_build_array(node, required, on_failure, is_gate::integer, inputs::json, needs, waits, 0, is_suspended::integer)::text
             FROM holdfast.members AS members WHERE members.job = finished.id
         )
     END

@@ -1,4 +1,4 @@
--- Block finished members again, with fresh budgets; attempts and claim numbers continue.
+-- Block finished members again, with fresh budgets; attempts and claim numbers continue. They wait for their parents, not for children.
 -- :ids of members; :is_fresh, whether they lose their checkpoint and their steps.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
@@ -29,6 +29,11 @@ waiting AS (
         policy, stage, fraction, message, progress_at, rescue, hook_due_at, CASE WHEN NOT :is_fresh::boolean THEN checkpoint END, payload,
         flow
     FROM back
+),
+
+alone AS (
+    UPDATE holdfast.members SET is_suspended = false, is_cancelled = false
+    WHERE job = ANY(ARRAY(SELECT id FROM back)) AND (is_suspended OR is_cancelled)
 ),
 
 forgotten AS (

@@ -1,4 +1,4 @@
--- Delete members of workflows whose root has ended; with a root all its members.
+-- Delete members of workflows whose root has ended; with a root all its members, once all of them have ended.
 -- :ids of members; :only_waiting, true: held and finished ones are left; :flows, locked.
 WITH chosen AS MATERIALIZED (
     SELECT members.job, members.flow FROM holdfast.members AS members
@@ -6,6 +6,13 @@ WITH chosen AS MATERIALIZED (
         AND NOT EXISTS (SELECT FROM holdfast.pending AS root WHERE root.id = members.flow OFFSET 0)
         AND NOT EXISTS (SELECT FROM holdfast.active AS root WHERE root.id = members.flow OFFSET 0)
         AND NOT EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = members.job OFFSET 0)
+        AND NOT EXISTS (
+            SELECT FROM holdfast.members AS inner_one
+            WHERE inner_one.flow = members.job AND ( -- one that runs again although its root has ended
+                EXISTS (SELECT FROM holdfast.pending AS job WHERE job.id = inner_one.job OFFSET 0)
+                OR EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = inner_one.job OFFSET 0)
+            )
+        )
         AND (
             NOT :only_waiting::boolean
             OR EXISTS (SELECT FROM holdfast.pending AS job WHERE job.id = members.job AND job.state = 'available' OFFSET 0)

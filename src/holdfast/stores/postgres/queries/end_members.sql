@@ -22,11 +22,14 @@ finished AS (
             ELSE clock.now + coalesce(
                 substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800
             ) * interval '1 second'
-        END, (:states::text[])[kind], claim_number, task, queue, key, priority, false, attempt, failures, crashes, created_at,
+        END, (:states::text[])[kind], claim_number, task, queue, key, priority, coalesce(is_cancelled, false), attempt, failures, crashes, created_at,
         available_at, clock.now, expires_at, unique_key, tags, extra, policy, stage, fraction, message, progress_at,
         (:reasons::text[])[kind], coalesce((:errors::text[])[kind], error), rescue, hook_due_at, checkpoint, payload, flow
     FROM clock CROSS JOIN (
-        SELECT stopped.*, (:kinds::integer[])[width_bucket(stopped.id, :ids::uuid[])] AS kind FROM stopped
+        SELECT
+            stopped.*, (:kinds::integer[])[width_bucket(stopped.id, :ids::uuid[])] AS kind,
+            (SELECT members.is_cancelled FROM holdfast.members AS members WHERE members.job = stopped.id) AS is_cancelled
+        FROM stopped
     ) AS over
 ),
 

@@ -12,4 +12,4 @@ SELECT
     known.paused_at, known.ended_for, known.deadline_at, known.parents, jobs.*, -- include early_as((SELECT now FROM clock))
     AS early_as
 FROM known JOIN holdfast.jobs ON jobs.id = known.job
-ORDER BY known.position;
+ORDER BY jobs.id = :flow, known.position; -- the root comes last

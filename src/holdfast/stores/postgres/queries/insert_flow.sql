@@ -8,18 +8,8 @@ WITH added AS (
     RETURNING id
 ),
 
-members AS (
-    INSERT INTO holdfast.members (job, flow, position, node, required, on_failure, is_gate, inputs, needs, waits)
-    SELECT
-        (member.value ->> 0)::uuid, added.id, member.place, member.value ->> 1, (member.value ->> 2)::integer, member.value ->> 3,
-        (member.value ->> 4)::boolean, member.value ->> 5, (member.value ->> 6)::integer, (member.value ->> 7)::integer
-    FROM added CROSS JOIN json_array_elements(:members::json) WITH ORDINALITY AS member (value, place)
-),
+known AS (SELECT id, 0 AS last FROM added),
 
-edges AS (
-    INSERT INTO holdfast.edges (parent, child, tolerates)
-    SELECT (edge.value ->> 0)::uuid, (edge.value ->> 1)::uuid, (edge.value ->> 2)::boolean
-    FROM added CROSS JOIN json_array_elements(:edges::json) AS edge (value)
-)
+-- include new_members()
 
 SELECT id FROM added;

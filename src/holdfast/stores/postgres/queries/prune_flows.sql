@@ -1,4 +1,4 @@
--- Delete members of workflows whose retention is over, and the roots of those that have no other members left. Return how many jobs, and
+-- Delete finished members of workflows whose retention is over, and the roots of those that have no other members left. Return how many jobs, and
 -- how many roots were reduced to stubs, because their retention is shorter than the floor.
 -- :flows, locked; :limit of members; :floor in microseconds.
 WITH clock AS MATERIALIZED (
@@ -13,6 +13,9 @@ roots AS MATERIALIZED (
 chosen AS MATERIALIZED (
     SELECT members.job, members.flow FROM holdfast.members AS members
     WHERE members.flow = ANY(ARRAY(SELECT id FROM roots WHERE is_over)) AND members.job <> members.flow
+        -- One may run again although its root has ended.
+        AND NOT EXISTS (SELECT FROM holdfast.pending AS job WHERE job.id = members.job OFFSET 0)
+        AND NOT EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = members.job OFFSET 0)
     LIMIT :limit
 ),
 

@@ -5,7 +5,8 @@
 -- Members of other workflows are left as they are. A member of a paused workflow that would be available is held.
 -- Nothing that may be large is joined: see exchange.sql.
 -- A row that another session has locked does not delay the others: its job stays as it is, and is asked for again.
--- Return how many were settled, the claim numbers of those whose precondition failed, and the members that have ended, as JSON.
+-- Return how many were settled, the claim numbers of those whose precondition failed, the members that have ended, as JSON, and the jobs that
+-- wait for children.
 -- Lock order: active jobs, their keys, their records, their steps, their signals.
 WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
@@ -123,7 +124,7 @@ ended AS MATERIALIZED (
         over.*, CASE WHEN over.is_stopped THEN 'cancelled' ELSE over.requested_state END AS final_state,
         CASE
             WHEN NOT over.is_stopped AND over.reason IS DISTINCT FROM 'BY_OPERATOR' THEN over.reason
-            WHEN over.flow IS NOT NULL AND EXISTS (
+            WHEN over.flow <> over.id AND EXISTS (
                 SELECT FROM holdfast.flows AS flows WHERE flows.id = over.flow AND flows.ended_for IS NOT NULL
             ) THEN 'BY_WORKFLOW'
             ELSE 'BY_OPERATOR'
@@ -243,5 +244,6 @@ SELECT
             SELECT members.on_failure, members.is_gate FROM holdfast.members AS members WHERE members.job = ended.id OFFSET 0
         ) AS known
         WHERE ended.flow IS NOT NULL
-    )::text AS members
+    )::text AS members,
+    ARRAY(SELECT settled.id FROM settled WHERE settled.requested_state = 'blocked' AND NOT settled.is_end) AS suspended
 FROM gone;
