@@ -9,8 +9,7 @@ from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.requests import JobFilter, ProgressUpdate
-from holdfast.stores.sqlite.parameters import json_text, records
-from holdfast.stores.sqlite.store import INLINE
+from holdfast.stores.sqlite.parameters import INLINE, json_text, records
 from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued
 from tests.stores.support import OnFile, inside, sql
 

@@ -5,7 +5,22 @@ from typing import Any, assert_type
 
 from msgspec import Struct
 
-from holdfast import App, AtLeast, Failed, Handle, Job, Node, NodeView, State, Workflow, WorkflowHandle, each
+from holdfast import (
+    App,
+    AtLeast,
+    Failed,
+    Handle,
+    Job,
+    JobCancelled,
+    JobFailed,
+    Node,
+    NodeView,
+    State,
+    SyncJob,
+    Workflow,
+    WorkflowHandle,
+    each,
+)
 
 app = App("memory://")
 
@@ -37,15 +52,6 @@ async def measure(suite: str, depth: int = 1) -> int:
 @app.task
 def total(sizes: Sequence[int | Failed]) -> int:
     return len(sizes)
-
-
-@app.task
-async def lead(job: Job, ref: str) -> int:
-    source = await job.call(checkout.bind(ref))
-    assert_type(source, Source)
-    assert_type(await job.gather([measure.bind(suite) for suite in source.ref]), list[int])
-    assert_type(await job.call(release.bind(ref)), bool)
-    return 1
 
 
 @app.workflow
@@ -124,3 +130,49 @@ async def enqueue_in_a_loop() -> None:
 
 @app.workflow  # type: ignore[arg-type]
 def wrong(ref: str) -> None: ...
+
+
+class Report(Struct):
+    suite: str
+
+
+@app.task
+def test_suite(source: Source, suite: str) -> Report:
+    return Report(suite)
+
+
+@app.workflow
+def mapped(w: Workflow, ref: str) -> Node[list[Report]]:
+    source = w.add(checkout.bind(ref=ref))
+    suites = w.add(find_suites.bind(source=source.output))
+    tested = w.map(test_suite.bind(source=source.output, suite=each(suites.output)), on_failure="continue")
+    assert_type(tested, Node[list[Report]])
+    assert_type(w.map(checkout.bind(ref=each(suites.output))), Node[list[Source]])
+    inner = w.add(release.bind(ref=ref), on_failure="pause")
+    assert_type(inner, Node[bool])
+    test_suite.bind(source=source.output, suite=each(tested.output))  # type: ignore[arg-type]
+    each(source.output)  # type: ignore[arg-type]
+    w.map(test_suite.bind(source=source.output, suite=each(suites.output)), join="any")  # type: ignore[call-overload]
+    return tested
+
+
+@app.task
+async def parent(job: Job) -> None:
+    source = await job.call(checkout.bind("main"))
+    assert_type(source, Source)
+    assert_type(await job.call(test_suite.bind(source=source, suite="a")), Report)
+    assert_type(await job.call(release.bind(ref="main")), bool)
+    assert_type(await job.gather([test_suite.bind(source=source, suite=each) for each in "ab"]), list[Report])
+    assert_type(await job.gather([checkout.bind(each) for each in "ab"]), list[Source])
+    both = await job.gather([checkout.bind(each) for each in "ab"], return_exceptions=True)
+    assert_type(both, list[Source | JobFailed | JobCancelled])
+    assert_type(await job.enqueue(checkout.options(detached=True), ref="x"), Handle)
+    await job.call(checkout)  # type: ignore[call-overload]
+
+
+@app.task
+def blocking_parent(job: SyncJob) -> Report:
+    source = job.call(checkout.bind("main"))
+    assert_type(source, Source)
+    assert_type(job.gather([checkout.bind(each) for each in "ab"]), list[Source])
+    return job.call(test_suite.bind(source=source, suite="a"))

@@ -1,18 +1,24 @@
 """A message between a worker and its runner survives encoding and decoding."""
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
-from holdfast._core.job import Failure, NewJob, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
+from holdfast._core.children import Children
+from holdfast._core.job import Failed, Failure, NewJob, NoResult, Reason
+from holdfast._core.member import Input, Member
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.policy import Policy
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
+from holdfast._core.workflow import Edge, NewMember
 from holdfast._engine.runners import messages
 from tests.engine.runners_support import processed
 from tests.engine.support import JOB, claim
 
+STEP = StepRecord(name="charge", nth=2, place=3, is_sequential=True, result=b"1")
+CHILD = NewMember(NewJob(id=JOB, task="t", payload=b"{}", policy=Policy()), Member(flow=JOB, node="t", inputs=(Input("x", JOB),)))
 BOOM = Failure("ValueError", "boom", "Traceback …")
 OUTCOMES: list[Outcome] = [
     Done(b'{"n":1}'),
@@ -27,9 +33,9 @@ OUTCOMES: list[Outcome] = [
     Invalid(Reason.RESULT_INVALID, BOOM),
     Suspend(5.0),
     Suspend(5.0, "go"),
+    WaitFor(Children(members=(CHILD,), edges=(Edge(JOB, JOB, tolerates=True),), records=(STEP,))),
     StepsChanged(BOOM),
 ]
-STEP = StepRecord(name="charge", nth=2, place=3, is_sequential=True, result=b"1")
 MESSAGES: list[messages.Message] = [
     messages.Run(claim(processed(timeout="5s"), b'{"n": 1}', failures=2)),
     messages.CancelRequested(),
@@ -39,6 +45,8 @@ MESSAGES: list[messages.Message] = [
     messages.CallAnswered(3, answer=EnqueueAnswer({JOB: Duplicate(JOB, is_same=True)})),
     messages.CallAnswered(3, steps=StepList((STEP,), datetime(2024, 5, 1, 12, 0, 0, 7, tzinfo=UTC))),
     messages.CallAnswered(3, taken=SignalTaken(b"1")),
+    messages.CallAnswered(3, outcomes={JOB: b"1", UUID(int=9): Failed(NoResult.TASK_CANCELLED)}),
+    messages.OutcomesAsked(4, (JOB,)),
     messages.StepsAsked(4),
     messages.StepRecorded(4, STEP),
     messages.SignalAsked(4, "go", STEP),

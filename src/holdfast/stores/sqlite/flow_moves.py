@@ -128,6 +128,7 @@ class FileFlows(FlowGrowth):
             self._database.write("block_members", **packing.ids([parent.id]), flow=own.flow.bytes)
         if new:
             self._database.write("enqueue", **packing.jobs(new), call=new[0].id.bytes, inline=packing.INLINE)
+            self._database.write("forget_receipt", call=new[0].id.bytes)
         self.insert_members(adopted.members, adopted.edges, flow=own.flow)
 
     def insert_members(self, members: Sequence[NewMember], edges: Sequence[Edge], *, flow: UUID) -> None:
