@@ -54,15 +54,6 @@ def total(sizes: Sequence[int | Failed]) -> int:
     return len(sizes)
 
 
-@app.task
-async def lead(job: Job, ref: str) -> int:
-    source = await job.call(checkout.bind(ref))
-    assert_type(source, Source)
-    assert_type(await job.gather([measure.bind(suite) for suite in source.ref]), list[int])
-    assert_type(await job.call(release.bind(ref)), bool)
-    return 1
-
-
 @app.workflow
 def nested(w: Workflow, ref: str) -> Node[int]:
     suites = w.add(find_suites.bind(Source(ref)))
