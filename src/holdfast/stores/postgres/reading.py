@@ -1,5 +1,6 @@
 """The verbs that read: each is one statement, so that it sees pending, active and finished jobs in one snapshot."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 from uuid import UUID
@@ -55,7 +56,10 @@ class Reading(StoreDatabase):
         return readable(rows.record_of, found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
-        return {(row["name"], rows.state_of(row)): row["number"] for row in await self._search("counts", by)}
+        found = Counter[tuple[str, State]]()
+        for row in await self._search("counts", by):  # a blocked job awaits a signal, or other jobs: these are two rows
+            found[row["name"], rows.state_of(row)] += row["number"]
+        return dict(found)
 
     async def workers(self) -> tuple[LeaseView, ...]:
         return readable(rows.lease_of, await self._fetch("workers"))
@@ -87,7 +91,8 @@ class Reading(StoreDatabase):
         for row in await self._search("queues"):
             view = views.setdefault(row["name"], rows.queue_of(row))
             if row["state"] is not None:
-                view.counts[rows.state_of(row)] = row["number"]
+                state = rows.state_of(row)
+                view.counts[state] = view.counts.get(state, 0) + row["number"]
         return tuple(views.values())
 
     async def waiting_tasks(self) -> tuple[str, ...]:

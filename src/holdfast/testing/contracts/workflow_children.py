@@ -11,6 +11,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition, finish
 from holdfast._core.member import Member, OnFailure
 from holdfast._core.outcome import WaitFor
 from holdfast._core.policy import Policy
+from holdfast._core.requests import QueueSettings
 from holdfast._core.steps import StepRecord
 from holdfast._core.workflow import Edge, FlowVerb, NewMember
 from holdfast._engine import store_defaults
@@ -76,8 +77,10 @@ class WorkflowChildrenContract(Part):
     @story
     @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_plain_job_that_waits_for_children_is_a_workflow(self, at: Scene) -> None:
+        (bystander,) = await at.enqueue(at.new())
         graph = await plain(at, "x", "y")
         assert await graph.states() == [BLOCKED, AVAILABLE, AVAILABLE]
+        assert (await at.row(bystander)).member is None
         view = await verbs(at.store).flow(graph.ids["root"])
         assert view is not None
         assert [(each.job, each.member.node) for each in view.members] == [
@@ -343,14 +346,16 @@ class WorkflowChildrenContract(Part):
     @story
     @needs(GrowingWorkflows, no_growth)
     async def test_a_child_takes_from_its_parent_what_it_has_not_itself(self, at: Scene) -> None:
+        for queue, more in (("mail", 5), ("other", 3)):
+            await store_defaults.lanes(at.store).set_queue(queue, QueueSettings(priority=more))
         graph = await Graph(at).add("a", queue="mail", priority=7, lane="acme", tags=("nightly",)).stored()
         (claim,) = await at.claim(await at.lease(), ids=[graph.ids["a"]])
         members = (*added(at, graph, "x"), *added(at, graph, "y", queue="other", priority=2, lane="own", tags=("mine",)))
         assert await at.settle(waiting(claim.job, members)) == (Answer.APPLIED,)
         rows = [await at.row(graph.ids[name]) for name in ("x", "y")]
         assert [(row.queue, row.priority, row.key, row.tags) for row in rows] == [
-            ("mail", 7, "acme", ("nightly",)),
-            ("other", 2, "own", ("nightly", "mine")),
+            ("mail", 12, "acme", ("nightly",)),
+            ("other", 5, "own", ("nightly", "mine")),
         ]
         assert [row.member and row.member.node for row in rows] == ["a/x", "a/y"]
 

@@ -120,3 +120,14 @@ class WorkflowStepContract(Part):
         await at.store.reopen([graph.ids["a"]])
         rows = [await at.row(graph.ids[name]) for name in ("a", "b")]
         assert [(row.state, row.held_for) for row in rows] == [(State.HELD, None)] * 2
+
+    @story
+    @needs(Workflows, no_workflows)
+    @needs(Steps, no_steps)
+    async def test_members_that_await_signals_or_others_are_counted_as_blocked(self, at: Scene) -> None:
+        graph = await chain(at, "a", "b").stored()
+        (job,) = await graph.start("a")
+        await at.settle(answered(job, Suspend(FOREVER, "go")))
+        assert await graph.states("a", "b", "root") == [State.BLOCKED] * 3
+        assert await at.store.counts() == {("", State.BLOCKED): 3}
+        assert [view.counts for view in await at.store.queues()] == [{State.BLOCKED: 3}]
