@@ -130,7 +130,7 @@ def test_l4_plans_made_on_empty_tables_read_few_rows_after_the_tables_have_grown
         asked = {
             "enqueue": ("json", [wanted]),
             "request_cancel": ("uuid[]", [f"{{{cancelled.id}}}"]),
-            "reopen": ("uuid[], boolean", [ids, "false"]),
+            "reopen": ("uuid[], boolean, uuid[]", [ids, "false", "{}"]),
             "delete": ("uuid[], boolean", [f"{{{deleted.id}}}", "false"]),
             "purge": ("text, bigint, timestamptz", ["purged", "10", "infinity"]),
             "expire": ("bigint", ["10"]),
