@@ -43,11 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests that are not asked for. The longest first, so that no process is left with them at the end."""
     choice = config.getoption("--long")
-    folders = todays_part.today() if choice == "today" else ()
+    folder = todays_part.today()
 
     def is_wanted(item: pytest.Item) -> bool:
         is_long = item.get_closest_marker("prove") is not None
-        of_today = any(item.nodeid.startswith(f"{folder}/") for folder in folders)
+        of_today = item.nodeid.startswith(f"{folder}/")
         return choice == "all" or (choice == "only") == is_long or (choice == "today" and of_today)
 
     left = [item for item in items if not is_wanted(item)]

@@ -161,14 +161,7 @@ def test_a_promise_whose_test_does_not_exist_is_named(clone: Path) -> None:
 
 def test_six_days_take_all_long_tests() -> None:
     days = [datetime.date(2026, 11, 23) + datetime.timedelta(days=number) for number in range(6)]
-    assert {folder for day in days for folder in todays_part.part(day, [])} == set(todays_part.TURNS)
-
-
-def test_the_long_tests_of_the_package_that_changed_most_run_at_once() -> None:
-    day = datetime.date(2026, 11, 27)
-    assert todays_part.part(day, ["README.md"]) == ("tests/e2e",)
-    changed = ["bench/backlog.py", "bench/chart.py", "proof/stores/recording_store.py"]
-    assert todays_part.part(day, changed) == ("tests/e2e", "tests/bench")
+    assert {todays_part.part(day) for day in days} == set(todays_part.TURNS)
 
 
 def test_each_folder_of_the_turns_has_long_tests() -> None:
