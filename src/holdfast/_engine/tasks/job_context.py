@@ -12,14 +12,12 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import inherited
 from holdfast._core.job import ActiveJob, Claim, Failed, Json, NewJob, RescueReason, Token
-from holdfast._core.payload import cut_text, decode_json, encode_checkpoint, encode_step
+from holdfast._core.payload import MESSAGE_LIMIT, cut_text, decode_json, encode_checkpoint, encode_step
 from holdfast._core.steps import usable
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.child_spec import ChildSpec, require_member
 from holdfast._engine.tasks.steps import Step, StepLog, StepWriter, Suspension, current_key
 from holdfast.errors import JobLost
-
-MESSAGE_LIMIT = 1024
 
 
 class ChildWriter(Protocol):
