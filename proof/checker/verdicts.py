@@ -32,7 +32,7 @@ PROPERTIES = {
     "S15": "all of this also holds after calls whose callers never received an answer",
     "S16": "a worker leaves a job whose task it does not know to other workers",
     "S18": "a member of a workflow starts only when its join is satisfied, and is released once for each time that it is",
-    "S19": "what a member's move releases or ends is written with that move, whoever moves it",
+    "S19": "each move of a member is written together with all that it releases or ends",
     "S20": "nothing of a paused, cancelled or overdue workflow is claimed after that was written",
     "S21": "the results that a member gets are the recorded outcomes of its parents' last attempts",
     "S22": "the record of a step is written once, by the owner of its job, and each attempt gets the same result",

@@ -118,34 +118,26 @@ def has_schedules(store: Store) -> bool:
 
 def scheduling(store: Store) -> Scheduling:
     """Return the verbs of schedules. Raises ``Unsupported`` for a store without them."""
-    if has_schedules(store):
-        return cast(Scheduling, store)
-    raise Unsupported(f"the {store.capabilities.name} store keeps no schedules: use one that does, such as sqlite:///jobs.db")
+    _require(store, Scheduling, "schedules")
+    return cast(Scheduling, store)
 
 
 def lanes(store: Store) -> Lanes:
     """Return the verb that sets how queues are served. Raises ``Unsupported`` for a store without it."""
-    if offers(store, Lanes):
-        return cast(Lanes, store)
-    raise Unsupported(
-        f"the {store.capabilities.name} store keeps no settings of queues: use one that does, such as sqlite:///jobs.db"
-    )
+    _require(store, Lanes, "settings of queues")
+    return cast(Lanes, store)
 
 
 def limits(store: Store) -> Limits:
     """Return the verbs of limits. Raises ``Unsupported`` for a store without them."""
-    if offers(store, Limits):
-        return cast(Limits, store)
-    raise Unsupported(f"the {store.capabilities.name} store keeps no limits: use one that does, such as sqlite:///jobs.db")
+    _require(store, Limits, "limits")
+    return cast(Limits, store)
 
 
 def steps(store: Store) -> Steps:
     """Return the verbs of durable steps and signals. Raises ``Unsupported`` for a store without them."""
-    if offers(store, Steps):
-        return cast(Steps, store)
-    raise Unsupported(
-        f"the {store.capabilities.name} store keeps no steps and no signals: use one that does, such as sqlite:///jobs.db"
-    )
+    _require(store, Steps, "steps and no signals")
+    return cast(Steps, store)
 
 
 def has_workflows(store: Store) -> bool:
@@ -155,18 +147,14 @@ def has_workflows(store: Store) -> bool:
 
 def workflows(store: Store) -> Workflows:
     """Return the verbs of workflows. Raises ``Unsupported`` for a store without them."""
-    if has_workflows(store):
-        return cast(Workflows, store)
-    raise Unsupported(f"the {store.capabilities.name} store keeps no workflows: use one that does, such as sqlite:///jobs.db")
+    _require(store, Workflows, "workflows")
+    return cast(Workflows, store)
 
 
 def growing_workflows(store: Store) -> GrowingWorkflows:
     """Return the verbs of workflows to which running jobs add members. Raises ``Unsupported`` for a store without them."""
-    if offers(store, GrowingWorkflows):
-        return cast(GrowingWorkflows, store)
-    raise Unsupported(
-        f"the {store.capabilities.name} store keeps no workflows that grow while they run: use one that does, such as sqlite:///jobs.db"
-    )
+    _require(store, GrowingWorkflows, "workflows that grow while they run")
+    return cast(GrowingWorkflows, store)
 
 
 def has_history(store: Store) -> bool:
@@ -233,3 +221,9 @@ async def _waiting(store: Store, queue: str) -> list[JobRecord]:
             found += page
             which = structs.replace(which, before=page[-1].id)
     return found
+
+
+def _require(store: Store, protocol: type[Any], kept: str) -> None:
+    """Raise ``Unsupported``, naming what is kept with these verbs, for a store without them."""
+    if not offers(store, protocol):
+        raise Unsupported(f"the {store.capabilities.name} store keeps no {kept}: use one that does, such as sqlite:///jobs.db")
