@@ -30,6 +30,8 @@ class Schedules:
         self._reads: dict[str, datetime] = {}
         self._sent: dict[UUID, datetime | None] = {}  # by move: the time that its sender had read
         self._landed: dict[UUID, bool] = {}  # by move: whether it has stored a job
+        self._tick_jobs: dict[tuple[str, datetime], UUID] = {}
+        self._returned = set[UUID]()  # moves from such a tick: a change sent again had brought a removed schedule back
         self._stale = set[UUID]()  # moves sent before the store forgot what their senders had read
         self._calm_since = 0.0 if context.rules.is_always_calm else float("inf")
 
@@ -63,7 +65,7 @@ class Schedules:
         move, name = event.by.call, event.by.outcome
         if event.phase is Phase.INVOKE:
             self._sent.setdefault(move, self._reads.get(event.process))
-        elif event.phase is Phase.OK and not self._context.has_forgotten:
+        elif event.phase is Phase.OK and not self._context.has_forgotten and move not in self._returned:
             has_stored = self._landed.get(move)
             known = self._known.get(name)
             match TickAnswer(event.note):
@@ -94,6 +96,7 @@ class Schedules:
             self._expect_soon(name, known)
         if verb == FAIL_OVER:
             self._stale.update(self._sent)
+            self._tick_jobs = {key: job for key, job in self._tick_jobs.items() if key[0] != name}
         if verb == "advance" and isinstance(before, ScheduleRow) and after is not None:
             self._see_move(name, before, after, move)
         else:
@@ -124,9 +127,15 @@ class Schedules:
         self._expect("S14", is_new, job, "the tick {} of {} fired again", tick, name)
         is_next = after.next_at == following(after.when, after.anchor, tick)
         self._expect("S14", is_next, job, "the tick {} of {} is followed by {}", tick, name, after.next_at)
+        if move is not None and self._tick_jobs.get((name, tick)) in self._jobs:
+            self._expect("S14", not stored, job, "the tick {} of {} stored a second job", tick, name)
+            self._returned.add(move)
+            return
         now = None if move is None else self._sent.get(move)
         if now is not None:
             self._expect_policy(name, before, after, now, stored)
+        if stored:
+            self._tick_jobs[name, tick] = stored[0]
         if move is not None:
             self._landed[move] = bool(stored)
 

@@ -178,8 +178,9 @@ class Plan(Struct, frozen=True, kw_only=True):
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=OPERATION if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
-            # A supervisor recovers the jobs of each worker that died, and each new worker asks for a lease.
-            calls=(60.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
+            # A supervisor calls eleven verbs. It sends each of them up to seven times in the first 3 s of an outage.
+            # It also recovers the jobs of each worker that died, and each new worker asks for a lease.
+            calls=(77.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
             floor=self.floor,
             has_hints=self.hint_loss < 1.0,
             has_crashes=self.mode not in (*UNHURT, Mode.DRAINS),
