@@ -28,11 +28,26 @@ class Claims:
         self.turns = ClaimTurns()
 
     def answer(
-        self, found: int = 0, *, cursor: Cursor = (), has_limited: bool = True, is_whole: bool = True, frees: bool = False
+        self,
+        found: int = 0,
+        *,
+        cursor: Cursor = (),
+        has_limited: bool = True,
+        is_whole: bool = True,
+        frees: bool = False,
+        ahead: int = 0,
     ) -> ClaimKind:
         """Answer the next claim; return its kind."""
-        kind, claims = self.turns.kind, tuple[Claim, ...]([CLAIM] * found)
-        request = ClaimRequest(lease=UUID(int=1), claim=UUID(int=2), tasks={}, limit=10, cursor=self.turns.cursor, kind=kind)
+        kind, claims = ClaimKind.PLAIN if ahead else self.turns.kind, tuple[Claim, ...]([CLAIM] * found)
+        request = ClaimRequest(
+            lease=UUID(int=1),
+            claim=UUID(int=2),
+            tasks={},
+            limit=0 if ahead else 10,
+            prefetch=ahead,
+            cursor=self.turns.cursor,
+            kind=kind,
+        )
         answer = ExchangeAnswer(claims=claims, cursor=cursor, is_whole=is_whole, has_limited=has_limited)
         self.turns.answered(request, answer, frees=frees)
         return kind
@@ -47,6 +62,23 @@ def test_claims_of_both_kinds_alternate_while_there_are_limits() -> None:
 def test_claims_alternate_also_when_one_kind_always_fills_all_slots() -> None:
     claims = Claims()
     assert [claims.answer(0 if place % 2 else 10).value for place in range(4)] == ["plain", "limited", "plain", "limited"]
+
+
+def test_a_claim_ahead_that_takes_nothing_is_no_turn_of_the_lanes_without_limits() -> None:
+    claims = Claims()
+    kinds = []
+    for _ in range(4):
+        kinds.append(claims.answer(10).value)
+        claims.answer(ahead=10)
+    assert kinds == ["plain", "limited", "plain", "limited"]
+    assert claims.turns.asks_again
+
+
+def test_a_claim_ahead_that_takes_jobs_is_a_turn_of_the_lanes_without_limits() -> None:
+    claims = Claims()
+    claims.answer(10, has_limited=False)
+    claims.answer(10, ahead=10)
+    assert claims.turns.kind is ClaimKind.LIMITED
 
 
 def test_the_first_limit_is_claimed_from_at_once_and_the_last_one_is_forgotten() -> None:

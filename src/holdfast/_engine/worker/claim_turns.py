@@ -34,11 +34,14 @@ class ClaimTurns:
         """Go on from the answer of a claim. Claims of both kinds alternate while there are limits.
 
         ``frees``: the same write has settled jobs, so limits that were full may have free slots: this worker uses them at once.
+        A claim of jobs that start later and took none is no turn: it leaves out the tasks that do not run on the event loop.
         """
         if frees:
             self._exhausted.discard(ClaimKind.LIMITED)
-        self._cursors[request.kind] = answer.cursor
         self._has_limited = answer.has_limited
+        if request.prefetch and not answer.claims:
+            return
+        self._cursors[request.kind] = answer.cursor
         is_exhausted = answer.is_whole and len(answer.claims) < request.room
         (self._exhausted.add if is_exhausted else self._exhausted.discard)(request.kind)
         is_next_limited = self._has_limited and request.kind is ClaimKind.PLAIN
