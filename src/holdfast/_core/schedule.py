@@ -66,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """A schedule as stored. ``version`` grows with each change, and is 0 before the first one."""
+    """A schedule as stored. ``version`` is 0 before it is stored, then ``first_version``, and grows by 1 with each change."""
 
     name: str
     plan: Plan
@@ -84,6 +84,14 @@ class Schedule(Struct, frozen=True, kw_only=True):
         """Return the first tick that is later than this instant, and later than the last tick: no tick comes twice."""
         start = instant if self.last_tick is None else max(instant, self.last_tick)
         return following(self.definition.when, self.plan.anchor, start)
+
+
+def first_version(change: UUID) -> int:
+    """Return the version of a schedule that this change creates: no earlier schedule of its name had it.
+
+    A move or a change that was meant for an earlier one, removed since, then finds another version and does not land.
+    """
+    return change.int >> 66  # positive, and in the range of a signed integer of 64 bits
 
 
 class ScheduleList(Struct, frozen=True):

@@ -4,7 +4,7 @@ from functools import partial
 from uuid import UUID
 
 from holdfast._core.encoding import plan_of
-from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer
+from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, first_version
 from holdfast._core.text import json_text
 from holdfast.databases.postgres.pool import Connection
 from holdfast.databases.readable import readable
@@ -43,7 +43,7 @@ class ScheduleVerbs(StoreDatabase):
 
     async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
         plan = json_text(schedule.plan)
-        values = (schedule.name, plan, schedule.next_at, schedule.paused_at, schedule.version, change)
+        values = (schedule.name, plan, schedule.next_at, schedule.paused_at, schedule.version, first_version(change), change)
         ((is_written,),) = await self._fetch("set_schedule", *values)
         return bool(is_written)
 

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from holdfast._core.encoding import instant, plan_of
-from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer
+from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, first_version
 from holdfast._core.text import json_text
 from holdfast.databases.readable import readable
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
@@ -70,6 +70,7 @@ class ScheduleVerbs:
             "next_at": micros_of(schedule.next_at),
             "paused_at": micros_of(schedule.paused_at),
             "version": schedule.version,
+            "first_version": first_version(change),
             "change": change.bytes,
         }
 

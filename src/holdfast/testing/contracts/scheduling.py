@@ -92,18 +92,18 @@ class ScheduleContract(Part):
     @needs(Scheduling, refused)
     async def test_a_move_or_change_of_one_schedule_leaves_the_others_alone(self, at: Scene) -> None:
         store = store_defaults.scheduling(at.store)
-        for name in "abc":
-            await written(at, name, overlap=Overlap.SKIP)
+        new = {name: (await written(at, name, overlap=Overlap.SKIP)).version for name in "abc"}
         at.advance(60.0 + EARLY)
         for name in "ca":
             assert await store.advance(await move(at, name)) is TickAnswer.FIRED
-        assert (await read(at, "b")).version == 1
+        assert (await read(at, "b")).version == new["b"]
         assert await store.advance(await move(at, "b")) is TickAnswer.FIRED
         assert len({each.last_job for each in (await store.schedules()).found}) == 3
         assert await store.set_schedule(pausing(await read(at, "b"), at.now, is_paused=True), at.chance.uuid4())
         at.advance(60.0)
-        assert await store.advance(structs.replace(await move(at, "a"), name="b", version=3)) is TickAnswer.LOST
-        assert [each.version for each in (await store.schedules()).found] == [2, 3, 2]
+        assert await store.advance(structs.replace(await move(at, "a"), name="b", version=new["b"] + 2)) is TickAnswer.LOST
+        versions = {each.name: each.version for each in (await store.schedules()).found}
+        assert versions == {"a": new["a"] + 1, "b": new["b"] + 2, "c": new["c"] + 1}
         await store.remove_schedule("b")
         assert await store.advance(structs.replace(await move(at, "a"), name="b")) is TickAnswer.LOST
         assert [each.name for each in (await store.schedules()).found] == ["a", "c"]
@@ -112,7 +112,7 @@ class ScheduleContract(Part):
     @needs(Scheduling, refused)
     async def test_a_change_of_one_schedule_is_not_taken_for_that_of_another(self, at: Scene) -> None:
         store = store_defaults.scheduling(at.store)
-        await written(at, "a")
+        new = await written(at, "a")
         await written(at, "b")
         at.advance(60.0 + EARLY)
         ours = await move(at, "a")
@@ -120,7 +120,7 @@ class ScheduleContract(Part):
         assert await store.advance(structs.replace(ours, name="b", version=9)) is TickAnswer.LOST
         assert not await store.set_schedule(structs.replace(await read(at, "b"), version=9), ours.change)
         assert await store.set_schedule(structs.replace(await read(at, "a"), version=9), ours.change)
-        assert (await read(at, "a")).version == 2
+        assert (await read(at, "a")).version == new.version + 1
 
     @story
     async def test_a_lease_lists_what_the_code_of_its_worker_declares(self, at: Scene) -> None:
@@ -137,7 +137,7 @@ class ScheduleContract(Part):
         at.advance(1.0)
         two = await written(at, "a", overlap=Overlap.CANCEL, catch_up=7)
         assert [each.name for each in (await store.schedules()).found] == ["a", "b"]
-        assert (two.version, two.definition.overlap, two.definition.catch_up) == (1, Overlap.CANCEL, 7)
+        assert (two.definition.overlap, two.definition.catch_up) == (Overlap.CANCEL, 7)
         assert one.definition.job.payload == b'{"n":1}'
         assert (one.last_tick, one.last_job, one.paused_at) == (None, None, None)
         assert one.next_at == one.plan.anchor + MINUTE
@@ -215,7 +215,7 @@ class ScheduleContract(Part):
     @needs(Scheduling, refused)
     async def test_skip_leaves_a_tick_out_while_the_last_job_has_not_finished(self, at: Scene) -> None:
         store = store_defaults.scheduling(at.store)
-        await written(at, overlap=Overlap.SKIP)
+        new = await written(at, overlap=Overlap.SKIP)
         at.advance(60.0 + EARLY)
         first = await move(at)
         assert await store.advance(first) is TickAnswer.FIRED
@@ -228,7 +228,7 @@ class ScheduleContract(Part):
         assert await store.advance(await move(at)) is TickAnswer.SKIPPED
         schedule = await read(at)
         assert first.job is not None
-        assert (schedule.last_job, schedule.version) == (first.job.id, 4)
+        assert (schedule.last_job, schedule.version) == (first.job.id, new.version + 3)
         await at.settle(done(claim.job))
         await at.running()
         at.advance(60.0)
@@ -332,7 +332,7 @@ class ScheduleContract(Part):
         assert await store.set_schedule(new, at.chance.uuid4())
         assert await store.advance(stale) is TickAnswer.LOST
         found = await read(at)
-        assert (found.plan, found.version) == (new.plan, 2)
+        assert (found.plan, found.version) == (new.plan, old.version + 1)
 
     @story
     @needs(Scheduling, refused)
@@ -346,8 +346,21 @@ class ScheduleContract(Part):
         await store.remove_schedule("s")
         assert await store.advance(late) is TickAnswer.LOST
         assert len(await at.store.list(at.everything)) == 1
+
+    @story
+    @needs(Scheduling, refused)
+    async def test_s14_what_was_meant_for_a_removed_schedule_does_not_land_on_a_new_one_of_its_name(self, at: Scene) -> None:
+        store = store_defaults.scheduling(at.store)
+        removed = await written(at)
+        at.advance(60.0 + EARLY)
+        late = await move(at)
+        await store.remove_schedule("s")
         again = await written(at)
-        assert again.version == 1
+        at.advance(60.0 + EARLY)
+        assert await store.advance(late) is TickAnswer.LOST
+        assert not await store.set_schedule(pausing(removed, at.now, is_paused=True), at.chance.uuid4())
+        assert await read(at) == again
+        assert not await at.store.list(at.everything)
 
     @story
     @needs(Scheduling, refused)
