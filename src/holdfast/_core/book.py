@@ -25,7 +25,7 @@ from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
 from holdfast._core.record import JobRecord, active_job, attempt_to_keep, begun, new_record, settled
 from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate
-from holdfast._core.schedule import Advance, Overlap, TickAnswer
+from holdfast._core.schedule import Advance, Overlap, TickAnswer, version_of
 from holdfast.errors import HoldfastError
 
 _REPORTED = ("stage", "fraction", "message", "checkpoint")
@@ -151,7 +151,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 self.request_cancel(now, [last.id])
             self.enqueue(now, move.job.id, [move.job])
             last_job = move.job.id
-        values = {"last_tick": move.tick, "next_at": move.following, "last_job": last_job, "version": old.version + 1}
+        values = {"last_tick": move.tick, "next_at": move.following, "last_job": last_job, "version": version_of(move.change)}
         self._all.schedules[move.name] = KeptSchedule(structs.replace(old, **values), move.change)
         return _answer_of(move, last_job)
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.book_state import BookState, KeptSchedule, Moment
-from holdfast._core.schedule import Schedule, ScheduleList, first_version
+from holdfast._core.schedule import Schedule, ScheduleList, version_of
 
 _SECOND = timedelta(seconds=1)
 
@@ -29,9 +29,8 @@ class BookScheduling(BookState):
         if schedule.version != (0 if kept is None else kept.schedule.version):
             return False
         old = schedule if kept is None else kept.schedule
-        version = first_version(change) if kept is None else old.version + 1
         written = structs.replace(
-            old, plan=schedule.plan, next_at=schedule.next_at, paused_at=schedule.paused_at, version=version
+            old, plan=schedule.plan, next_at=schedule.next_at, paused_at=schedule.paused_at, version=version_of(change)
         )
         self._all.schedules[schedule.name] = KeptSchedule(written, change)
         return True

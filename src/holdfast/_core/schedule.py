@@ -66,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """A schedule as stored. ``version`` is 0 before it is stored, then ``first_version``, and grows by 1 with each change."""
+    """A schedule as stored. ``version`` is 0 before it is stored, and after that the ``version_of`` its last change."""
 
     name: str
     plan: Plan
@@ -86,10 +86,11 @@ class Schedule(Struct, frozen=True, kw_only=True):
         return following(self.definition.when, self.plan.anchor, start)
 
 
-def first_version(change: UUID) -> int:
-    """Return the version of a schedule that this change creates: no earlier schedule of its name had it.
+def version_of(change: UUID) -> int:
+    """Return the version of a schedule after this change: it has had no other change that gave it the same one.
 
-    A move or a change that was meant for an earlier one, removed since, then finds another version and does not land.
+    A number that grows would come again after the schedule was removed, or after the store lost its newest writes: a move or change that
+    was meant for an earlier state would then land on a later one.
     """
     return change.int >> 66  # positive, and in the range of a signed integer of 64 bits
 

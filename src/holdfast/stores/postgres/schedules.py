@@ -4,7 +4,7 @@ from functools import partial
 from uuid import UUID
 
 from holdfast._core.encoding import plan_of
-from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, first_version
+from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, version_of
 from holdfast._core.text import json_text
 from holdfast.databases.postgres.pool import Connection
 from holdfast.databases.readable import readable
@@ -29,7 +29,7 @@ class ScheduleVerbs(StoreDatabase):
         job = move.job
         self._may_be_known([] if job is None else [job])
         _, call = packing.enqueue(move.change if job is None else job.id, () if job is None else (job,))
-        times = (move.name, move.version, move.change, move.tick, move.following)
+        times = (move.name, move.version, version_of(move.change), move.change, move.tick, move.following)
         values = (*times, move.overlap is Overlap.SKIP, None if job is None else job.id, call)
         if move.overlap is Overlap.CANCEL and job is not None:
             fires = await self._retrying(lambda: self._cancel_and_advance(move.name, values), "advance")
@@ -43,7 +43,7 @@ class ScheduleVerbs(StoreDatabase):
 
     async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
         plan = json_text(schedule.plan)
-        values = (schedule.name, plan, schedule.next_at, schedule.paused_at, schedule.version, first_version(change), change)
+        values = (schedule.name, plan, schedule.next_at, schedule.paused_at, schedule.version, version_of(change), change)
         ((is_written,),) = await self._fetch("set_schedule", *values)
         return bool(is_written)
 

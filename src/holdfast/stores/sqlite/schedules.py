@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from holdfast._core.encoding import instant, plan_of
-from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, first_version
+from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, version_of
 from holdfast._core.text import json_text
 from holdfast.databases.readable import readable
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
@@ -34,6 +34,7 @@ class ScheduleVerbs:
             **(_NO_JOB if move.job is None else packing.single(move.job)),
             "schedule": move.name,
             "version": move.version,
+            "next_version": version_of(move.change),
             "change": move.change.bytes,
             "tick": micros_of(move.tick),
             "following": micros_of(move.following),
@@ -70,7 +71,7 @@ class ScheduleVerbs:
             "next_at": micros_of(schedule.next_at),
             "paused_at": micros_of(schedule.paused_at),
             "version": schedule.version,
-            "first_version": first_version(change),
+            "next_version": version_of(change),
             "change": change.bytes,
         }
 

@@ -331,7 +331,7 @@ CREATE TABLE holdfast.rates (
     PRIMARY KEY (scope, name, is_key, key)
 ) WITH (fillfactor = 50);
 
--- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.
+-- plan: JSON. version is another one after each change; change: the id of the last one. last_job: the job of the last tick that fired.
 CREATE TABLE holdfast.schedules (
     name text COLLATE "C" NOT NULL PRIMARY KEY,
     plan text NOT NULL,

@@ -1,11 +1,11 @@
 -- Move a schedule on from its due tick and insert the job of a tick, in one statement; nothing if another caller was faster. Return
 -- whether the job was inserted, now or by the first copy of this move; NULL if the move did not land.
--- :name, :version, :change, :tick, :following, :is_skipping, :job and :call, the parameter of enqueue_plain.sql with that job.
+-- :name, :version, :next_version, :change, :tick, :following, :is_skipping, :job and :call, the parameter of enqueue_plain.sql with that job.
 WITH ticked AS MATERIALIZED (
     UPDATE holdfast.schedules AS schedules SET
         last_tick = :tick,
         next_at = :following,
-        version = schedules.version + 1,
+        version = :next_version::bigint,
         change = :change,
         last_job = CASE
             WHEN :is_skipping::boolean AND (

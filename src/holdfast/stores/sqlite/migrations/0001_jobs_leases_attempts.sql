@@ -197,7 +197,7 @@ CREATE TABLE main.holdfast_rates (
     PRIMARY KEY (scope, name, is_key, key)
 ) WITHOUT ROWID;
 
--- plan: JSON. version grows with each change; change: the id of the last one. last_job: the job of the last tick that fired.
+-- plan: JSON. version is another one after each change; change: the id of the last one. last_job: the job of the last tick that fired.
 CREATE TABLE main.holdfast_schedules (
     name TEXT NOT NULL PRIMARY KEY,
     plan TEXT NOT NULL,

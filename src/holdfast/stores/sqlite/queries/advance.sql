@@ -3,11 +3,11 @@
 -- The job is inserted as enqueue_one.sql inserts it. An earlier job that has not finished is judged in the same step, by :overlap. One
 -- that is a workflow is cancelled by schedules.py, in the same transaction.
 CREATE TEMP VIEW holdfast_advance (
-    name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
+    name, version, next_version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
     payload, wall, inline
 ) AS
 SELECT
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_advance_once INSTEAD OF INSERT ON holdfast_advance
 WHEN EXISTS (
@@ -18,7 +18,7 @@ BEGIN
     UPDATE holdfast_schedules SET
         last_tick = NEW.tick,
         next_at = NEW.following,
-        version = version + 1,
+        version = NEW.next_version,
         change = NEW.change
     WHERE name = NEW.name;
 
@@ -46,9 +46,9 @@ END;
 
 -- call
 INSERT INTO holdfast_advance (
-    name, version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
+    name, version, next_version, change, tick, following, overlap, call, id, task, queue, key, priority, delay, run_at, expires_in, tags, extra, policy,
     payload, wall, inline
 ) VALUES (
-    :schedule, :version, :change, :tick, :following, :overlap, :id, :id, :task, :queue, :key, :priority, :delay, :run_at, :expires_in,
+    :schedule, :version, :next_version, :change, :tick, :following, :overlap, :id, :id, :task, :queue, :key, :priority, :delay, :run_at, :expires_in,
     :tags, :extra, :policy, :payload, :wall, :inline
 );
