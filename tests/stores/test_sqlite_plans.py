@@ -233,6 +233,7 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
 SEARCHES = {
     "enqueue": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "expire": "holdfast_jobs USING INDEX holdfast_expiring (claimable_until>? AND claimable_until<?)",
+    "forget_pause": "holdfast_members USING INDEX holdfast_members_paused (flow=?)",
     "next_due": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=? AND key=?)",
     "prune": "holdfast_jobs USING INDEX holdfast_prunable (delete_after>? AND delete_after<?)",
     "purge": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=?)",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
+from holdfast._core.workflow import Revived
 from holdfast._ports.store import Store
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -95,5 +96,15 @@ class TestSqliteWorkflows(Part):
             self.damage("UPDATE holdfast_jobs SET policy = 'spoiled'")
             await graph.fail("a")
             assert await graph.states("b", "root") == [State.FAILED, State.FAILED]
+
+        self.play(tmp_path, act)
+
+    def test_intact_workflows_are_looked_through_without_the_lock_of_the_file(self, tmp_path: Path) -> None:
+        async def act(at: Scene) -> None:
+            await Graph(at).add("a").add("b", "a").stored()
+            with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")  # a write would wait, and then fail
+                assert await verbs(at.store).revive(9) == Revived()
+                other.execute("ROLLBACK")
 
         self.play(tmp_path, act)

@@ -16,6 +16,7 @@ from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import growing_workflows, workflows
 from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._engine.worker.shared_outputs import SharedOutputs
 
 
 class JobInputs:
@@ -23,7 +24,8 @@ class JobInputs:
 
     def __init__(self, environment: Environment) -> None:
         self._store, self._chance = environment.store, environment.chance
-        self._retrier = Retrier(environment.clock, environment.chance, environment.events)
+        retrier = Retrier(environment.clock, environment.chance, environment.events)
+        self._shared = SharedOutputs(lambda ids: retrier.call("outputs", partial(workflows(self._store).outputs, ids)))
 
     async def filled(self, claim: Claim, task: TaskDefinition) -> Claim:
         """Return the claim with all its results. Raises ``PayloadInvalid`` if they do not fit, ``StoreUnavailable`` without an answer."""
@@ -44,8 +46,7 @@ class JobInputs:
         growing_workflows(self._store)
 
     async def _outputs(self, inputs: Sequence[Input]) -> dict[UUID, Output]:
-        read = workflows(self._store).outputs
-        return await read_outputs(lambda ids: self._retrier.call("outputs", partial(read, ids)), [each.parent for each in inputs])
+        return await read_outputs(self._shared.read, [each.parent for each in inputs])
 
     def _item(self, claim: Claim, task: TaskDefinition, payload: bytes) -> NewJob:
         """Return the job of an item; the store gives it what its map has."""

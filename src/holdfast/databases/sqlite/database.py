@@ -67,8 +67,15 @@ class Database(ABC):
 
         It is for what operators do, not for workers: Python runs while the file is locked.
         """
+        return self._transact(name, "BEGIN IMMEDIATE", action, end)
+
+    def in_snapshot(self, name: str, action: Callable[[], Answer]) -> Answer:
+        """Run an action, whose statements read the file as it is at the first of them, and return its result; no writer waits."""
+        return self._transact(name, "BEGIN", action, "COMMIT")
+
+    def _transact(self, name: str, begin: str, action: Callable[[], Answer], end: str) -> Answer:
         connection = self._open(name)
-        self._retry_while_busy(name, lambda: connection.execute("BEGIN IMMEDIATE"))
+        self._retry_while_busy(name, lambda: connection.execute(begin))
         try:
             answer = action()
             self._retry_while_busy(name, lambda: connection.execute(end))

@@ -65,7 +65,7 @@ class WorkflowVerbs:
     async def revive(self, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False) -> Revived:
         values = {"after": None if after is None else after.bytes, "flow": None if flow is None else flow.bytes}
 
-        def revive(database: StoreDatabase) -> Revived:
+        def revive(database: StoreDatabase, *, dry_run: bool) -> Revived:
             found = [UUID(bytes=each) for (each,) in database.read("unfinished_flows", **values, limit=limit + 1)]
             seen = {each: FileFlows(database).revive(each, dry_run=dry_run) for each in found[:limit]}
             return Revived(
@@ -76,8 +76,12 @@ class WorkflowVerbs:
 
         def revive_any(database: StoreDatabase) -> Revived:
             if not database.read("has_flows"):
-                return Revived()  # without the lock of the file: passes are frequent, and workflows may never be used
-            return database.atomically("revive", lambda: revive(database))
+                return Revived()
+            # Without the lock of the file: passes are frequent, a large workflow takes long, and nearly all are intact.
+            seen = database.in_snapshot("revive", lambda: revive(database, dry_run=True))
+            if dry_run or not (seen.repairs or seen.overdue):
+                return seen
+            return database.atomically("revive", lambda: revive(database, dry_run=False))
 
         return await self._thread.run(revive_any)
 

@@ -174,6 +174,7 @@ CREATE TABLE main.holdfast_members (
 ) WITHOUT ROWID;
 
 CREATE INDEX main.holdfast_members_flow ON holdfast_members (flow, position);
+CREATE INDEX main.holdfast_members_paused ON holdfast_members (flow) WHERE is_paused;
 
 -- tolerates: the child also counts a parent as a success that has ended in another way. is_child: the child of the edge has added the
 -- parent of the edge while it ran.

@@ -1,0 +1,40 @@
+"""One read of outcomes for the many jobs that a worker has claimed in one exchange: they ask for them in the same turn of its loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from uuid import UUID
+
+from holdfast._core.workflow import Output
+from holdfast._engine.client.outputs import PAGE
+
+Read = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, Output]]]
+
+
+class SharedOutputs:
+    """Joins the reads that are asked for before the next one is sent. Each outcome is read after it was asked for."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._asked: dict[UUID, None] = {}
+        self._next: asyncio.Task[Mapping[UUID, Output]] | None = None
+
+    async def read(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
+        """Return the outcomes of these jobs. Raises what the read raises, for all that share it."""
+        if self._next is None or len(self._asked) >= PAGE:
+            self._asked = {}
+            self._next = asyncio.create_task(self._send(self._asked))
+            self._next.add_done_callback(_retrieve)
+        self._asked.update(dict.fromkeys(ids))
+        found = await asyncio.shield(self._next)  # one job that is stopped must not end the read of the others
+        return {job: found[job] for job in ids if job in found}
+
+    async def _send(self, asked: dict[UUID, None]) -> Mapping[UUID, Output]:
+        if self._asked is asked:
+            self._next = None
+        return await self._read([*asked])
+
+
+def _retrieve(task: "asyncio.Task[Mapping[UUID, Output]]") -> None:
+    """Take the error of a read whose jobs were all stopped, so that asyncio does not report it."""
+    if not task.cancelled():
+        task.exception()
