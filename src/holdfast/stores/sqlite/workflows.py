@@ -67,7 +67,8 @@ class WorkflowVerbs:
 
         def revive(database: StoreDatabase) -> Revived:
             found = [UUID(bytes=each) for (each,) in database.read("unfinished_flows", **values, limit=limit + 1)]
-            seen = {each: FileFlows(database).revive(each, dry_run=dry_run) for each in found[:limit]}
+            flows = FileFlows(database)
+            seen = {each: flows.revive(each, dry_run=dry_run, is_restored=flows.restore(each)) for each in found[:limit]}
             return Revived(
                 repairs=tuple(repair for _, repairs in seen.values() for repair in repairs),
                 overdue=tuple(each for each, (is_overdue, _) in seen.items() if is_overdue),
@@ -77,7 +78,7 @@ class WorkflowVerbs:
         def revive_any(database: StoreDatabase) -> Revived:
             if not database.read("has_flows"):
                 return Revived()  # without the lock of the file: passes are frequent, and workflows may never be used
-            return database.atomically("revive", lambda: revive(database))
+            return database.atomically("revive", lambda: revive(database), end="ROLLBACK" if dry_run else "COMMIT")
 
         return await self._thread.run(revive_any)
 
