@@ -277,8 +277,10 @@ class Damage:
             while True:
                 found = await verbs(self._at.store).revive(3, after=after, dry_run=is_dry)
                 repairs += found.repairs
-                if (after := found.next) is None:
+                if found.next is None:
                     break
+                assert after is None or found.next > after
+                after = found.next
         assert repaired == foreseen
         self.repaired += len(repaired)
 

@@ -14,17 +14,20 @@ from holdfast._core.book import Book
 from holdfast._core.job import State
 from holdfast._core.member_record import with_member
 from holdfast._core.record import JobRecord
-from holdfast._core.workflow import FlowVerb
+from holdfast._core.workflow import FlowVerb, FlowView
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, story
-from holdfast.testing.contracts.workflow_scene import Graph, verbs
+from holdfast.testing.contracts.workflow_scene import Graph, chain, verbs
 from tests.contract.test_postgres import AtHome
 from tests.stores.damaged_flows import Damage, Hands
 
-PIECES = [60, pytest.param(1000, marks=[pytest.mark.prove, pytest.mark.timeout(600)])]
+PIECES = [
+    pytest.param(60, marks=pytest.mark.timeout(120)),
+    pytest.param(1000, marks=[pytest.mark.prove, pytest.mark.timeout(600)]),
+]
 
 
 def survive(part: Part, hands: Hands, pieces: int, *, has_rows_of_members: bool = True) -> None:
@@ -46,6 +49,9 @@ class RowsAreLost(Part):
         raise NotImplementedError
 
     def lose_job(self, job: UUID) -> None:
+        raise NotImplementedError
+
+    def lose_member(self, job: UUID) -> None:
         raise NotImplementedError
 
     @story
@@ -70,6 +76,26 @@ class RowsAreLost(Part):
         assert await at.settle(done(job), done(plain)) == (Answer.APPLIED, Answer.APPLIED)
         await graph.run("b")
         assert await graph.root() is State.COMPLETED
+
+    @story
+    async def test_l17_members_whose_rows_were_put_back_can_be_retried_and_those_of_other_workflows_stay(self, at: Scene) -> None:
+        graph, other = await chain(at, "a", "b").stored(), await chain(at, "x", "y").stored()
+        await graph.run("a")
+        for name in ("a", "b"):
+            self.lose_member(graph.ids[name])
+        self.lose_member(other.ids["y"])
+        await verbs(at.store).revive(9, flow=graph.ids["root"])
+        assert await graph.states("a", "b") == [State.COMPLETED, State.AVAILABLE]
+        assert [each.parents for each in (await self.view(at, graph)).members[:2]] == [(), (graph.ids["a"],)]
+        assert len((await self.view(at, other)).members) == 2
+        await graph.steer(FlowVerb.RETRY, node=graph.ids["a"])
+        await graph.run("a", "b")
+        assert await graph.root() is State.COMPLETED
+
+    async def view(self, at: Scene, graph: Graph) -> FlowView:
+        found = await verbs(at.store).flow(graph.ids["root"])
+        assert found is not None
+        return found
 
     @story
     async def test_members_of_a_workflow_whose_root_was_deleted_by_hand_end_and_can_be_deleted(self, at: Scene) -> None:

@@ -567,7 +567,7 @@ def test_s22_a_gather_runs_its_children_at_once_and_keeps_their_order(kind: str)
     assert (RUNS[0], sorted(RUNS[1:4]), RUNS[4:]) == ("parent", ["a", "b", "c"], ["parent"])
 
 
-def test_s22_calls_that_wait_together_are_known_by_their_tasks_in_whatever_order_they_are_asked_for() -> None:
+def test_s22_calls_that_wait_together_are_known_by_their_tasks_in_any_order() -> None:
     at = Calls("together")
     handle = at.parent.enqueue()
     run(at.app)

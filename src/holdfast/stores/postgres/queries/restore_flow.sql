@@ -2,9 +2,9 @@
 -- those rows. What a blocked one waited for, and what it would have done, is not known any more: it requires more than its parents, so it fails.
 -- :flow.
 WITH root AS MATERIALIZED (
-    SELECT id FROM holdfast.pending WHERE id = :flow AND flow = :flow
+    SELECT id FROM holdfast.pending WHERE id = :flow
     UNION ALL
-    SELECT id FROM holdfast.active WHERE id = :flow AND flow = :flow
+    SELECT id FROM holdfast.active WHERE id = :flow
 ),
 
 row_of_flow AS (
@@ -35,12 +35,11 @@ lost AS MATERIALIZED (
     SELECT known.id, job.task, job.is_blocked
     FROM known
     CROSS JOIN LATERAL (
-        SELECT task, state = 'blocked' AS is_blocked FROM holdfast.pending WHERE id = known.id AND flow = :flow
+        SELECT task, state = 'blocked' AS is_blocked FROM holdfast.pending WHERE id = known.id
         UNION ALL
-        SELECT task, false FROM holdfast.active WHERE id = known.id AND flow = :flow
+        SELECT task, false FROM holdfast.active WHERE id = known.id
         UNION ALL
-        SELECT task, false FROM holdfast.finished_other WHERE id = known.id AND flow = :flow
-        LIMIT 1
+        SELECT task, false FROM holdfast.finished_other WHERE id = known.id
     ) AS job
     WHERE NOT EXISTS (SELECT FROM holdfast.members AS members WHERE members.job = known.id OFFSET 0)
 ),

@@ -14,5 +14,5 @@ FROM (
     WHERE members.flow = :flow
 ) AS known
 CROSS JOIN holdfast_jobs AS jobs ON jobs.id = known.job
-WHERE jobs.flow = :flow AND NOT EXISTS (SELECT 1 FROM holdfast_members AS members WHERE members.job = jobs.id)
+WHERE NOT EXISTS (SELECT 1 FROM holdfast_members AS members WHERE members.job = jobs.id)
 ORDER BY jobs.id;
