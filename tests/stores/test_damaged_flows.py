@@ -11,15 +11,17 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._core.book import Book
-from holdfast._core.job import State
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.member_record import with_member
+from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.workflow import FlowVerb, FlowView
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
-from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, story
+from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, rescued, story
 from holdfast.testing.contracts.workflow_scene import Graph, chain, verbs
 from tests.contract.test_postgres import AtHome
 from tests.stores.damaged_flows import Damage, Hands
@@ -56,15 +58,27 @@ class RowsAreLost(Part):
 
     @story
     async def test_l17_a_paused_workflow_whose_row_was_lost_stays_paused_until_it_is_resumed(self, at: Scene) -> None:
-        graph = await Graph(at).add("a").add("b", "a").stored()
+        graph, other = await chain(at, "a", "b").stored(), await Graph(at).add("x").add("y").stored()
         await graph.steer(FlowVerb.PAUSE)
-        self.lose_flow(graph.ids["root"])
-        (found,) = (await verbs(at.store).revive(9)).repairs
-        assert (found.node, found.was, found.now) == ("workflow", (2, 2), (2, 2))
+        await self.hold_for_a_crash(at, other, "x")
+        for each in (graph, other):
+            self.lose_flow(each.ids["root"])
+        found = (await verbs(at.store).revive(9)).repairs
+        assert [(each.node, each.was, each.now) for each in found] == [("workflow", (2, 2), (2, 2))] * 2
+        assert [(await self.view(at, each)).flow.is_paused for each in (graph, other)] == [True, False]
+        assert await other.states("x", "y") == [State.HELD, State.AVAILABLE]
+        await other.run("y")
         assert await graph.states() == [State.BLOCKED, State.HELD, State.BLOCKED]
         assert await graph.steer(FlowVerb.RESUME) is State.BLOCKED
         await graph.run("a", "b")
         assert await graph.root() is State.COMPLETED
+
+    async def hold_for_a_crash(self, at: Scene, graph: Graph, name: str) -> None:
+        lease = await at.lease()
+        policy = Policy(on_crash=CrashPolicy.HOLD)
+        (claim,) = await at.claim(lease, ids=[graph.ids[name]], policy=policy)
+        await at.store.end_lease(lease, why := LeaseEnd(RescueReason.CRASHED))
+        assert await at.settle(rescued(claim.job, why)) == (Answer.APPLIED,)
 
     @story
     async def test_l17_an_outcome_in_a_workflow_whose_row_was_lost_counts_at_the_latest_after_the_repair(self, at: Scene) -> None:

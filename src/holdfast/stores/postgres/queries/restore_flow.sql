@@ -12,7 +12,7 @@ row_of_flow AS (
     SELECT root.id, CASE
         WHEN EXISTS (
             SELECT FROM holdfast.members AS members JOIN holdfast.pending AS job ON job.id = members.job
-            WHERE members.flow = :flow AND job.state = 'held' AND job.held_for = 'pause'
+            WHERE members.flow = :flow AND job.held_for = 'pause'
         ) THEN clock_timestamp()
     END
     FROM root
@@ -31,7 +31,7 @@ known AS MATERIALIZED (
     WHERE members.flow = :flow
 ),
 
-lost AS MATERIALIZED (
+job AS MATERIALIZED (
     SELECT known.id, job.task, job.is_blocked
     FROM known
     CROSS JOIN LATERAL (
@@ -41,17 +41,15 @@ lost AS MATERIALIZED (
         UNION ALL
         SELECT task, false FROM holdfast.finished_other WHERE id = known.id
     ) AS job
-    WHERE NOT EXISTS (SELECT FROM holdfast.members AS members WHERE members.job = known.id OFFSET 0)
 ),
 
 rows_of_members AS (
     INSERT INTO holdfast.members (job, flow, position, node, required, on_failure, is_gate, needs, waits)
     SELECT
-        lost.id, :flow, (SELECT coalesce(max(members.position), 0) + 1 FROM holdfast.members AS members WHERE members.flow = :flow),
-        lost.task, CASE
-            WHEN lost.is_blocked THEN (SELECT count(*) + 1 FROM holdfast.edges AS edges WHERE edges.child = lost.id)
-        END, 'fail', lost.id = :flow, 0, 0
-    FROM lost
+        job.id, :flow, 0, job.task, CASE
+            WHEN job.is_blocked THEN (SELECT count(*) + 1 FROM holdfast.edges AS edges WHERE edges.child = job.id)
+        END, 'fail', job.id = :flow, 0, 0
+    FROM job
     ON CONFLICT DO NOTHING
     RETURNING job
 )
