@@ -31,6 +31,8 @@ PIECES = [
     pytest.param(1000, marks=[pytest.mark.prove, pytest.mark.timeout(600)]),
 ]
 
+TABLES = ("jobs", "members", "edges", "flows")
+
 
 def survive(part: Part, hands: Hands, pieces: int, *, has_rows_of_members: bool = True) -> None:
     """Damage workflows of a store, and print how many pieces of each kind were repaired."""
@@ -157,9 +159,8 @@ class TestMemory(Part):
     def lose_flow(self, flow: UUID) -> None:
         self._book._all.flows.pop(flow, None)
 
-    def left(self) -> list[int]:
-        known = self._book._all
-        return [len(each) for each in (known.jobs, known.members, known.edges, known.flows)]
+    def left(self) -> dict[str, int]:
+        return {table: len(getattr(self._book._all, table)) for table in TABLES}
 
     @property
     def _book(self) -> Book:
@@ -205,10 +206,9 @@ class TestSqlite(RowsAreLost):
     def lose_flow(self, flow: UUID) -> None:
         self._change("DELETE FROM holdfast_flows WHERE id = ?", flow)
 
-    def left(self) -> list[int]:
+    def left(self) -> dict[str, int]:
         with closing(sqlite3.connect(self.path)) as connection:
-            tables = ("jobs", "members", "edges", "flows")
-            return [connection.execute(f"SELECT count(*) FROM holdfast_{table}").fetchone()[0] for table in tables]
+            return {table: connection.execute(f"SELECT count(*) FROM holdfast_{table}").fetchone()[0] for table in TABLES}
 
     def _change(self, statement: str, job: UUID, *values: int) -> None:
         with closing(sqlite3.connect(self.path)) as connection:
@@ -245,5 +245,5 @@ class TestPostgres(AtHome, RowsAreLost):
     def lose_flow(self, flow: UUID) -> None:
         self.home.sql(f"DELETE FROM holdfast.flows WHERE id = '{flow}'")
 
-    def left(self) -> list[int]:
-        return [self.home.sql(f"SELECT count(*) FROM holdfast.{table}")[0][0] for table in ("jobs", "members", "edges", "flows")]
+    def left(self) -> dict[str, int]:
+        return {table: self.home.sql(f"SELECT count(*) FROM holdfast.{table}")[0][0] for table in TABLES}
