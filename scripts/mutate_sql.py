@@ -32,11 +32,17 @@ from scripts.sql_guards import Guard, guards
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = ROOT / "tests/mutants"
 TESTS = {
-    "sqlite": ("tests/contract/test_sqlite.py::TestSqlite", "tests/stores/test_sqlite_*.py", "tests/contract/test_model.py"),
+    "sqlite": (
+        "tests/contract/test_sqlite.py::TestSqlite",
+        "tests/stores/test_sqlite_*.py",
+        "tests/stores/test_damaged_flows.py::TestSqlite",
+        "tests/contract/test_model.py",
+    ),
     "postgres": (
         "tests/contract/test_postgres.py::TestPostgres",
         "tests/contract/test_postgres.py::TestOneRange",
         "tests/stores/test_postgres_*.py",
+        "tests/stores/test_damaged_flows.py::TestPostgres",
         "tests/contract/test_model_postgres.py",
     ),
     "rows-sqlite": ("tests/rows/test_*.py",),

@@ -102,7 +102,7 @@ def read(database: str | PathLike[str], deeds: Iterable[ProcessEvent] = ()) -> H
             history.add(deed.event(began))
         if what == "queue":
             history.add(Event(time=time - began, process="", what=what, phase=Phase.TRUTH, note=after))
-        else:
+        elif what != "job" or before != after:  # else it changed what no property looks at, such as the retention of a member
             history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
     for deed in reversed(waiting):
         history.add(deed.event(began))

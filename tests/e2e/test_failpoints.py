@@ -37,6 +37,13 @@ composition.open_store = failpoints.arm(composition.open_store, "client")
 from tests.e2e.jobs_app import count
 count.enqueue(number=1)
 """
+CLIENT_OF_A_WORKFLOW = (
+    CLIENT.partition("from tests.e2e.jobs_app")[0]
+    + """
+from tests.e2e.layers_app import layers
+layers.enqueue(depth=2, width=3, seconds=0.0)
+"""
+)
 MAIN = ("-c", "from tests.e2e.failpoints import supervise; supervise()")
 
 
@@ -94,6 +101,27 @@ def test_s6_a_client_that_dies_around_its_enqueue_leaves_the_whole_job_or_none(t
             ships.crew("--until-empty", is_ready=False).wait(START)
             (view,) = ships.app.jobs.list()
             assert (view.state, view.attempt, view.result) == ("completed", 1, 1)
+
+
+@ON_BOTH
+@pytest.mark.parametrize(("side", "durable"), [("before", 0), ("after", 8)])
+def test_s10_a_client_that_dies_around_the_enqueue_of_a_workflow_leaves_all_of_it_or_nothing(
+    tmp_path: Path, store_url: str, side: str, durable: int
+) -> None:
+    with fleet(tmp_path, url=store_url) as ships:
+        ships.target = "tests.e2e.layers_app:app"
+        ships.app.migrate()
+        ships.record.watch()
+        point = f"client.enqueue_flow.{side}"
+        environment = {**os.environ, **ships.environment, "E2E_FOLDER": str(tmp_path), "E2E_FAILPOINTS": point}
+        client = subprocess.run(
+            [sys.executable, "-c", CLIENT_OF_A_WORKFLOW], cwd=ROOT, env=environment, timeout=2 * START, check=False
+        )
+        assert client.returncode == -signal.SIGKILL
+        assert sum(ships.app.jobs.counts().values()) == durable
+        if durable:
+            ships.crew("--until-empty", is_ready=False).wait(START)
+            assert ships.app.jobs.counts()["completed"] == durable
 
 
 def _fewer(faults: FaultRun, left: set[str]) -> tuple[set[str], ...]:

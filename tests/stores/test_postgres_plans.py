@@ -217,6 +217,7 @@ def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
         "delete_members": ([FLOW], False, [FLOW]),
         "prune_flows": ([FLOW], ROOM, 900_000_000),
         "unfinished_flows": (None, None, ROOM),
+        "restore_flow": (FLOW,),
         "outputs": (jobs,),
         "items": (jobs,),
         "cancel_after_children": (jobs,),

@@ -239,6 +239,7 @@ SEARCHES = {
     "purge": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=?)",
     "reopen": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "taken": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
+    "unfinished_flows": "holdfast_jobs USING INDEX holdfast_unfinished_roots (id>?)",
     "waiting_tasks": "holdfast_jobs USING INDEX holdfast_waiting (task>?)",
 }
 

@@ -63,9 +63,13 @@ class BookWorkflows(BookState):
     def revive(
         self, now: Moment, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
     ) -> Revived:
-        asked = [each for each in sorted(self._all.flows) if self._is_unfinished(each) and flow in (None, each)]
+        asked = [each for each in sorted(self._all.members) if self._is_unfinished(each) and flow in (None, each)]
         left = [each for each in asked if after is None or each > after]
-        seen = {each: self._moves(now).revive(each, dry_run=dry_run) for each in left[:limit]}
+        lost = {each for each in left[:limit] if each not in self._all.flows}
+        moves = self._moves(now)
+        seen = {each: moves.revive(each, dry_run=dry_run, is_restored=each in lost) for each in left[:limit]}
+        if not dry_run:
+            self._all.flows |= {each: moves.flow(each) for each in lost}
         return Revived(
             repairs=tuple(repair for _, repairs in seen.values() for repair in repairs),
             overdue=tuple(each for each, (is_overdue, _) in seen.items() if is_overdue),
@@ -105,7 +109,10 @@ class BookWorkflows(BookState):
 
     def _move(self, row: JobRecord) -> None:
         """Write a row that has moved; a member that would be available is held while its workflow is paused."""
-        self._put(row if row.member is None else held_if_paused(row, self._all.flows[row.member.flow]))
+        self._put(row if row.member is None else held_if_paused(row, self._state_of(row.member.flow)))
+
+    def _state_of(self, flow: UUID) -> Flow:
+        return self._all.flows.get(flow) or Flow(id=flow)  # it was lost: the next pass of repairs puts it back
 
     def _pass_on(self, moved: Sequence[UUID], now: Moment) -> None:
         """Write what the members among these jobs, which this write has moved, release or end."""
@@ -149,7 +156,7 @@ class BookWorkflows(BookState):
         return reopened(row, wall, is_fresh=is_fresh)
 
     def _cancelled_by(self, row: JobRecord) -> Reason:
-        if row.member is None or row.member.flow == row.id or self._all.flows[row.member.flow].ended_for is None:
+        if row.member is None or row.member.flow == row.id or self._state_of(row.member.flow).ended_for is None:
             return Reason.BY_OPERATOR
         return Reason.BY_WORKFLOW
 
@@ -213,7 +220,7 @@ class _BookMoves(FlowGrowth):
         self._book, self._all, self.now = book, tables, now
 
     def flow(self, flow: UUID) -> Flow:
-        return self._all.flows[flow]
+        return self._book._state_of(flow)
 
     def graph(self, flow: UUID) -> Graph:
         return self._book._graph(flow)
@@ -299,7 +306,7 @@ class _BookMoves(FlowGrowth):
     def hold(self, flow: UUID) -> None:
         for row in self._book._flow_rows(flow):
             if row.state is State.AVAILABLE:
-                self._put(held_if_paused(row, self._all.flows[flow]))
+                self._put(held_if_paused(row, self.flow(flow)))
 
     def resume(self, flow: UUID) -> None:
         for row in self._book._flow_rows(flow):

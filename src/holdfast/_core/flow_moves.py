@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting, pass_on, recount
-from holdfast._core.graph_steering import Steered, cancel, repairs, resume, retry, retry_member
+from holdfast._core.graph_steering import Steered, cancel, repairs, restored, resume, retry, retry_member
 from holdfast._core.job import Reason
 from holdfast._core.member import OnFailure
 from holdfast._core.workflow import Flow, FlowVerb, Repair, SteerFlow
@@ -125,19 +125,20 @@ class FlowMoves(ABC):
         steered = retry_member(graph, known, member) if member != flow else retry(graph, known, member if has_code else None)
         self._write(steered, is_fresh=is_fresh)
 
-    def revive(self, flow: UUID, *, dry_run: bool) -> tuple[bool, tuple[Repair, ...]]:
-        """Repair a flow; return whether it was ended, because it is overdue, and what had drifted."""
+    def revive(self, flow: UUID, *, dry_run: bool, is_restored: bool = False) -> tuple[bool, tuple[Repair, ...]]:
+        """Repair a flow; return whether it was ended, because it is overdue, and what had drifted.
+
+        ``is_restored``: rows of it were lost, and this write has put them back. Its root is returned then, if nothing else has drifted.
+        """
         known, graph = self.flow(flow), self.graph(flow)
         if self.is_overdue(known):
             if not dry_run:
                 self.end(known, Reason.TIMED_OUT)
             return True, ()
-        if known.is_paused:
-            return False, ()
-        found = repairs(graph, known)
+        found = () if known.is_paused else repairs(graph, known)
         if found and not dry_run:
             self.apply(known, recount(graph, known, graph.blocked()))
-        return False, found
+        return False, found or tuple(restored(each) for each in graph.members.values() if is_restored and each.id == flow)
 
     def is_overdue(self, flow: Flow) -> bool:
         """Return whether the deadline of a flow has passed, and was not applied yet."""

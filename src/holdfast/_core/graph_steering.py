@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.graph import Cascade, Graph, Verdict, counters_of, decide, is_held_back, recount
+from holdfast._core.graph import Cascade, Graph, Verdict, Vertex, counters_of, decide, is_held_back, recount
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.workflow import Flow, Repair
@@ -79,6 +79,12 @@ def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
     fresh = {"state": State.BLOCKED, "reason": None, "is_suspended": False, "is_cancelled": False}
     then = graph.replaced(structs.replace(each, **fresh) for each in finished)
     return Steered(again, recount(then, again, then.blocked()), blocked=tuple(each.id for each in finished))
+
+
+def restored(root: Vertex) -> Repair:
+    """Return the repair of a flow whose counters were right, and whose lost rows were put back."""
+    counters = root.needs, root.waits
+    return Repair(flow=root.id, job=root.id, node=root.node, was=counters, now=counters)
 
 
 def repairs(graph: Graph, flow: Flow) -> tuple[Repair, ...]:

@@ -57,7 +57,8 @@ class Workflows(Protocol):
 
         Workflows past their deadline are cancelled, and their roots end ``failed TIMED_OUT``. Those that are paused are left alone. The
         counters of all others are computed again from the states of their members, and what then no longer waits is moved. With intact
-        counters nothing changes. ``flow``: only this one. ``dry_run``: nothing is written.
+        counters nothing changes. Lost rows of a workflow are put back, as far as its jobs show them. A member whose own row was lost
+        while it waited fails, because what it waited for is not known any more. ``flow``: only this one. ``dry_run``: nothing is written.
         """
         ...
 

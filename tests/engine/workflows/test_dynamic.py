@@ -1,5 +1,6 @@
 """Workflows that grow while they run: over lists, in each other, by name, and by handlers that wait for children."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -517,6 +518,17 @@ class Calls:
         RUNS.append("parent")
         return [each.suite for each in job.gather([self.fetch.bind(name=name) for name in ("a", "b", "c")])]
 
+    async def together(self, job: Job) -> list[int]:
+        """Wait for two children at once, and ask for them in another order in each attempt."""
+        RUNS.append("parent")
+        calls = {
+            "fetch": lambda: job.call(self.fetch.bind(name="abc")),
+            "size": lambda: job.call(self.size.bind(report=Report("x", 7))),
+        }
+        order = list(calls) if job.attempt % 2 else list(reversed(calls))
+        found = dict(zip(order, await asyncio.gather(*(calls[each]() for each in order)), strict=True))
+        return [found["fetch"].size, found["size"]]
+
     async def tolerant(self, job: Job) -> list[str]:
         found = await job.gather([self.fetch.bind(name=name) for name in ("a", "b")], return_exceptions=True)
         return [each.suite if isinstance(each, Report) else str(each) for each in found]
@@ -553,6 +565,14 @@ def test_s22_a_gather_runs_its_children_at_once_and_keeps_their_order(kind: str)
     run(at.app)
     assert handle.result(timeout=1) == ["a", "b", "c"]
     assert (RUNS[0], sorted(RUNS[1:4]), RUNS[4:]) == ("parent", ["a", "b", "c"], ["parent"])
+
+
+def test_s22_calls_that_wait_together_are_known_by_their_tasks_in_any_order() -> None:
+    at = Calls("together")
+    handle = at.parent.enqueue()
+    run(at.app)
+    assert handle.result(timeout=1) == [3, 7]
+    assert sorted(each for each in RUNS if each != "parent") == ["abc", "size"]
 
 
 def test_a_failed_child_raises_in_the_handler_or_stands_in_the_list() -> None:

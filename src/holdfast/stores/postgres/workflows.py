@@ -117,19 +117,29 @@ class WorkflowVerbs(MemberMoves):
     async def _revive(self, flow: UUID, *, dry_run: bool) -> tuple[bool, tuple[Repair, ...]]:
         """Repair a workflow. Its lock is taken only if it needs that: every snapshot of an intact one shows it intact."""
         members = await self._fetch("graph", flow)
-        if not members:
-            return False, ()
-        known = flow_of({**members[0], "id": flow})
-        plan = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph_of(members)}))
-        seen = plan.revive(flow, dry_run=True)
-        if dry_run or seen == (False, ()):
-            return seen
+        graph = graph_of(members)
+        if _is_whole(flow, graph):
+            known = flow_of({**members[0], "id": flow})
+            plan = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph}))
+            seen = plan.revive(flow, dry_run=True)
+            if dry_run or seen == (False, ()):
+                return seen
 
         async def revive() -> tuple[bool, tuple[Repair, ...]]:
-            async with self._locking([flow]) as flows:
-                return await flows.decide(lambda plan: plan.revive(flow, dry_run=False)) if flow in flows.flows else (False, ())
+            async with self._locking() as flows:
+                is_restored = bool(await flows.fetch("restore_flow", flow))
+                await flows.lock([flow])
+                if flow not in flows.flows:
+                    return False, ()  # it has ended, and was deleted
+                seen = await flows.decide(lambda plan: plan.revive(flow, dry_run=dry_run, is_restored=is_restored))
+                if dry_run:
+                    raise _Rehearsed(seen)
+            return seen
 
-        return await self._retrying(revive, "revive")
+        try:
+            return await self._retrying(revive, "revive")
+        except _Rehearsed as rehearsed:
+            return rehearsed.seen
 
     async def _items(self, maps: Sequence[UUID]) -> dict[UUID, Items]:
         found = dict[UUID, list[UUID]]({job: [] for job in maps})
@@ -141,6 +151,19 @@ class WorkflowVerbs(MemberMoves):
         found = await self._fetch("outputs", list(ids)) if ids else ()
         members = {row["id"]: row["flow"] and member_of(row["flow"], row["member"]) for row in found}
         return {row["id"]: answers.outcome_of(row["id"], row, members[row["id"]]) for row in found}
+
+
+class _Rehearsed(Exception):
+    """Raised in the transaction of a dry run, so that it writes nothing: what it would have done."""
+
+    def __init__(self, seen: tuple[bool, tuple[Repair, ...]]) -> None:
+        super().__init__()
+        self.seen = seen
+
+
+def _is_whole(flow: UUID, graph: Graph) -> bool:
+    """Return whether no row of a workflow was lost that its other rows name."""
+    return flow in graph.members and all(edge.parent in graph.members for edge in graph.edges)
 
 
 def _begun(new: NewFlow) -> tuple[Graph, bool]:

@@ -98,8 +98,8 @@ class FileFlows(FlowGrowth):
                 self.hold(flow)
 
     def flow(self, flow: UUID) -> Flow:
-        ((paused_at, ended_for, deadline_at),) = self._database.read("flow_state", flow=flow.bytes)
-        return flow_of(flow, paused_at, ended_for, deadline_at)
+        found = self._database.read("flow_state", flow=flow.bytes)
+        return flow_of(flow, *found[0]) if found else Flow(id=flow)  # its row was lost: the next pass of repairs puts it back
 
     def graph(self, flow: UUID) -> Graph:
         return _graph_of(
@@ -118,6 +118,26 @@ class FileFlows(FlowGrowth):
 
     def insert_flow(self, flow: UUID, deadline: float | None) -> None:
         self._database.write("insert_flow", flow=flow.bytes, deadline=None if deadline is None else micros(deadline))
+
+    def needs_repair(self, flow: UUID) -> bool:
+        """Return whether rows of a flow were lost, or ``revive`` would change it; this reads only."""
+        is_row_lost = not self._database.read("flow_state", flow=flow.bytes)
+        has_lost_rows = is_row_lost or bool(self._database.read("lost_members", flow=flow.bytes))
+        return has_lost_rows or self.revive(flow, dry_run=True) != (False, ())
+
+    def restore(self, flow: UUID) -> bool:
+        """Put back the rows of an unfinished flow that were lost, as far as its jobs show them; return whether there were any."""
+        lost = self._database.read("lost_members", flow=flow.bytes)
+        if lost:
+            columns = [(task, required, OnFailure.FAIL, job == flow.bytes, None) for job, task, required in lost]
+            packed = packing.ids([UUID(bytes=job) for job, _, _ in lost])
+            self._database.write("insert_members", **packed, flow=flow.bytes, members=json_text(columns))
+        is_row_lost = not self._database.read("flow_state", flow=flow.bytes)
+        if is_row_lost:
+            self.insert_flow(flow, None)
+            if any(each.is_paused for each in self.members([*self.graph(flow).members])):
+                self.set_flow(Flow(id=flow, paused_at=self.now))
+        return bool(lost) or is_row_lost
 
     def insert(self, parent: Adopter, adopted: Adopted) -> None:
         own, new = adopted.member, [each.job for each in adopted.members]

@@ -65,25 +65,32 @@ class WorkflowVerbs:
     async def revive(self, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False) -> Revived:
         values = {"after": None if after is None else after.bytes, "flow": None if flow is None else flow.bytes}
 
-        def revive(database: StoreDatabase, *, dry_run: bool) -> Revived:
+        def unfinished(database: StoreDatabase) -> tuple[list[UUID], UUID | None]:
             found = [UUID(bytes=each) for (each,) in database.read("unfinished_flows", **values, limit=limit + 1)]
-            seen = {each: FileFlows(database).revive(each, dry_run=dry_run) for each in found[:limit]}
+            return found[:limit], found[limit - 1] if len(found) > limit else None
+
+        def look(database: StoreDatabase) -> Revived | None:
+            flows, (found, last) = FileFlows(database), unfinished(database)
+            return None if any(flows.needs_repair(each) for each in found) else Revived(next=last)
+
+        def repair(database: StoreDatabase) -> Revived:
+            flows, (found, last) = FileFlows(database), unfinished(database)
+            seen = {each: flows.revive(each, dry_run=dry_run, is_restored=flows.restore(each)) for each in found}
             return Revived(
                 repairs=tuple(repair for _, repairs in seen.values() for repair in repairs),
                 overdue=tuple(each for each, (is_overdue, _) in seen.items() if is_overdue),
-                next=found[limit - 1] if len(found) > limit else None,
+                next=last,
             )
 
-        def revive_any(database: StoreDatabase) -> Revived:
+        def revive(database: StoreDatabase) -> Revived:
             if not database.read("has_flows"):
                 return Revived()
             # Without the lock of the file: passes are frequent, a large workflow takes long, and nearly all are intact.
-            seen = database.in_snapshot("revive", lambda: revive(database, dry_run=True))
-            if dry_run or not (seen.repairs or seen.overdue):
-                return seen
-            return database.atomically("revive", lambda: revive(database, dry_run=False))
+            if (intact := database.in_snapshot("revive", lambda: look(database))) is not None:
+                return intact
+            return database.atomically("revive", lambda: repair(database), end="ROLLBACK" if dry_run else "COMMIT")
 
-        return await self._thread.run(revive_any)
+        return await self._thread.run(revive)
 
 
 def cancelled(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, State]:

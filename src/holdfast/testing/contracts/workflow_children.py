@@ -361,13 +361,15 @@ class WorkflowChildrenContract(Part):
 
     @story
     @needs(GrowingWorkflows, no_growth)
-    async def test_l12_children_may_have_children(self, at: Scene) -> None:
+    async def test_s19_dependents_start_after_children_of_children_to_depth_5(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         names = ["a", "v", "w", "x", "y", "z"]
         for parent, child in pairwise(names):
             await suspended(at, graph, parent, child)
         assert await graph.states(*names, "root") == [*[BLOCKED] * 5, AVAILABLE, BLOCKED]
-        await graph.run(*reversed(names))
+        for name in reversed(names):
+            assert await graph.states("b") == [BLOCKED]
+            await graph.run(name)
         assert await graph.states("b") == [AVAILABLE]
         await graph.run("b")
         assert await graph.root() is DONE

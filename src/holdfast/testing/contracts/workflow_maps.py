@@ -137,6 +137,27 @@ class WorkflowMapContract(Part):
 
     @story
     @needs(GrowingWorkflows, no_growth)
+    async def test_s19_dependents_start_after_graphs_that_jobs_build_nested_to_depth_5(self, at: Scene) -> None:
+        graph = await chain(at, "inner-0", "last-0").stored()
+        for depth in range(5):
+            (job,) = await graph.start(f"inner-{depth}")
+            members = added(at, graph, f"inner-{depth + 1}", f"last-{depth + 1}")
+            jobs = [each.job.id for each in members]
+            link = Edge(jobs[0], jobs[1])
+            children = Children(members=members, edges=(link, *gate_edges(job.id, jobs, [link])), is_gate=True)
+            assert await at.settle(finish(job, WaitFor(children), jitter=0.0)) == (Answer.APPLIED,)
+        waiting = [f"{name}-{depth}" for depth in range(5) for name in ("inner", "last")]
+        await graph.run("inner-5")
+        for depth in range(5, 0, -1):
+            assert await graph.states(*waiting) == [BLOCKED] * len(waiting)
+            await graph.run(f"last-{depth}")
+            last, gate = waiting.pop(), waiting.pop()
+            assert await graph.states(gate, last) == [DONE, AVAILABLE]
+        await graph.run("last-0")
+        assert await graph.root() is DONE
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
     async def test_l12_a_graph_that_a_job_builds_ends_at_its_deadline(self, at: Scene) -> None:
         graph = Graph(at)
         job = await at.running()

@@ -11,6 +11,7 @@ from holdfast._core.member import Input, OnFailure
 from holdfast._core.outcome import Done, Retry
 from holdfast._core.policy import Policy
 from holdfast._ports.workflows import Workflows
+from holdfast.errors import HoldfastError
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, rescued, story
 from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_workflows, verbs
 
@@ -193,6 +194,24 @@ class WorkflowContract(Part):
         await graph.run("a")
         assert await verbs(at.store).enqueue_flow(call, graph.new()) == EnqueueAnswer()
         assert await graph.states() == [BLOCKED, DONE, AVAILABLE]
+
+    @story
+    @needs(Workflows, no_workflows)
+    async def test_s10_a_workflow_that_cannot_be_stored_whole_leaves_nothing(self, at: Scene) -> None:
+        known, *_ = await at.enqueue(at.new(payload=b"[1]"))
+        graph, error = chain(at, "a", "b"), ""
+        new = graph.new()
+        first, last = new.members
+        taken = structs.replace(last, job=structs.replace(last.job, id=known))
+        try:
+            await verbs(at.store).enqueue_flow(at.chance.uuid4(), structs.replace(new, members=(first, taken)))
+        except HoldfastError as refused:
+            error = str(refused)
+        assert "each job needs its own id" in error
+        assert [each.id for each in await at.store.list(at.everything)] == [known]
+        assert await verbs(at.store).flow(graph.ids["root"]) is None
+        assert (await at.row(known)).payload == b"[1]"
+        await graph.stored()
 
     @story
     @needs(Workflows, no_workflows)

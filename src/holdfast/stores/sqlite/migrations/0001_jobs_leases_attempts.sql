@@ -62,6 +62,8 @@ CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, priority, queue, key,
 WHERE state = 'available';
 CREATE INDEX main.holdfast_held ON holdfast_jobs (queue) WHERE state = 'held';
 CREATE INDEX main.holdfast_blocked ON holdfast_jobs (queue) WHERE state = 'blocked';
+CREATE INDEX main.holdfast_unfinished_roots ON holdfast_jobs (id)
+    WHERE flow = id AND state IN ('available', 'blocked', 'held', 'claimed', 'running');
 CREATE INDEX main.holdfast_active_lease ON holdfast_jobs (lease, claim_number) WHERE state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_active_cancelled ON holdfast_jobs (lease) WHERE cancel_requested AND state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_expiring ON holdfast_jobs (claimable_until, id) WHERE claimable_until > 0 AND state = 'available';

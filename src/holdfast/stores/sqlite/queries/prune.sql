@@ -19,8 +19,8 @@ BEGIN
     SELECT 'job', members.job
     FROM holdfast_touched AS touched
     CROSS JOIN holdfast_members AS members ON members.flow = touched.id
-    CROSS JOIN holdfast_jobs AS jobs ON jobs.id = members.job
-    WHERE touched.what = 'job' AND members.job <> members.flow AND jobs.state IN ('completed', 'failed', 'cancelled')
+    LEFT JOIN holdfast_jobs AS jobs ON jobs.id = members.job -- none, if its row was lost
+    WHERE touched.what = 'job' AND members.job <> members.flow AND coalesce(jobs.state, 'failed') IN ('completed', 'failed', 'cancelled')
     LIMIT NEW.room;
     DELETE FROM holdfast_touched WHERE what = 'job' AND EXISTS (
         SELECT 1 FROM holdfast_members AS members
