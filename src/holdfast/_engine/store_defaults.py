@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
@@ -26,7 +27,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
-from holdfast._ports.workflows import GrowingWorkflows, Workflows
+from holdfast._ports.workflows import FlowReports, GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
@@ -149,6 +150,14 @@ def workflows(store: Store) -> Workflows:
     """Return the verbs of workflows. Raises ``Unsupported`` for a store without them."""
     _require(store, Workflows, "workflows")
     return cast(Workflows, store)
+
+
+def take_flow_changes(store: Store) -> tuple[FlowChange, ...]:
+    """Return which workflows the writes of this store object have ended or paused. A store without this method returns none.
+
+    It is looked for on the class: a wrapper that passes on every name as a verb would return something to be awaited.
+    """
+    return cast(FlowReports, store).take_flow_changes() if hasattr(type(store), "take_flow_changes") else ()
 
 
 def growing_workflows(store: Store) -> GrowingWorkflows:

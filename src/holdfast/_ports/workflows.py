@@ -5,6 +5,7 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import State, Token
 from holdfast._core.workflow import FlowView, NewFlow, NewMember, Output, Revived, SteerFlow
 
@@ -58,6 +59,18 @@ class Workflows(Protocol):
         Workflows past their deadline are cancelled, and their roots end ``failed TIMED_OUT``. Those that are paused are left alone. The
         counters of all others are computed again from the states of their members, and what then no longer waits is moved. With intact
         counters nothing changes. ``flow``: only this one. ``dry_run``: nothing is written.
+        """
+        ...
+
+
+class FlowReports(Workflows, Protocol):
+    """The memory of a store object about its own writes: which workflows they have ended or paused. It asks no store."""
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        """Return, each once, the ends and pauses of workflows that writes of this object have led to since the last call.
+
+        Every verb that moves members may lead to one. A pause by an operator is none, because the caller knows it. A write whose answer
+        was lost is not reported.
         """
         ...
 

@@ -1,6 +1,8 @@
 """The caller's side of workflows: store one, read it, steer it, repair it."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from msgspec import structs
@@ -17,6 +19,7 @@ from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.client.reviving import revive
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
@@ -24,13 +27,15 @@ from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, UniqueConfl
 
 PAGE = 1000
 
+Answered = TypeVar("Answered")
+
 
 class FlowCalls:
     """The verbs of workflows; each is sent again while the store is away."""
 
     def __init__(self, environment: Environment, retrier: Retrier) -> None:
         self._environment, self._store, self._events = environment, environment.store, environment.events
-        self._retry = retrier.call
+        self._retrier = retrier
 
     async def enqueue_flow(self, new: NewFlow) -> EnqueueAnswer:
         """Store a workflow, all of it or nothing. ``UniqueConflict`` if one with another payload has its key."""
@@ -99,6 +104,11 @@ class FlowCalls:
         if how.verb in (FlowVerb.RESUME, FlowVerb.RETRY):
             await self._environment.transport.publish([Hint("")])
         return state
+
+    async def _retry(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
+        answer = await self._retrier.call(operation, verb)
+        report_flows(self._store, self._events)
+        return answer
 
     async def revive(self, flow: UUID | None = None, *, dry_run: bool = False) -> Revived:
         """Repair all unfinished workflows, or this one, in batches of a write each, and report what was done."""

@@ -18,6 +18,7 @@ from holdfast._core.view import Rescued
 from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, failure_of_store
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.service import is_answer, is_refusal
 from holdfast._ports.host import Host
 from holdfast._ports.transport import Hint
@@ -154,6 +155,7 @@ class Recovery:
         expired = await self._store.expire(EXPIRED_PER_STEP) if "expired" not in self._off else ()
         for each in expired:
             self._events.emit(EventName.JOB_EXPIRED, job=each.job, task=each.task)
+        report_flows(self._store, self._events)
         return len(expired)
 
     async def _end_overdue(self) -> list[Rescued]:
@@ -185,6 +187,7 @@ class Recovery:
         answer = await self._store.exchange(moves)
         moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
         rescued = [self._announce(o.job, m, o.worker, o.charge.value, None) for o, m in moved]
+        report_flows(self._store, self._events)
         if rescued:
             self._events.emit(EventName.RECOVERY_COMPLETED, worker=None, reason=None, jobs=len(rescued))
         await self._publish(hints_of_rescued((each.job, move, each.charge.value) for each, move in moved))
@@ -238,6 +241,7 @@ class Recovery:
             late = [each for each in wanted if not await self._is_delivered(each)]
             if any(self._refusals[each.job, each.token] for each in late):
                 raise
+        report_flows(self._store, self._events)
         self.has_locked = self.has_locked or bool(late)
         asked = {(each.job, each.token) for each in outcomes}
         # Two workers may be recovered at once: each call keeps the outcomes that the other has just found locked.
@@ -277,6 +281,7 @@ class Recovery:
             passed |= {(hold.id, hold.token) for hold in seen} - {(hold.id, hold.token) for hold, _ in moved}
             self._say_what_is_locked(answers)
             rescued += [self._announce(hold, move, worker, why.reason.value, why.signal) for hold, move in moved]
+            report_flows(self._store, self._events)
             await self._publish(hints_of_rescued((hold, move, why.reason.value) for hold, move in moved))
         self._left += left
         (self._leases_left.add if left else self._leases_left.discard)(lease)

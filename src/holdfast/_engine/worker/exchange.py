@@ -10,6 +10,7 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import ClaimRequest
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
 from holdfast._engine.worker.claim_turns import ClaimTurns
@@ -173,6 +174,7 @@ class Exchange:
         self._is_in_doubt = False
         self._lease.store_answered()
         self._settle(batch, answer.answers)
+        report_flows(self._store, self._events)
         asked = 0 if request is None else request.limit + request.prefetch
         self.ahead.measure(len(batch), sent, asked=asked, claims=answer.claims)
         if request is not None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.encoding import member_of
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.graph import Graph, Vertex
 from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
@@ -25,6 +26,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 class WorkflowVerbs(MemberMoves):
     """The part of the store that has the verbs of ``GrowingWorkflows`` in ``_ports.workflows``."""
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return self._flow_changes.take()
 
     async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
         members, flow = (*new.members, new.root), new.root.job.id

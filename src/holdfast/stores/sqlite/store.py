@@ -34,6 +34,7 @@ from holdfast._core.answers import (
     SteerAnswer,
 )
 from holdfast._core.encoding import end_of, instant
+from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
@@ -106,8 +107,9 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     ) -> None:
         file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
+        self._flow_changes = changes = FlowChanges()
         self._thread = ConnectionThread(
-            lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw)
+            lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw, flow_changes=changes)
         )
         self._watch, self._who, self._rounds = LeaseSightings(process), (chance, process), Rounds()
         self._path, self._clock, self._use_apsw = file, clock, is_apsw

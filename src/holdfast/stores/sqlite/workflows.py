@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
+from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
@@ -26,6 +27,10 @@ class WorkflowVerbs:
     """The part of the store that has the verbs of ``Workflows`` in ``_ports.workflows``."""
 
     _thread: ConnectionThread[StoreDatabase]
+    _flow_changes: FlowChanges
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return self._flow_changes.take()
 
     async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
         return await self._thread.run(lambda database: database.atomically("enqueue_flow", lambda: _enqueue(database, call, new)))
