@@ -168,6 +168,10 @@ async def parent(job: Job) -> None:
     assert_type(both, list[Source | JobFailed | JobCancelled])
     assert_type(await job.enqueue(checkout.options(detached=True), ref="x"), Handle)
     await job.call(checkout)  # type: ignore[call-overload]
+    async for report in job.inputs("test", Report):
+        assert_type(report, Report | Failed)
+    async for plain in job.inputs("test"):
+        assert_type(plain, Any | Failed)
 
 
 @app.task
@@ -175,4 +179,5 @@ def blocking_parent(job: SyncJob) -> Report:
     source = job.call(checkout.bind("main"))
     assert_type(source, Source)
     assert_type(job.gather([checkout.bind(each) for each in "ab"]), list[Source])
+    assert_type(list(job.inputs("test", list[int])), list[list[int] | Failed])
     return job.call(test_suite.bind(source=source, suite="a"))
