@@ -14,6 +14,7 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
+from holdfast._core.workflow import NewFlow
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
@@ -27,7 +28,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
-from holdfast._ports.workflows import FlowReports, GrowingWorkflows, Workflows
+from holdfast._ports.workflows import FlowReports, FlowTransactions, GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
@@ -195,6 +196,14 @@ def enqueue_within(
 ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
     """Enqueue inside the transaction of the caller's connection. Raises ``Unsupported`` for a store without this verb."""
     return _transactions(store, "enqueue inside the caller's transaction").enqueue_within(connection, call, jobs)
+
+
+def enqueue_flow_within(
+    store: Store, connection: Any, call: UUID, new: NewFlow
+) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+    """Enqueue a workflow inside the transaction of the caller's connection. Raises ``Unsupported`` for a store without this verb."""
+    _require(store, FlowTransactions, "workflows that commit with the caller's transaction")
+    return cast(FlowTransactions, store).enqueue_flow_within(connection, call, new)
 
 
 def transaction(

@@ -1,7 +1,7 @@
 """The optional part of the store port that keeps workflows: jobs that wait for other jobs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
@@ -59,6 +59,19 @@ class Workflows(Protocol):
         Workflows past their deadline are cancelled, and their roots end ``failed TIMED_OUT``. Those that are paused are left alone. The
         counters of all others are computed again from the states of their members, and what then no longer waits is moved. With intact
         counters nothing changes. ``flow``: only this one. ``dry_run``: nothing is written.
+        """
+        ...
+
+
+class FlowTransactions(Workflows, Protocol):
+    """The verb of stores whose workflows can be enqueued in a caller's transaction, with the capability ``caller_transaction``."""
+
+    def enqueue_flow_within(
+        self, connection: Any, call: UUID, new: NewFlow
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        """Insert a workflow inside the transaction of the caller's connection, as ``enqueue_within`` inserts jobs.
+
+        Each workflow in it has nodes: one without ends in the write that stores it, and that is not this verb's to decide.
         """
         ...
 

@@ -9,7 +9,7 @@ from holdfast._core.job import State
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.workflows.handle import WorkflowHandle
-from holdfast.errors import InsideEventLoop, JobFailed, JobNotFound, PayloadInvalid, UniqueConflict
+from holdfast.errors import InsideEventLoop, JobFailed, JobNotFound, PayloadInvalid, UniqueConflict, Unsupported
 
 
 @dataclass
@@ -149,8 +149,8 @@ def test_options_that_do_not_fit_a_workflow_are_refused_with_what_to_use() -> No
     release = Scene().release
     with pytest.raises(ConfigurationError, match="deadline="):
         release.options(expires_in="1h")
-    with pytest.raises(ConfigurationError, match="after your commit"):
-        release.options(within=object())
+    with pytest.raises(Unsupported, match=r"the memory store has no transactions of the caller's; enqueue after your own commit"):
+        release.options(within=object()).enqueue("main")
 
 
 def test_everything_that_is_wrong_with_a_definition_is_reported_at_once() -> None:

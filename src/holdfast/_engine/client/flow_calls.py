@@ -42,13 +42,14 @@ class FlowCalls:
         root, verbs = new.root.job, workflows(self._store)
         call = enqueue_call_id(root.id, self._environment.chance.uuid4())
         answer = await self._retry("enqueue_flow", partial(verbs.enqueue_flow, call, new))
-        duplicate = answer.duplicates.get(root.id)
-        if duplicate is None:
-            await announce_flow(self._environment, new)
-        elif not duplicate.is_same:
-            message = f"workflow {root.task}: job {duplicate.job} has the unique key {root.unique_key!r} and another payload"
-            raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
+        require_no_flow_conflict(new, answer)
+        if not answer.duplicates:
+            await self.announce_flow(new)
         return answer
+
+    async def announce_flow(self, new: NewFlow) -> None:
+        """Emit the events of a durable workflow's jobs, and wake idle workers."""
+        await announce_flow(self._environment, new)
 
     async def output(self, job: UUID) -> bytes:
         """Return the recorded result of a workflow that has completed.
@@ -118,6 +119,15 @@ class FlowCalls:
             done = Revived((*done.repairs, *found.repairs), (*done.overdue, *found.overdue), found.next)
             is_first = False
         return done
+
+
+def require_no_flow_conflict(new: NewFlow, answer: EnqueueAnswer) -> None:
+    """Raise ``UniqueConflict`` if an unfinished workflow with another payload has the key of this one."""
+    root = new.root.job
+    duplicate = answer.duplicates.get(root.id)
+    if duplicate is not None and not duplicate.is_same:
+        message = f"workflow {root.task}: job {duplicate.job} has the unique key {root.unique_key!r} and another payload"
+        raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
 
 
 def _unknown(flow: UUID) -> JobNotFound:

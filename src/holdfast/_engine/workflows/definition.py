@@ -41,7 +41,7 @@ class WorkflowWithOptions(Generic[Payload, Result]):
         nothing is stored then.
         """
         root, graph, result = self._built(self.bind(*args, **kwargs))
-        return await aenqueue(self._connections, graph, root, result)
+        return await aenqueue(self._connections, graph, root, result, self._options.within)
 
     def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> WorkflowHandle[Result]:
         """Enqueue as ``aenqueue`` does, for code without an event loop.
@@ -50,7 +50,7 @@ class WorkflowWithOptions(Generic[Payload, Result]):
         """
         refuse_inside_loop("aenqueue")
         root, graph, result = self._built(self.bind(*args, **kwargs))
-        return enqueue(self._connections, graph, root, result)
+        return enqueue(self._connections, graph, root, result, self._options.within)
 
     def _built(self, job: PreparedJob[Result]) -> tuple[NewJob, Workflow, Node[Result] | None]:
         root = job.new_job()
@@ -104,7 +104,8 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
 
         Nodes take ``queue``, ``key``, ``priority``, ``delay``, ``run_at``, ``tags`` and ``headers`` from it unless they have their own.
         ``unique_key``: one unfinished workflow of the name may have it; another enqueue gets that one's handle, its ``created`` false, or
-        ``UniqueConflict`` if its arguments are others. ``expires_in`` and ``within`` are refused.
+        ``UniqueConflict`` if its arguments are others. ``within``: your own connection, in whose open transaction the whole graph is
+        written; it exists if and only if that commits. ``expires_in`` is refused: a workflow ends by its ``deadline=``.
         ``detached``: enqueued by a member of a workflow with ``job.enqueue``, it does not join that workflow.
         """
         options = Options.of(
@@ -126,9 +127,6 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
 
 
 def _problems_of(options: Options) -> list[str]:
-    problems = []
-    if options.expires_in is not None:
-        problems.append("expires_in: a workflow starts at once; use deadline= to end it in time")
-    if options.within is not None:
-        problems.append("within: a graph is not written in your transaction: enqueue it after your commit")
-    return problems
+    if options.expires_in is None:
+        return []
+    return ["expires_in: a workflow starts at once; use deadline= to end it in time, or give expires_in to its nodes"]

@@ -70,6 +70,7 @@ from holdfast.stores.sqlite import caller_transactions as within
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.caller_flows import CallerFlows
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.job_transaction import Transaction
@@ -87,7 +88,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -140,7 +141,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         wall = micros(self._clock.wall())
         values = {**packing.jobs(jobs), "call": call.bytes, "inline": packing.INLINE, "wall": wall}
-        return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
+        return within.enqueue(connection, self._path, partial(within.enqueue_jobs, values), use_apsw=self._use_apsw)
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None

@@ -162,6 +162,15 @@ def _has_members(database: StoreDatabase, ids: Sequence[UUID]) -> bool:
 
 
 def _enqueue(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer:
+    if (answer := insert(database, call, new)) is None:
+        flows = FileFlows(database)
+        flows.begin(flows.flow(new.root.job.id))
+        return EnqueueAnswer()
+    return answer
+
+
+def insert(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer | None:
+    """Insert a new workflow, all of it blocked; return the answer if nothing was inserted, or by an earlier copy of the call."""
     root, members = new.root.job, [*new.members, new.root]
     if receipt := database.read("receipt", call=call.bytes):
         return answers.enqueued(receipt)
@@ -174,8 +183,7 @@ def _enqueue(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer
     flows = FileFlows(database)
     flows.insert_members(members, new.edges, flow=root.id)
     flows.insert_flow(root.id, new.deadline)
-    flows.begin(flows.flow(root.id))
-    return EnqueueAnswer()
+    return None
 
 
 def _enqueue_member(database: StoreDatabase, call: UUID, child: NewMember, under: tuple[UUID, Token]) -> EnqueueAnswer:
