@@ -17,6 +17,7 @@ from holdfast import (
     NodeView,
     State,
     SyncJob,
+    TaskGroup,
     Workflow,
     WorkflowHandle,
     each,
@@ -154,6 +155,24 @@ def mapped(w: Workflow, ref: str) -> Node[list[Report]]:
     each(source.output)  # type: ignore[arg-type]
     w.map(test_suite.bind(source=source.output, suite=each(suites.output)), join="any")  # type: ignore[call-overload]
     return tested
+
+
+group = TaskGroup()
+
+
+@group.workflow
+def grouped(w: Workflow, ref: str) -> Node[Source]:
+    return w.add(checkout.bind(ref))
+
+
+@group.workflow(deadline="1h")
+def grouped_with_options(w: Workflow, ref: str) -> Node[Source]:
+    return w.add(checkout.bind(ref))
+
+
+assert_type(grouped.enqueue("main"), WorkflowHandle[Source])
+assert_type(grouped_with_options.enqueue(ref="main"), WorkflowHandle[Source])
+grouped.enqueue(5)  # type: ignore[arg-type]
 
 
 @app.task
