@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast import App, ConfigurationError, Job, Node, NodeView, Workflow
+from holdfast import App, ConfigurationError, Failed, Job, Node, NodeView, Workflow
 from holdfast._core.job import State
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.around_enqueue import NewJobView
@@ -94,6 +94,37 @@ def test_a_failed_workflow_names_the_nodes_that_did_not_complete() -> None:
     with pytest.raises(JobFailed, match="culprit did not complete") as raised:
         handle.result(timeout=1)
     assert raised.value.reason == "DEPENDENCY_FAILED"
+
+
+@pytest.mark.parametrize("accepted_by", ["workflow", "node", "dependent"])
+def test_the_result_of_a_workflow_that_completed_without_its_returned_node_is_the_failure_of_that_node(accepted_by: str) -> None:
+    app = App("memory://")
+
+    @app.task(max_attempts=1)
+    def build() -> int:
+        raise ValueError("no disk")
+
+    @app.task
+    def report(built: int | Failed) -> str:
+        return "reported"
+
+    @app.workflow(on_failure="continue" if accepted_by == "workflow" else "fail")
+    def release(w: Workflow) -> Node[int]:
+        if accepted_by == "workflow":
+            return w.add(build.bind())
+        if accepted_by == "node":
+            return w.add(build.bind(), on_failure="continue")
+        built = w.add(build.bind())
+        w.add(report.bind(built.output), when="finished")
+        return built
+
+    handle = release.enqueue()
+    for _ in range(3):
+        app.run_due()
+    assert handle.get().state is State.COMPLETED
+    with pytest.raises(JobFailed) as raised:
+        handle.result(timeout=1)
+    assert (raised.value.reason, raised.value.error and raised.value.error.message) == ("HANDLER_ERROR", "no disk")
 
 
 def test_a_workflow_that_returns_no_node_has_no_result() -> None:

@@ -54,7 +54,7 @@ class FlowCalls:
     async def output(self, job: UUID) -> bytes:
         """Return the recorded result of a workflow that has completed.
 
-        ``JobFailed`` if the member that it comes from did not complete, and another one accepted that; ``JobNotFound`` if it is not stored
+        ``JobFailed`` if the member that it comes from did not complete, and its failure was accepted; ``JobNotFound`` if it is not stored
         any more.
         """
         read = workflows(self._store).outputs
