@@ -2,15 +2,16 @@
 
 import pytest
 
-from holdfast import App, Failed, Node, State, Workflow
+from holdfast import Failed, Node, State, Workflow
 from holdfast._engine.events import Event
+from tests.engine.workflows.stores import new_app
 
 
 class Scene:
     """An App with workflows of two nodes, and its events of workflows."""
 
     def __init__(self, on_failure: str = "fail") -> None:
-        self.app = app = App("memory://")
+        self.app = app = new_app()
         self.seen = list[tuple[str, dict[str, object]]]()
         app.on("*")(self._see)
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, Failed, Job, JobFailed, Node, SyncJob, Workflow, each
+from holdfast import Failed, Job, JobFailed, Node, SyncJob, Workflow, each
 from holdfast._core.parents import unknown_parent
 from holdfast._engine.tasks.inputs import PAGE
 from holdfast._engine.workflows.handle import WorkflowHandle
+from tests.engine.workflows.stores import new_app
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Suites:
     """An App whose map has more items than one page; those in ``broken`` fail."""
 
     def __init__(self, count: int = 2 * PAGE + 3) -> None:
-        self.app = app = App("memory://")
+        self.app = app = new_app()
         self.broken = set[str]()
         self.seen = list[Any]()
 
