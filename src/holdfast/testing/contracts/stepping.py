@@ -11,7 +11,7 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Fail, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import RETENTION_FLOOR, Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.requests import JobFilter, ProgressUpdate, Steer, SteerVerb
-from holdfast._core.steps import StepRecord
+from holdfast._core.steps import Signal, SignalTaken, StepRecord
 from holdfast._engine import store_defaults
 from holdfast._ports.steps import Steps
 from holdfast._ports.store import Store
@@ -192,6 +192,7 @@ class StepContract(Part):
         row = await at.row(job.id)
         assert (row.state, row.error, row.failures, row.checkpoint) == (State.AVAILABLE, CHANGED, 1, None)
         assert [await kept(at, each.id) for each in (job, other, stranger)] == [(), (FIRST,), (FIRST,)]
+        assert [(await at.row(each.id)).checkpoint for each in (other, stranger)] == [b"7", b"7"]
         owner = await again(at, job)
         await recorded(at, owner, SECOND)
         assert await at.settle(answered(job, RESTARTED)) == (Answer.APPLIED,)
@@ -216,6 +217,7 @@ class StepContract(Part):
         for each in (doomed, spent):
             await recorded(at, each, FIRST)
             await at.store.report([ProgressUpdate(job=each.id, token=each.token, checkpoint=b"7")])
+        await verbs(at.store).signal(doomed.id, Signal(at.chance.uuid4(), "go", b"1"))
         await at.store.request_cancel([doomed.id])
         await at.settle(answered(doomed, RESTARTED), answered(spent, RESTARTED))
         rows = [await at.row(each.id) for each in (doomed, spent)]
@@ -225,6 +227,9 @@ class StepContract(Part):
         ]
         assert [row.checkpoint for row in rows] == [b"7", b"7"]
         assert [await kept(at, each.id) for each in (doomed, spent)] == [(FIRST,), (FIRST,)]
+        await at.store.reopen([doomed.id])
+        owner = await again(at, doomed)
+        assert await verbs(at.store).take_signal(owner.id, owner.token, "go", SECOND) == SignalTaken(b"1")
 
     @story
     @needs(Steps, no_steps)
