@@ -1,8 +1,6 @@
 """The caller's side of workflows: store one, read it, steer it, repair it."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 from msgspec import structs
@@ -27,15 +25,13 @@ from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, UniqueConfl
 
 PAGE = 1000
 
-Answered = TypeVar("Answered")
-
 
 class FlowCalls:
     """The verbs of workflows; each is sent again while the store is away."""
 
     def __init__(self, environment: Environment, retrier: Retrier) -> None:
         self._environment, self._store, self._events = environment, environment.store, environment.events
-        self._retrier = retrier
+        self._retry = retrier.call
 
     async def enqueue_flow(self, new: NewFlow) -> EnqueueAnswer:
         """Store a workflow, all of it or nothing. ``UniqueConflict`` if one with another payload has its key."""
@@ -45,6 +41,7 @@ class FlowCalls:
         require_no_flow_conflict(new, answer)
         if not answer.duplicates:
             await self.announce_flow(new)
+        report_flows(self._store, self._events)
         return answer
 
     async def announce_flow(self, new: NewFlow) -> None:
@@ -102,14 +99,10 @@ class FlowCalls:
                 self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=flow, state=state.value)
             case FlowVerb.RETRY:
                 self._events.emit(EventName.JOB_REOPENED, job=flow, state=state.value)
+        report_flows(self._store, self._events)
         if how.verb in (FlowVerb.RESUME, FlowVerb.RETRY):
             await self._environment.transport.publish([Hint("")])
         return state
-
-    async def _retry(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
-        answer = await self._retrier.call(operation, verb)
-        report_flows(self._store, self._events)
-        return answer
 
     async def revive(self, flow: UUID | None = None, *, dry_run: bool = False) -> Revived:
         """Repair all unfinished workflows, or this one, in batches of a write each, and report what was done."""

@@ -67,7 +67,8 @@ class Voiding:
             for start in range(0, len(moves), JOBS_PER_MOVE):
                 some = moves[start : start + JOBS_PER_MOVE]
                 answers = (await self._store.exchange([move for _, move in some])).answers
-                report_flows(self._store, self._events)
+                if any(move.has_flow for _, move in some):
+                    report_flows(self._store, self._events)
                 moved += [each for each, answer in zip(some, answers, strict=True) if answer is Answer.APPLIED]
             worker.send(messages.ClaimsVoided(voids))
             worker.claims_voided()
