@@ -79,11 +79,11 @@ class RecordingFlows(RecordingSchedules):
         super()._forget(row)
         self._is_marked |= row.member is not None
 
-    def _forget_steps(self, job: UUID) -> None:
-        had_steps = bool(self._all.steps.get(job) or self._all.signals.get(job))
-        super()._forget_steps(job)
+    def _forget_steps(self, job: UUID, *, with_signals: bool) -> None:
+        had_steps = bool(self._all.steps.get(job) or (with_signals and self._all.signals.get(job)))
+        super()._forget_steps(job, with_signals=with_signals)
         if had_steps:
-            self._record("steps.forgotten", self._by, job=job, note="and signals")
+            self._record("steps.forgotten", self._by, job=job, note="and signals" if with_signals else "")
 
     def _reopened(self, row: JobRecord, wall: datetime, *, is_fresh: bool) -> JobRecord:
         had_steps = bool(self._all.steps.get(row.id))

@@ -29,7 +29,6 @@ from holdfast._engine.store_defaults import has_workflows
 from holdfast._engine.tasks.around import around
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.decorator import TaskRegistrar
-from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
 from holdfast._engine.tasks.limits import LimitDeclarations
@@ -38,7 +37,8 @@ from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.schedules import ScheduleDeclarations
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.definition import WorkflowDefinition
-from holdfast._engine.workflows.registrar import WorkflowRegistrar
+from holdfast._engine.workflows.groups import TaskGroup
+from holdfast._engine.workflows.registrar import BlockRegistrar
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import HasRoles, Store
@@ -58,7 +58,7 @@ Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, WorkflowRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations):
+class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -366,7 +366,8 @@ def task_of(app: App, name: str) -> Task[..., Any, ...] | WorkflowDefinition[...
     known = app.registry.get(name)
     if known is None:
         return None
-    return Task(known, app._connections) if known.workflow is None else WorkflowDefinition(known, app._connections)
+    task: Task[..., Any, ...] = Task(known, app._connections)
+    return task if known.workflow is None else WorkflowDefinition(task)
 
 
 def tables_of(app: App) -> Tables:

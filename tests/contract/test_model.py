@@ -32,7 +32,7 @@ from holdfast._core.lifecycle import (
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze, StepsChanged, Suspend
-from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.requests import (
     AttemptNote,
     BeatNote,
@@ -78,6 +78,7 @@ OUTCOMES = [
     Suspend(5.0, "go"),
     Suspend(40.0, "go"),
     StepsChanged(Failure("StepsChanged", "asks for 'b'")),
+    StepsChanged(Failure("StepsChanged", "asks for 'b'"), ChangePolicy.RESTART),
 ]
 ENDS = [
     LeaseEnd(RescueReason.CRASHED, "SIGKILL"),
@@ -454,7 +455,9 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
 
     def move(self, active: ActiveJob, kind: int) -> Transition:
         if kind < len(OUTCOMES):
-            return structs.replace(finish(active, OUTCOMES[kind], jitter=0.5), forgets_steps=kind == 1)
+            return structs.replace(
+                moved := finish(active, OUTCOMES[kind], jitter=0.5), forgets_steps=kind == 1 or moved.forgets_steps
+            )
         kinds = [
             lambda: release(active, code_ran=False),
             lambda: release(active, code_ran=True),

@@ -119,6 +119,16 @@ def test_a_job_held_for_its_steps_names_both_ways_to_go_on() -> None:
     assert cause.remedy.startswith(f"deploy the code that recorded its steps and run {again}`, or {again} --fresh`")
 
 
+def test_a_job_that_failed_for_its_steps_names_both_ways_to_go_on() -> None:
+    changes = {"state": State.FAILED, "reason": Reason.STEPS_CHANGED, "error": Failure("StepsChanged", "asks for 'b'")}
+    first, second = explain(structs.replace(JOB, **changes), is_paused=False, workers=(), now=NOW).causes  # type: ignore[arg-type]
+    assert (first.code, first.message) == ("finished", "its code was changed under its steps: asks for 'b'")
+    assert first.remedy.endswith(
+        f"`holdfast jobs retry {JOB.id} --fresh`, which forgets its steps and its checkpoint and does all of its work again"
+    )
+    assert second.message == "it failed: STEPS_CHANGED"
+
+
 def test_a_job_that_awaits_a_signal_names_it_and_until_when() -> None:
     waiting = structs.replace(JOB, state=State.BLOCKED, awaits="go", available_at=LATER)
     (cause,) = explain(waiting, is_paused=False, workers=(), now=NOW).causes

@@ -22,7 +22,7 @@ from holdfast._core.lifecycle import (
     runner_crashed,
 )
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend
-from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 
 
 class Event(StrEnum):
@@ -133,6 +133,17 @@ def test_a_suspended_job_awaits_its_signal_and_a_held_one_keeps_its_error_at_no_
         assert (ended.to, ended.awaits, ended.held_for) == (S.CANCELLED, None, None)
     crashed = rescue(active_job(on_crash=CrashPolicy.HOLD), CRASH, jitter=0.0)
     assert crashed.held_for is HeldFor.CRASH
+
+
+def test_changed_steps_fail_or_restart_a_job_whose_task_declares_it() -> None:
+    job = active_job(failures=1, max_attempts=3)
+    failed = finish(job, StepsChanged(BOOM, ChangePolicy.FAIL), jitter=0.0)
+    assert (failed.to, failed.reason, failed.error, failed.failures) == (S.FAILED, Reason.STEPS_CHANGED, BOOM, 2)
+    restarted = finish(job, StepsChanged(BOOM, ChangePolicy.RESTART), jitter=0.0)
+    assert (restarted.to, restarted.failures, restarted.forgets_steps) == (S.AVAILABLE, 2, True)
+    assert not restarted.with_cancellation(cancel_requested=True).forgets_steps
+    spent = finish(active_job(failures=2, max_attempts=3), StepsChanged(BOOM, ChangePolicy.RESTART), jitter=0.0)
+    assert (spent.to, spent.reason, spent.forgets_steps) == (S.FAILED, Reason.STEPS_CHANGED, False)
 
 
 def test_the_last_retry_fails() -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, Claim, NewJob, State, Token
 from holdfast._core.policy import Policy
@@ -107,6 +108,9 @@ class Flaky:
     @property
     def capabilities(self) -> Any:
         return structs.replace(self.store.capabilities, **self._differs)
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return self.store.take_flow_changes()
 
     def fail(self, verb: str, times: int = 1) -> None:
         """Make the next calls fail before they arrive."""

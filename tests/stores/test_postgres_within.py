@@ -18,7 +18,7 @@ from tests.stores import callers
 from tests.stores.callers import Caller
 from tests.stores.postgres_databases import KINDS as KINDS_OF_HOMES
 from tests.stores.postgres_databases import Home, Homes
-from tests.stores.within_cases import ORDER, WithinStories, shrink
+from tests.stores.within_cases import ORDER, WithinStories, chained, shrink
 
 Kind = Callable[[str], Caller]
 
@@ -128,6 +128,26 @@ def test_without_a_transaction_all_jobs_are_there_at_once(app: App, database: st
 
     asyncio.run(enqueue())
     assert app.jobs.counts()["available"] == 4
+
+
+def test_a_workflow_needs_a_transaction_and_nothing_is_written_without_one(app: App, database: str) -> None:
+    release = chained(app)
+    with closing(psycopg.connect(database, autocommit=True)) as connection:
+        with pytest.raises(Unsupported, match="open a transaction around the call"):
+            release.options(within=connection).enqueue("a")
+        assert sum(app.jobs.counts().values()) == 0
+        with connection.transaction():
+            release.options(within=connection).enqueue("a")
+        assert sum(app.jobs.counts().values()) == 4
+
+    async def enqueue() -> None:
+        connection = await asyncpg.connect(database)
+        with pytest.raises(Unsupported, match="open a transaction around the call"):
+            await release.options(within=connection).aenqueue("b")
+        await connection.close()
+
+    asyncio.run(enqueue())
+    assert sum(app.jobs.counts().values()) == 4
 
 
 @pytest.mark.parametrize("commits", [True, False])

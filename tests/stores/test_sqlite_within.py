@@ -10,15 +10,19 @@ import apsw
 import pytest
 from msgspec import structs
 
+from holdfast import App
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import NewJob
+from holdfast._core.member import Member
 from holdfast._core.requests import JobFilter
+from holdfast._core.workflow import Edge, NewFlow, NewMember
 from holdfast.errors import HoldfastError, SchemaTooNew, Unsupported
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from tests.stores.support import new_job, sql, store_on, using
+from tests.stores.within_cases import chained
 
 CHANCE = FakeChance()
 EVERYTHING = JobFilter(limit=100)
@@ -265,3 +269,33 @@ def test_converters_of_the_caller_are_not_asked(path: Path, store: SqliteStore) 
         for name in ("INTEGER", "TEXT", "BLOB"):
             del sqlite3.converters[name]
     assert waiting(path) == 3
+
+
+def test_a_workflow_is_written_by_a_connection_that_converts_what_it_reads(path: Path, connection: sqlite3.Connection) -> None:
+    app = App(f"sqlite:///{path}")
+    release = chained(app)
+    connection.text_factory, connection.row_factory = bytes, sqlite3.Row
+    connection.execute("INSERT INTO jobs VALUES ('mine', 'new')")
+    handle = release.options(within=connection, unique_key="k").enqueue("a")
+    assert waiting(path) == 0
+    connection.commit()
+    assert [node.state.value for node in handle.nodes()] == ["available", "blocked", "available"]
+    assert not release.options(within=connection, unique_key="k").enqueue("a").created
+    connection.rollback()
+    assert waiting(path) == 4
+
+
+def test_a_copy_of_a_call_that_wrote_a_workflow_writes_nothing(
+    path: Path, store: SqliteStore, connection: sqlite3.Connection
+) -> None:
+    root, node = new(task="w"), new()
+    member, gate = (Member(flow=root.id, node=name, is_gate=name == "w") for name in ("build", "w"))
+    flow = NewFlow(root=NewMember(root, gate), members=(NewMember(node, member),), edges=(Edge(node.id, root.id),), deadline=5.0)
+    call = CHANCE.uuid4()
+    for _ in range(2):
+        assert store.enqueue_flow_within(connection, call, flow) == EnqueueAnswer()
+    connection.commit()
+    assert waiting(path) == 2
+    found = using(store, lambda store: store.flow(root.id))
+    assert found is not None
+    assert found.flow.deadline_at is not None

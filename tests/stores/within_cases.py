@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast import App, Event, SchemaMissing, UniqueConflict, Unsupported
+from holdfast import App, ConfigurationError, Event, Node, SchemaMissing, UniqueConflict, Unsupported, Workflow
+from holdfast._engine.workflows.definition import WorkflowDefinition
 from holdfast._ports.transport import Hint
 from tests.e2e.waiting import STALL, eventually
 from tests.stores.callers import Awaited, Caller
@@ -20,6 +21,26 @@ def expect(caller: Caller, actual: Callable[[], object], wanted: object) -> None
     if isinstance(caller, Awaited):
         caller.run(eventually(lambda: actual() == wanted, within=STALL))
     assert actual() == wanted
+
+
+def chained(app: App) -> WorkflowDefinition[[str], str]:
+    """Return a workflow of two nodes in a row and one beside them."""
+
+    @app.task
+    def work(text: str) -> str:
+        return text
+
+    @app.task
+    def end(text: str) -> str:
+        return f"{text}: done"
+
+    @app.workflow
+    def release(w: Workflow, text: str) -> Node[str]:
+        last = w.add(end.bind(w.add(work.bind(text), name="first").output), name="second")
+        w.add(work.bind("x"), name="side")
+        return last
+
+    return release
 
 
 class WithinStories:
@@ -112,6 +133,66 @@ class WithinStories:
         caller.commit()
         assert (long.get().payload, long.get().tags) == ({"path": "x" * 100_000}, ("50 %", "$1 ✂"))
         assert (short.get().payload, short.get().unique_key) == ({"path": odd, "width": 1}, "%s'$1")
+
+    def test_s7_a_workflow_exists_with_all_its_nodes_once_the_transaction_is_committed(
+        self, app: App, caller: Caller, orders: Callable[[], int], announced: list[object]
+    ) -> None:
+        release = chained(app)
+        caller.enqueue(release.options(within=caller.within, unique_key="k"), "undone")
+        caller.rollback()
+        assert (sum(app.jobs.counts().values()), announced) == (0, [])
+        caller.begin()
+        caller.execute(ORDER)
+        handle = caller.enqueue(release.options(within=caller.within, unique_key="k"), "100 % $1")
+        assert sum(app.jobs.counts().values()) == 0
+        caller.commit()
+        assert orders() == 1
+        assert [(node.name, node.state.value, node.after) for node in handle.nodes()] == [
+            ("first", "available", ()),
+            ("second", "blocked", ("first",)),
+            ("side", "available", ()),
+        ]
+        ids = [*(node.job for node in handle.nodes()), handle.id]
+        expect(caller, lambda: announced, ids if caller.announces else [])
+        assert app.workflows.recover_stuck(dry_run=True).repairs == ()
+        app.run_due()
+        assert (handle.result(timeout=1), handle.get().state) == ("100 % $1: done", "completed")
+
+    def test_a_taken_key_of_a_workflow_is_answered_and_a_conflict_leaves_the_transaction_usable(
+        self, app: App, caller: Caller, orders: Callable[[], int]
+    ) -> None:
+        release = chained(app)
+        first = release.options(unique_key="k").enqueue("a")
+        same = caller.enqueue(release.options(unique_key="k", within=caller.within), "a")
+        assert (same.created, same.id) == (False, first.id)
+        with pytest.raises(UniqueConflict) as conflict:
+            caller.enqueue(release.options(unique_key="k", within=caller.within), "b")
+        assert conflict.value.job == first.id
+        caller.execute(ORDER)
+        caller.commit()
+        assert orders() == 1
+        assert len(app.workflows.list()) == 1
+        assert sum(app.jobs.counts().values()) == 4
+
+    def test_a_workflow_without_nodes_is_refused_and_so_is_a_call_that_does_not_await(self, app: App, caller: Caller) -> None:
+        release = chained(app)
+
+        @app.workflow
+        def empty(w: Workflow) -> None:
+            pass
+
+        @app.workflow
+        def outer(w: Workflow, text: str) -> None:
+            w.add(empty.bind(), name="inner")
+            w.add(release.bind(text))
+
+        with pytest.raises(ConfigurationError, match=r"within: inner has no nodes, .* enqueue it after your commit"):
+            caller.enqueue(outer.options(within=caller.within), "a")
+        if caller.is_awaited:
+            with pytest.raises(Unsupported, match=r"is awaited: use `await … \.aenqueue"):
+                release.options(within=caller.within).enqueue("a")
+        caller.commit()
+        assert sum(app.jobs.counts().values()) == 0
 
     def test_many_are_one_write(self, app: App, caller: Caller) -> None:
         order = app.task(shrink).options(within=caller.within)

@@ -17,6 +17,7 @@ from holdfast import (
     NodeView,
     State,
     SyncJob,
+    TaskGroup,
     Workflow,
     WorkflowHandle,
     each,
@@ -156,6 +157,24 @@ def mapped(w: Workflow, ref: str) -> Node[list[Report]]:
     return tested
 
 
+group = TaskGroup()
+
+
+@group.workflow
+def grouped(w: Workflow, ref: str) -> Node[Source]:
+    return w.add(checkout.bind(ref))
+
+
+@group.workflow(deadline="1h")
+def grouped_with_options(w: Workflow, ref: str) -> Node[Source]:
+    return w.add(checkout.bind(ref))
+
+
+assert_type(grouped.enqueue("main"), WorkflowHandle[Source])
+assert_type(grouped_with_options.enqueue(ref="main"), WorkflowHandle[Source])
+grouped.enqueue(5)  # type: ignore[arg-type]
+
+
 @app.task
 async def parent(job: Job) -> None:
     source = await job.call(checkout.bind("main"))
@@ -168,6 +187,10 @@ async def parent(job: Job) -> None:
     assert_type(both, list[Source | JobFailed | JobCancelled])
     assert_type(await job.enqueue(checkout.options(detached=True), ref="x"), Handle)
     await job.call(checkout)  # type: ignore[call-overload]
+    async for report in job.inputs("test", Report):
+        assert_type(report, Report | Failed)
+    async for plain in job.inputs("test"):
+        assert_type(plain, Any | Failed)
 
 
 @app.task
@@ -175,4 +198,5 @@ def blocking_parent(job: SyncJob) -> Report:
     source = job.call(checkout.bind("main"))
     assert_type(source, Source)
     assert_type(job.gather([checkout.bind(each) for each in "ab"]), list[Source])
+    assert_type(list(job.inputs("test", list[int])), list[list[int] | Failed])
     return job.call(test_suite.bind(source=source, suite="a"))

@@ -214,8 +214,8 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._move(settled(row, moved, now.wall))
-        if moved.to is State.COMPLETED and moved.forgets_steps:
-            self._forget_steps(row.id)
+        if moved.forgets_steps:
+            self._forget_steps(row.id, with_signals=moved.to is State.COMPLETED)
         return True
 
     def _answer_again(self, transition: Transition) -> Answer:

@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.answers import BeatView, EnqueueAnswer
+from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import LeaseEnd
@@ -220,6 +221,7 @@ class BookState:
 
     def __init__(self) -> None:
         self._all = Snapshot()
+        self.flow_changes = FlowChanges()
 
     @classmethod
     def of(cls, tables: Tables) -> Self:

@@ -62,6 +62,7 @@ class BookSteps(BookState):
     def _has_signal(self, job: UUID, name: str | None) -> bool:
         return name is not None and any(signal.name == name for signal in self._all.signals.get(job, []))
 
-    def _forget_steps(self, job: UUID) -> None:
+    def _forget_steps(self, job: UUID, *, with_signals: bool) -> None:
         self._all.steps.pop(job, None)
-        self._all.signals.pop(job, None)
+        if with_signals:
+            self._all.signals.pop(job, None)

@@ -9,8 +9,9 @@ from msgspec import structs
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
 from holdfast._core.children import Adopted, Adopter
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.flow_growth import FlowGrowth
-from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
+from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.member import OnFailure
@@ -218,6 +219,12 @@ class _BookMoves(FlowGrowth):
 
     def __init__(self, book: BookWorkflows, tables: Snapshot, now: datetime) -> None:
         self._book, self._all, self.now = book, tables, now
+        self.changes = list[FlowChange]()
+
+    def apply(self, flow: Flow, cascade: Cascade) -> None:
+        super().apply(flow, cascade)
+        self._book.flow_changes.add(self.changes)
+        self.changes.clear()
 
     def flow(self, flow: UUID) -> Flow:
         return self._book._state_of(flow)

@@ -91,6 +91,8 @@ def _of_finished(job: JobRecord) -> tuple[Cause, ...]:
             return Cause(
                 Code.EXPIRED, "it expired before a worker started it", f"{again}, and a longer expires_in helps"
             ), finished
+        case Reason.STEPS_CHANGED:
+            return _of_changed_code(job, Code.FINISHED), finished
         case Reason.WORKER_CRASHED:
             spent = f"no crash budget left: {job.crashes} of {job.policy.max_crashes} crashes"
             return Cause(Code.BUDGET_SPENT, spent, f"{look}; once the cause is fixed, {again} with fresh budgets"), finished
@@ -119,7 +121,7 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
 
 def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:
     if job.state is State.HELD and job.held_for is HeldFor.STEPS:
-        return (_of_changed_code(job),)
+        return (_of_changed_code(job, Code.HELD),)
     if job.state is State.HELD:
         decide = f"`holdfast jobs retry {job.id}` runs it again, `holdfast jobs cancel {job.id}` ends it"
         held = "its worker ended while it ran, and its task leaves the decision to an operator (on_crash='hold')"
@@ -147,11 +149,11 @@ def _of_runners(job: JobRecord) -> tuple[Cause, ...]:
     return (Cause(Code.AT_CAPACITY, f"the last worker that claimed it could start no process for it: {job.error.message}", mend),)
 
 
-def _of_changed_code(job: JobRecord) -> Cause:
+def _of_changed_code(job: JobRecord, code: Code) -> Cause:
     why = "" if job.error is None else f": {job.error.message}"
     old = f"deploy the code that recorded its steps and run `holdfast jobs retry {job.id}`"
     new = f"`holdfast jobs retry {job.id} --fresh`, which forgets its steps and its checkpoint and does all of its work again"
-    return Cause(Code.HELD, f"its code was changed under its steps{why}", f"{old}, or {new}")
+    return Cause(code, f"its code was changed under its steps{why}", f"{old}, or {new}")
 
 
 def _of_signal(job: JobRecord, now: datetime) -> Cause:

@@ -11,10 +11,12 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting, pass_on, recount
 from holdfast._core.graph_steering import Steered, cancel, repairs, restored, resume, retry, retry_member
-from holdfast._core.job import Reason
+from holdfast._core.job import Reason, State
 from holdfast._core.member import OnFailure
+from holdfast._core.member_record import end_of
 from holdfast._core.workflow import Flow, FlowVerb, Repair, SteerFlow
 
 
@@ -22,6 +24,8 @@ class FlowMoves(ABC):
     """Moves of members in one write; ``now``: the time of that write on the store's clock."""
 
     now: datetime
+    changes: list[FlowChange]
+    """What this write does to whole workflows; it counts once the write has committed."""
 
     @abstractmethod
     def flow(self, flow: UUID) -> Flow:
@@ -88,9 +92,13 @@ class FlowMoves(ABC):
         """Write the counters and verdicts of a cascade, and what it asks of the flow."""
         if cascade.pauses and flow.paused_at is None:
             flow = structs.replace(flow, paused_at=self.now)
+            self.changes.append(FlowChange(flow.id, State.HELD, Reason.DEPENDENCY_FAILED))
         self.set_flow(flow)
         self.set_counters(cascade.counters)
         self.judge(cascade.verdicts, flow)
+        verdict = cascade.verdicts.get(flow.id, Verdict.RELEASE)
+        if verdict is not Verdict.RELEASE:
+            self.changes.append(FlowChange(flow.id, *end_of(flow.id, verdict, flow)))
         if flow.is_paused:
             self.hold(flow.id)
         if cascade.cancels:

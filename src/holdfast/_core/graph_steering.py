@@ -29,9 +29,9 @@ class Steered(Struct, frozen=True):
 def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel.
 
-    So do members that wait for their children.
+    So do members that wait for their children. A pause is over: a later retry runs at once.
     """
-    ended = structs.replace(flow, ended_for=reason)
+    ended = structs.replace(flow, ended_for=reason, paused_at=None)
     pending = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING]
     waiting = [each for each in pending if not each.is_gate and not (each.is_suspended and each.state is State.BLOCKED)]
     over = [structs.replace(each, state=State.CANCELLED, reason=Reason.BY_WORKFLOW) for each in waiting]

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from holdfast._core.children import Children
 from holdfast._core.job import RUNNER_UNAVAILABLE, ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
-from holdfast._core.policy import CrashPolicy
+from holdfast._core.policy import ChangePolicy, CrashPolicy
 
 
 class Precondition(StrEnum):
@@ -33,8 +33,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     counts once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code
     was interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the
     lease must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
-    ``children``: with BLOCKED, what it waits for. ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted. ``flow``:
-    the workflow of the job, whose lock the write takes first.
+    ``children``: with BLOCKED, what it waits for. ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted; with
+    AVAILABLE, its steps and its checkpoint. ``flow``: the workflow of the job, whose lock the write takes first.
     """
 
     job: UUID
@@ -79,7 +79,8 @@ class Transition(Struct, frozen=True, kw_only=True):
             return self
         if self.to is State.CANCELLED:
             return structs.replace(self, reason=by) if self.reason is Reason.BY_OPERATOR is not by else self
-        return structs.replace(self, to=State.CANCELLED, reason=by, delay=None, awaits=None, held_for=None, children=None)
+        ended = structs.replace(self, to=State.CANCELLED, reason=by, delay=None, awaits=None, held_for=None, children=None)
+        return structs.replace(ended, forgets_steps=False)
 
 
 class LeaseEnd(Struct, frozen=True):
@@ -130,9 +131,8 @@ def finish(job: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
             return structs.replace(_settle(job, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED), awaits=awaits)
         case WaitFor(children=children):
             return structs.replace(_settle(job, State.BLOCKED, delay=0.0, record=AttemptOutcome.SNOOZED), children=children)
-        case StepsChanged(failure=failure):
-            held = _settle(job, State.HELD, delay=0.0, error=failure, record=AttemptOutcome.FAILED)
-            return structs.replace(held, held_for=HeldFor.STEPS)
+        case StepsChanged(failure=failure, then=then):
+            return _changed(job, failure, then, jitter=jitter)
         case _:
             assert_never(outcome)
 
@@ -230,6 +230,21 @@ def _crashed(job: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: flo
             return _settle(job, State.FAILED, reason=Reason.WORKER_CRASHED, crashes=crashes, record=record, error=error)
         case _:
             assert_never(job.policy.on_crash)
+
+
+def _changed(job: ActiveJob, failure: Failure, then: ChangePolicy, *, jitter: float) -> Transition:
+    match then:
+        case ChangePolicy.HOLD:
+            held = _settle(job, State.HELD, delay=0.0, error=failure, record=AttemptOutcome.FAILED)
+            return structs.replace(held, held_for=HeldFor.STEPS)
+        case ChangePolicy.FAIL:
+            return _fail(job, Reason.STEPS_CHANGED, failure, failures=job.failures + 1)
+        case ChangePolicy.RESTART:
+            # It spends an attempt: code whose steps differ at random, or two versions in turn, would start over without end.
+            moved = _failed_attempt(job, failure, after=None, jitter=jitter, reason=Reason.STEPS_CHANGED)
+            return structs.replace(moved, forgets_steps=moved.to is State.AVAILABLE)
+        case _:
+            assert_never(then)
 
 
 def _failed_attempt(

@@ -5,6 +5,7 @@ from msgspec import Struct
 from holdfast._core.children import Children
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Failure, Reason
+from holdfast._core.policy import ChangePolicy
 
 
 class Retry(Exception):
@@ -84,9 +85,10 @@ class WaitFor(Struct, frozen=True):
 
 
 class StepsChanged(Struct, frozen=True):
-    """The outcome of a handler whose code was changed under its steps: an operator decides how to go on. It spends no attempt."""
+    """The outcome of a handler whose code was changed under its steps. ``then``: what the task declares for it."""
 
     failure: Failure
+    then: ChangePolicy = ChangePolicy.HOLD
 
 
 Outcome = Done | Retry | Snooze | Cancel | Fail | Raised | Invalid | Suspend | WaitFor | StepsChanged

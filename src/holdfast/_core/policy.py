@@ -29,6 +29,14 @@ class CrashPolicy(StrEnum):
     HOLD = "hold"
 
 
+class ChangePolicy(StrEnum):
+    """What happens to a job whose code was changed under its recorded steps."""
+
+    HOLD = "hold"
+    FAIL = "fail"
+    RESTART = "restart"
+
+
 class Backoff(Struct, frozen=True):
     """The wait before the n-th retry, in seconds; n counts from 0.
 

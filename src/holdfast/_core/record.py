@@ -219,7 +219,10 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
         ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
         return structs.replace(ended, lease=None, finished_at=now)
     waiting = requeued(spent, moved.to, row.available_at if moved.delay is None else _later(now, moved.delay))
-    return structs.replace(waiting, error=moved.error or row.error, awaits=moved.awaits, held_for=moved.held_for)
+    checkpoint = None if moved.forgets_steps else row.checkpoint
+    return structs.replace(
+        waiting, error=moved.error or row.error, awaits=moved.awaits, held_for=moved.held_for, checkpoint=checkpoint
+    )
 
 
 def reopened(row: JobRecord, now: datetime, *, is_fresh: bool = False) -> JobRecord:

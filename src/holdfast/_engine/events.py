@@ -50,7 +50,10 @@ class EventName(StrEnum):
     WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
     RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs: how many one worker lost; no worker: several, past limits
     RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off
-    WORKFLOW_PAUSED = "workflow.paused"  # workflow: by an operator or a program
+    WORKFLOW_COMPLETED = "workflow.completed"  # workflow
+    WORKFLOW_FAILED = "workflow.failed"  # workflow reason
+    WORKFLOW_CANCELLED = "workflow.cancelled"  # workflow reason
+    WORKFLOW_PAUSED = "workflow.paused"  # workflow reason: a node of on_failure="pause" failed; without a reason: by a call
     WORKFLOW_RESUMED = "workflow.resumed"  # workflow failed: what became of the failures that the pause held back
     WORKFLOW_REPAIRED = "workflow.repaired"  # workflow job node was is: it waited for other than the states of its parents allow
     WORKFLOW_TIMED_OUT = "workflow.timed_out"  # workflow: its deadline passed, and what had not finished is cancelled
@@ -123,6 +126,8 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_WARNED: logging.WARNING,
     EventName.WORKER_DEGRADED: logging.WARNING,
     EventName.RECOVERY_SKIPPED: logging.WARNING,
+    EventName.WORKFLOW_FAILED: logging.ERROR,
+    EventName.WORKFLOW_CANCELLED: logging.INFO,
     EventName.WORKFLOW_PAUSED: logging.INFO,
     EventName.WORKFLOW_RESUMED: logging.INFO,
     EventName.WORKFLOW_REPAIRED: logging.WARNING,

@@ -10,9 +10,11 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
+from holdfast._core.workflow import NewFlow
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
@@ -26,7 +28,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
-from holdfast._ports.workflows import GrowingWorkflows, Workflows
+from holdfast._ports.workflows import FlowReports, FlowTransactions, GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
@@ -151,6 +153,14 @@ def workflows(store: Store) -> Workflows:
     return cast(Workflows, store)
 
 
+def take_flow_changes(store: Store) -> tuple[FlowChange, ...]:
+    """Return which workflows the writes of this store object have ended or paused. A store without this method returns none.
+
+    It is looked for on the class: a wrapper that passes on every name as a verb would return something to be awaited.
+    """
+    return cast(FlowReports, store).take_flow_changes() if hasattr(type(store), "take_flow_changes") else ()
+
+
 def growing_workflows(store: Store) -> GrowingWorkflows:
     """Return the verbs of workflows to which running jobs add members. Raises ``Unsupported`` for a store without them."""
     _require(store, GrowingWorkflows, "workflows that grow while they run")
@@ -186,6 +196,14 @@ def enqueue_within(
 ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
     """Enqueue inside the transaction of the caller's connection. Raises ``Unsupported`` for a store without this verb."""
     return _transactions(store, "enqueue inside the caller's transaction").enqueue_within(connection, call, jobs)
+
+
+def enqueue_flow_within(
+    store: Store, connection: Any, call: UUID, new: NewFlow
+) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+    """Enqueue a workflow inside the transaction of the caller's connection. Raises ``Unsupported`` for a store without this verb."""
+    _require(store, FlowTransactions, "workflows that commit with the caller's transaction")
+    return cast(FlowTransactions, store).enqueue_flow_within(connection, call, new)
 
 
 def transaction(

@@ -1,10 +1,11 @@
 """The optional part of the store port that keeps workflows: jobs that wait for other jobs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import State, Token
 from holdfast._core.workflow import FlowView, NewFlow, NewMember, Output, Revived, SteerFlow
 
@@ -59,6 +60,31 @@ class Workflows(Protocol):
         counters of all others are computed again from the states of their members, and what then no longer waits is moved. With intact
         counters nothing changes. Lost rows of a workflow are put back, as far as its jobs show them. A member whose own row was lost
         while it waited fails, because what it waited for is not known any more. ``flow``: only this one. ``dry_run``: nothing is written.
+        """
+        ...
+
+
+class FlowTransactions(Workflows, Protocol):
+    """The verb of stores whose workflows can be enqueued in a caller's transaction, with the capability ``caller_transaction``."""
+
+    def enqueue_flow_within(
+        self, connection: Any, call: UUID, new: NewFlow
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        """Insert a workflow inside the transaction of the caller's connection, as ``enqueue_within`` inserts jobs.
+
+        Each workflow in it has nodes: one without ends in the write that stores it, and that is not this verb's to decide.
+        """
+        ...
+
+
+class FlowReports(Workflows, Protocol):
+    """The memory of a store object about its own writes: which workflows they have ended or paused. It asks no store."""
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        """Return, each once, the ends and pauses of workflows that writes of this object have led to since the last call.
+
+        Every verb that moves members may lead to one. A pause by an operator is none, because the caller knows it. A write whose answer
+        was lost is not reported.
         """
         ...
 

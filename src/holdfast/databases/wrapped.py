@@ -30,7 +30,7 @@ class OpenedConnection(Protocol):
         """An object that is the same for all connections to the same database."""
         ...
 
-    def fetch(self, statement: str, *values: str) -> list[Row]:
+    def fetch(self, statement: str, *values: str | None) -> list[Row]:
         """Return all rows of one statement."""
         ...
 
@@ -125,7 +125,7 @@ class _OpenedSqlAlchemy:
     def source(self) -> object:
         return self._connection.engine
 
-    def fetch(self, statement: str, *values: str) -> list[Row]:
+    def fetch(self, statement: str, *values: str | None) -> list[Row]:
         result = self._connection.exec_driver_sql(statement, values or None)
         return [tuple(row) for row in result] if result.returns_rows else []
 
@@ -203,7 +203,7 @@ class _Django:
     def source(self) -> object:
         return self._connection.connection
 
-    def fetch(self, statement: str, *values: str) -> list[Row]:
+    def fetch(self, statement: str, *values: str | None) -> list[Row]:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []

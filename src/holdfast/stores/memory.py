@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from holdfast._core.answers import Capabilities, Check
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment, Snapshot
+from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.clock import Clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -107,6 +108,9 @@ class MemoryStore:
     flow = _verb(Book.flow)
     steer_flow = _verb(Book.steer_flow)
     revive = _verb(Book.revive)
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return self.book.flow_changes.take()
 
     schedules = _verb(Book.schedules)
     ticks = _verb(Book.ticks)

@@ -40,6 +40,7 @@ from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
+from holdfast.testing.contracts.workflow_changes import WorkflowChangeContract
 from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
 from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
@@ -81,6 +82,7 @@ class StoreContract(
     StepContract,
     SignalContract,
     WorkflowContract,
+    WorkflowChangeContract,
     WorkflowChildrenContract,
     WorkflowMapContract,
     WorkflowSteeringContract,

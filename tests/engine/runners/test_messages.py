@@ -47,6 +47,8 @@ MESSAGES: list[messages.Message] = [
     messages.CallAnswered(3, taken=SignalTaken(b"1")),
     messages.CallAnswered(3, outcomes={JOB: b"1", UUID(int=9): Failed(NoResult.TASK_CANCELLED)}),
     messages.OutcomesAsked(4, (JOB,)),
+    messages.ParentsAsked(4),
+    messages.CallAnswered(4, parents={"build": (JOB,)}),
     messages.StepsAsked(4),
     messages.StepRecorded(4, STEP),
     messages.SignalAsked(4, "go", STEP),

@@ -7,17 +7,21 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Failure, State
-from holdfast._core.lifecycle import Precondition, Transition
-from holdfast._core.outcome import Raised, Snooze
+from holdfast._core.job import AttemptOutcome, Failure, NewJob, State
+from holdfast._core.lifecycle import Precondition, Transition, finish
+from holdfast._core.member import Member
+from holdfast._core.outcome import Done, Raised, Snooze
+from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest
 from holdfast._core.steps import Signal, SignalTaken, StepRecord
+from holdfast._core.workflow import Edge, NewFlow, NewMember
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import RunnerKind
 from holdfast._ports.host import Exit
 from tests.engine.runners_support import DONE, GRACE, MARGIN, PAUSE, STACKS, FakeChild, RunnerBench, processed
-from tests.engine.support import JOB, claim, turns, until
+from tests.engine.support import JOB, LEASE, claim, turns, until
 
 OTHER_JOB = UUID(int=78)
 STEP = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b"1")
@@ -346,6 +350,34 @@ async def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> Non
     assert [fields["job"] for fields in bench.log.of("job.started")] == [job]
     assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
     assert bench.reports.moves == [job, job]
+
+
+@pytest.mark.virtual_time
+async def test_the_parents_of_a_runners_job_are_read_by_its_worker() -> None:
+    task = processed()
+    bench = RunnerBench(task)
+    policy = Policy()
+    root, first, second = (
+        NewJob(id=bench.chance.uuid7(), task=name, payload=b"{}", policy=policy) for name in ("w", "other", "handler")
+    )
+    members = (NewMember(first, Member(flow=root.id, node="build")), NewMember(second, Member(flow=root.id, node="read")))
+    edges = (Edge(first.id, second.id), Edge(second.id, root.id))
+    flow = NewFlow(root=NewMember(root, Member(flow=root.id, node="w", is_gate=True)), members=members, edges=edges)
+    await bench.memory.open_lease(LEASE)
+    await bench.memory.enqueue_flow(bench.chance.uuid4(), flow)
+    request = ClaimRequest(lease=LEASE.id, claim=bench.chance.uuid4(), tasks={"other": policy}, limit=1)
+    (found,) = (await bench.memory.exchange([], request)).claims
+    await bench.memory.exchange([finish(found.job, Done(b"7"), jitter=0.0)])
+    await bench.exchange.step()
+    child = await bench.child()
+    child.say(messages.Ready())
+    await child.next(messages.Run)
+    child.say(messages.RunStarted(), messages.ParentsAsked(1))
+    assert await child.next(messages.CallAnswered) == messages.CallAnswered(1, parents={"build": (first.id,)})
+    child.say(messages.OutcomesAsked(2, (first.id,)))
+    assert await child.next(messages.CallAnswered) == messages.CallAnswered(2, outcomes={first.id: b"7"})
+    child.say(DONE)
+    await bench.until_ended()
 
 
 @pytest.mark.virtual_time

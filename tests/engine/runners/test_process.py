@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
+from uuid import UUID
 
 import pytest
 
-from holdfast import App, Cancel, Fail, Retry
+from holdfast import App, Cancel, Fail, Failed, Retry
 from holdfast._core.answers import Capabilities, Duplicate, EnqueueAnswer
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Done, Invalid, Outcome, Raised, Suspend
@@ -355,6 +356,20 @@ async def test_a_child_is_enqueued_by_the_worker() -> None:
         assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
         scene.send(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
         assert await scene.outcome() == Done(f'"{JOB}"'.encode())
+
+
+async def test_the_outcomes_of_parents_go_through_the_pipe() -> None:
+    def handler(job: SyncJob) -> object:
+        return [each.reason if isinstance(each, Failed) else each for each in job.inputs("build", int)]
+
+    async with Scene(handler) as scene:
+        await scene.begin()
+        asked = await scene.next(messages.ParentsAsked)
+        scene.send(messages.CallAnswered(asked.call, parents={"build": (JOB, UUID(int=9))}))
+        asked = await scene.next(messages.OutcomesAsked)
+        assert asked.children == (JOB, UUID(int=9))
+        scene.send(messages.CallAnswered(asked.call, outcomes={JOB: b"7"}))
+        assert await scene.outcome() == Done(b'[7,"RESULT_NOT_AVAILABLE"]')
 
 
 async def test_s22_steps_and_waits_go_through_the_pipe_and_a_suspension_is_the_outcome() -> None:

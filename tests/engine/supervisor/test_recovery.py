@@ -9,13 +9,15 @@ from msgspec import structs
 
 from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import AttemptOutcome, Reason, RescueReason, State
+from holdfast._core.job import AttemptOutcome, NewJob, Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, Transition, finish
+from holdfast._core.member import Member
 from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.workflow import NewFlow, NewMember, gate_edges
 from holdfast._engine.environment import Environment
 from holdfast._engine.supervisor.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
 from holdfast.errors import StoreRefused, StoreUnavailable
@@ -623,3 +625,47 @@ async def test_a_deliberate_end_that_charges_no_job_is_not_reported_as_a_crash(i
     await site.claim(1)
     await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(RescueReason.CRASHED, "SIGKILL", is_free=is_free))
     assert [(fields["reason"], fields["signal"]) for fields in site.log.of("lease.ended")] == [(reason, "SIGKILL")]
+
+
+# workflows
+
+
+async def workflow(site: Site, **options: float) -> UUID:
+    """Store a workflow of one node, and return its id."""
+    policy = Policy(max_crashes=1)
+    root = NewJob(id=site.chance.uuid7(), task="release", payload=b"{}", policy=policy)
+    node = NewJob(id=site.chance.uuid7(), task="t", payload=b"{}", policy=policy, **options)  # type: ignore[arg-type]
+    flow = NewFlow(
+        root=NewMember(root, Member(flow=root.id, node="release", is_gate=True)),
+        members=(NewMember(node, Member(flow=root.id, node="build")),),
+        edges=gate_edges(root.id, [node.id], ()),
+    )
+    await site.memory.enqueue_flow(site.chance.uuid4(), flow)
+    return root.id
+
+
+async def test_a_rescue_that_fails_the_last_node_reports_the_end_of_its_workflow() -> None:
+    site = Site()
+    root = await workflow(site)
+    await site.memory.open_lease(LEASE)
+    await site.claim_again(LEASE, policy=Policy(max_crashes=1))
+    await site.recovery.end(LEASE.id, "worker-1", CRASH)
+    assert site.log.of("workflow.failed") == [{"workflow": root, "reason": "DEPENDENCY_FAILED"}]
+
+
+async def test_an_outcome_that_an_exited_worker_left_reports_the_end_of_its_workflow() -> None:
+    site = Site()
+    root = await workflow(site)
+    await site.memory.open_lease(LEASE)
+    await site.claim_again(LEASE)
+    (job,) = await site.memory.held(LEASE.id)
+    await site.recovery.end(LEASE.id, "worker-1", CRASH, undelivered=[finish(job, Done(), jitter=0.0)])
+    assert site.log.of("workflow.completed") == [{"workflow": root, "reason": None}]
+
+
+async def test_a_node_that_expires_reports_the_end_of_its_workflow() -> None:
+    site = Site()
+    root = await workflow(site, expires_in=5.0)
+    site.clock.advance(6.0)
+    assert await site.recovery.expire() == 1
+    assert site.log.of("workflow.failed") == [{"workflow": root, "reason": "DEPENDENCY_FAILED"}]

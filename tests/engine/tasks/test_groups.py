@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import App, ConfigurationError, TaskGroup
+from holdfast import App, ConfigurationError, Node, TaskGroup, Workflow
 
 
 def make_group() -> TaskGroup:
@@ -66,6 +66,52 @@ def test_names_that_are_taken_are_refused_together_and_nothing_is_included() -> 
     assert app.registry.names() == ("one", "three")
     with pytest.raises(ConfigurationError, match=r"app\.include"):
         group.task(name="four")(send).enqueue(to="a")
+
+
+def test_a_workflow_of_a_group_has_its_prefix_and_queue_and_runs_once_the_group_is_included() -> None:
+    app, group = App("memory://"), make_group()
+    task = group.task(send)
+
+    @group.workflow(deadline="2h")
+    def campaign(w: Workflow, to: str) -> Node[str]:
+        return w.add(task.bind(to))
+
+    bound = campaign.options(unique_key="k").bind("b")
+    with pytest.raises(ConfigurationError, match=r"call app\.include\(group\)"):
+        campaign.enqueue("a")
+    app.include(group)
+    handle = campaign.enqueue("a")
+    assert (campaign.name, handle.get().task, handle.get().queue) == ("email.campaign", "email.campaign", "mail")
+    assert [(node.task, node.name) for node in handle.nodes()] == [("email.send", "email.send")]
+    app.run_due()
+    assert handle.result(timeout=1) == "sent to a"
+    assert app.enqueue("email.campaign", to="c").get().task == "email.campaign"
+    assert bound.new_job().unique_key == "k"
+    app.close()
+
+
+def test_a_workflow_added_to_an_included_group_is_registered_and_a_taken_name_is_refused() -> None:
+    app, group = App("memory://"), make_group()
+    group.task(send)
+    app.include(group)
+
+    @group.workflow
+    def campaign(w: Workflow) -> None:
+        pass
+
+    assert app.registry.names() == ("email.send", "email.campaign")
+    campaign.enqueue()
+    with pytest.raises(ConfigurationError, match=r"task email\.send: registered twice"):
+        group.workflow(name="send")(lambda w: None)
+    app.close()
+
+
+def test_a_group_builds_no_graph_in_place_and_refuses_unknown_options() -> None:
+    group = make_group()
+    with pytest.raises(ConfigurationError, match=r"it needs an App: app\.workflow\('release'\)"):
+        group.workflow("release")  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="no option 'quue'"):
+        group.workflow(quue="x")  # type: ignore[call-overload]
 
 
 def test_a_wrong_prefix_queue_or_option_is_refused() -> None:

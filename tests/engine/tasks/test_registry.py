@@ -111,6 +111,7 @@ def test_all_problems_are_named_at_once() -> None:
             backoff="1s",  # type: ignore[arg-type]
             retry_for="ValueError",  # type: ignore[arg-type]
             on_crash="maybe",
+            on_changed_steps="ask",
             retention="soon",
         )
     named = [problem.removeprefix("task no spaces: ") for problem in caught.value.problems]
@@ -122,6 +123,7 @@ def test_all_problems_are_named_at_once() -> None:
         "backoff=",
         "retry_for=",
         "on_crash=",
+        "on_changed_steps='ask': use 'hold', 'fail' or 'restart'",
         "retention:",
         "in `async def`",
     ):

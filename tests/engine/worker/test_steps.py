@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import ConfigurationError, HoldfastError, JobLost, PayloadInvalid, PayloadTooLarge, Unsupported
 from holdfast._core import steps as limits
-from holdfast._core.job import AttemptOutcome, HeldFor, RescueReason, State
+from holdfast._core.job import AttemptOutcome, HeldFor, Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.steps import Signal, SignalAnswer
 from holdfast._engine.client.client import Client
@@ -92,9 +92,9 @@ def changed(new: Callable[..., Any], old: str) -> Callable[..., Any]:
     return new
 
 
-async def deployed(bench: Bench, handler: Callable[..., Any]) -> None:
+async def deployed(bench: Bench, handler: Callable[..., Any], **options: Any) -> None:
     """Replace the code of a task in a running worker."""
-    task = define(handler)
+    task = define(handler, **options)
     bench.registry._tasks[task.name] = task
 
 
@@ -379,6 +379,49 @@ async def test_a_fresh_retry_of_changed_code_does_all_of_its_work_again() -> Non
     await bench.memory.reopen([job], is_fresh=True)
     await in_attempts(bench, 1)
     assert (await state(bench, job), shop.effects) == (State.COMPLETED, ["charge charge", "charge pay"])
+
+
+async def test_changed_code_of_a_task_that_restarts_forgets_its_steps_and_the_signals_in_them() -> None:
+    shop = Shop()
+
+    async def buy(job: Job) -> Any:
+        await job.step("charge", shop.charge)
+        return await job.wait_for("approved"), shop.fail()
+
+    async def pay(job: Job) -> Any:
+        await job.step("pay", shop.charge, "pen")
+        return await job.wait_for("approved")
+
+    bench, job = await opened(buy)
+    await signal(bench, job, b'"for the book"')
+    await in_attempts(bench, 1)
+    await deployed(bench, changed(pay, "buy"), on_changed_steps="restart")
+    await in_attempts(bench, 1)
+    row = await bench.row(job)
+    assert (row.state, row.failures, (await bench.memory.steps(job)).records) == (State.AVAILABLE, 2, ())
+    await in_attempts(bench, 1)
+    assert ((await bench.row(job)).awaits, shop.effects) == ("approved", ["charge book", "charge pen"])
+    await signal(bench, job, b'"for the pen"')
+    await in_attempts(bench, 1)
+    assert (await bench.row(job)).result == b'"for the pen"'
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_changed_code_of_a_task_that_fails_is_not_retried(kind: str) -> None:
+    shop = Shop()
+
+    def in_thread(job: SyncJob) -> None:
+        job.step("pay", shop.charge)
+
+    bench, job = await opened(shopping(shop, "charge"))
+    await in_attempts(bench, 1)
+    new = shopping(shop, "pay") if kind == "loop" else changed(in_thread, "handler")
+    await deployed(bench, new, on_changed_steps="fail")
+    await in_attempts(bench, 1)
+    row = await bench.row(job)
+    assert (row.state, row.reason, shop.effects) == (State.FAILED, Reason.STEPS_CHANGED, ["charge charge"])
+    assert row.error is not None
+    assert row.error.message.startswith("the code asks for step 'pay'")
 
 
 async def test_unordered_steps_are_not_compared_and_unused_records_are_reported() -> None:

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast import App, ConfigurationError, Job, Node, NodeView, Workflow
+from holdfast import ConfigurationError, Failed, Job, Node, NodeView, Workflow
 from holdfast._core.job import State
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.workflows.handle import WorkflowHandle
-from holdfast.errors import InsideEventLoop, JobFailed, JobNotFound, PayloadInvalid, UniqueConflict
+from holdfast.errors import InsideEventLoop, JobFailed, JobNotFound, PayloadInvalid, UniqueConflict, Unsupported
+from tests.engine.workflows.stores import new_app
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Scene:
     """An App with a few tasks and the workflow ``release``, which publishes what it has checked out."""
 
     def __init__(self) -> None:
-        self.app = app = App("memory://")
+        self.app = app = new_app()
 
         @app.task
         async def checkout(ref: str) -> Source:
@@ -96,6 +97,37 @@ def test_a_failed_workflow_names_the_nodes_that_did_not_complete() -> None:
     assert raised.value.reason == "DEPENDENCY_FAILED"
 
 
+@pytest.mark.parametrize("accepted_by", ["workflow", "node", "dependent"])
+def test_the_result_of_a_workflow_that_completed_without_its_returned_node_is_the_failure_of_that_node(accepted_by: str) -> None:
+    app = new_app()
+
+    @app.task(max_attempts=1)
+    def build() -> int:
+        raise ValueError("no disk")
+
+    @app.task
+    def report(built: int | Failed) -> str:
+        return "reported"
+
+    @app.workflow(on_failure="continue" if accepted_by == "workflow" else "fail")
+    def release(w: Workflow) -> Node[int]:
+        if accepted_by == "workflow":
+            return w.add(build.bind())
+        if accepted_by == "node":
+            return w.add(build.bind(), on_failure="continue")
+        built = w.add(build.bind())
+        w.add(report.bind(built.output), when="finished")
+        return built
+
+    handle = release.enqueue()
+    for _ in range(3):
+        app.run_due()
+    assert handle.get().state is State.COMPLETED
+    with pytest.raises(JobFailed) as raised:
+        handle.result(timeout=1)
+    assert (raised.value.reason, raised.value.error and raised.value.error.message) == ("HANDLER_ERROR", "no disk")
+
+
 def test_a_workflow_that_returns_no_node_has_no_result() -> None:
     at = Scene()
 
@@ -115,7 +147,7 @@ def test_one_unfinished_workflow_may_have_a_unique_key() -> None:
     assert (first.created, second.created, second.id) == (True, False, first.id)
     with pytest.raises(UniqueConflict, match="workflow release"):
         order.enqueue("main", depth=2)
-    at.app.run_due()
+    first.cancel()
     second = order.enqueue("main")
     for start in (None, "checkout"):
         with pytest.raises(UniqueConflict) as raised:
@@ -149,12 +181,12 @@ def test_options_that_do_not_fit_a_workflow_are_refused_with_what_to_use() -> No
     release = Scene().release
     with pytest.raises(ConfigurationError, match="deadline="):
         release.options(expires_in="1h")
-    with pytest.raises(ConfigurationError, match="after your commit"):
-        release.options(within=object())
+    with pytest.raises(Unsupported, match=r"enqueue after your own commit|needs a sqlite3\.Connection"):
+        release.options(within=object()).enqueue("main")
 
 
 def test_everything_that_is_wrong_with_a_definition_is_reported_at_once() -> None:
-    app = App("memory://")
+    app = new_app()
     with pytest.raises(ConfigurationError) as raised:
 
         @app.workflow(
@@ -262,7 +294,7 @@ def test_a_plain_job_is_not_a_workflow() -> None:
 
 
 def test_a_node_that_waits_for_a_signal_gets_it_by_its_handle() -> None:
-    app = App("memory://")
+    app = new_app()
 
     @app.task
     async def approve(job: Job) -> object:

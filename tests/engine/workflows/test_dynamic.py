@@ -12,6 +12,7 @@ from holdfast._core.job import State
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.workflows.handle import WorkflowHandle
 from holdfast.sync import blocking
+from tests.engine.workflows.stores import new_app
 
 
 @dataclass
@@ -20,18 +21,12 @@ class Report:
     size: int
 
 
-app = App("memory://")
 RUNS: list[str] = []
 
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
     RUNS.clear()
-
-
-def fresh() -> App:
-    """Return an App with an empty store; each test declares what it needs."""
-    return App("memory://")
 
 
 def run(app: App, times: int = 30) -> None:
@@ -49,7 +44,7 @@ class Suites:
     """Tasks that make a list, run for each item of it, and take the list of their results."""
 
     def __init__(self) -> None:
-        self.app = app = fresh()
+        self.app = app = new_app()
         self.found = ["unit", "e2e", "docs"]
         self.broken = set[str]()
 
@@ -277,7 +272,7 @@ class Nested:
     """Workflows that are nodes of others."""
 
     def __init__(self) -> None:
-        self.app = app = fresh()
+        self.app = app = new_app()
         self.broken = set[str]()
 
         @app.task(max_attempts=1)
@@ -481,7 +476,7 @@ class Calls:
     """A parent that calls and gathers, in a coroutine or in a thread."""
 
     def __init__(self, kind: str, **options: Any) -> None:
-        self.app = app = fresh()
+        self.app = app = new_app()
         self.broken = set[str]()
         self.seen = list[Any]()
 

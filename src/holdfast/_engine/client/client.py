@@ -26,6 +26,7 @@ from holdfast._engine.client.flow_calls import FlowCalls
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import GIVE_UP, Retrier
 from holdfast._engine.store_defaults import lanes, limits, purge, scheduling, steer, steps, worker_history
 from holdfast._ports.transport import Hint
@@ -326,6 +327,7 @@ class Client(FlowCalls):
                     raise
                 locked |= error.jobs
                 busy = StoreBusy(str(error), locked)
+        report_flows(self._store, self._events)
         await emit(states, locked)
         if busy is not None:
             busy.states = states

@@ -17,6 +17,7 @@ from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.client.reviving import revive
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
@@ -37,18 +38,20 @@ class FlowCalls:
         root, verbs = new.root.job, workflows(self._store)
         call = enqueue_call_id(root.id, self._environment.chance.uuid4())
         answer = await self._retry("enqueue_flow", partial(verbs.enqueue_flow, call, new))
-        duplicate = answer.duplicates.get(root.id)
-        if duplicate is None:
-            await announce_flow(self._environment, new)
-        elif not duplicate.is_same:
-            message = f"workflow {root.task}: job {duplicate.job} has the unique key {root.unique_key!r} and another payload"
-            raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
+        require_no_flow_conflict(new, answer)
+        if not answer.duplicates:
+            await self.announce_flow(new)
+        report_flows(self._store, self._events)
         return answer
+
+    async def announce_flow(self, new: NewFlow) -> None:
+        """Emit the events of a durable workflow's jobs, and wake idle workers."""
+        await announce_flow(self._environment, new)
 
     async def output(self, job: UUID) -> bytes:
         """Return the recorded result of a workflow that has completed.
 
-        ``JobFailed`` if the member that it comes from did not complete, and another one accepted that; ``JobNotFound`` if it is not stored
+        ``JobFailed`` if the member that it comes from did not complete, and its failure was accepted; ``JobNotFound`` if it is not stored
         any more.
         """
         read = workflows(self._store).outputs
@@ -96,6 +99,7 @@ class FlowCalls:
                 self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=flow, state=state.value)
             case FlowVerb.RETRY:
                 self._events.emit(EventName.JOB_REOPENED, job=flow, state=state.value)
+        report_flows(self._store, self._events)
         if how.verb in (FlowVerb.RESUME, FlowVerb.RETRY):
             await self._environment.transport.publish([Hint("")])
         return state
@@ -108,6 +112,15 @@ class FlowCalls:
             done = Revived((*done.repairs, *found.repairs), (*done.overdue, *found.overdue), found.next)
             is_first = False
         return done
+
+
+def require_no_flow_conflict(new: NewFlow, answer: EnqueueAnswer) -> None:
+    """Raise ``UniqueConflict`` if an unfinished workflow with another payload has the key of this one."""
+    root = new.root.job
+    duplicate = answer.duplicates.get(root.id)
+    if duplicate is not None and not duplicate.is_same:
+        message = f"workflow {root.task}: job {duplicate.job} has the unique key {root.unique_key!r} and another payload"
+        raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
 
 
 def _unknown(flow: UUID) -> JobNotFound:

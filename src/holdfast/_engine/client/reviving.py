@@ -5,6 +5,7 @@ from uuid import UUID
 from holdfast._core.workflow import Revived
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.store_defaults import workflows
 from holdfast._ports.transport import Hint
 
@@ -17,6 +18,7 @@ async def revive(
     A workflow may have 10,000 nodes, whose settles, on SQLite all writes, wait for this one.
     """
     found = await workflows(environment.store).revive(limit, after=after, flow=flow, dry_run=dry_run)
+    report_flows(environment.store, environment.events)
     if dry_run or not (found.repairs or found.overdue):
         return found
     events = environment.events

@@ -46,6 +46,7 @@ class CallAnswered(Struct, frozen=True, tag="answered"):
     steps: StepList | None = None
     taken: SignalTaken | None = None
     outcomes: dict[UUID, bytes | Failed] | None = None
+    parents: dict[str, tuple[UUID, ...]] | None = None
 
 
 class Shutdown(Struct, frozen=True, tag="finish"):
@@ -101,6 +102,12 @@ class OutcomesAsked(Struct, frozen=True, tag="outcomes"):
 
     call: int
     children: tuple[UUID, ...]
+
+
+class ParentsAsked(Struct, frozen=True, tag="parents"):
+    """Runner: answer the nodes that the job depends on, by their names, with the jobs whose outcomes are theirs."""
+
+    call: int
 
 
 class StepsAsked(Struct, frozen=True, tag="steps"):
@@ -216,7 +223,7 @@ class RunEnded(Struct, frozen=True, tag="ended"):
 
 
 FromWorker = Run | CancelRequested | JobLostNotice | CallAnswered | Shutdown
-Calls = Checkpointed | Enqueued | OutcomesAsked | StepsAsked | StepRecorded | SignalAsked
+Calls = Checkpointed | Enqueued | OutcomesAsked | ParentsAsked | StepsAsked | StepRecorded | SignalAsked
 FromRunner = Ready | Refused | RunStarted | TaskMissing | Progressed | Calls | RunEnded
 Message = FromWorker | FromRunner
 

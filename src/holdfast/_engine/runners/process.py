@@ -97,6 +97,10 @@ class PipeProgressSink:
         """Return the outcomes that the worker reads."""
         return (await self._call(lambda call: messages.OutcomesAsked(call, tuple(children)))).outcomes or {}
 
+    async def parents(self, job: ActiveJob) -> Mapping[str, Sequence[UUID]]:
+        """Return the nodes that the worker reads."""
+        return (await self._call(messages.ParentsAsked)).parents or {}
+
     async def read(self, job: ActiveJob) -> StepList:
         """Return the steps that the worker reads."""
         found = (await self._call(messages.StepsAsked)).steps

@@ -77,6 +77,11 @@ class RunnerJobContext(JobContext):
         self._require_owned()
         return await self._reporter.children.outcomes(self._claim.job, children)
 
+    async def parents(self) -> Mapping[str, Sequence[UUID]]:
+        """Read the nodes that the handler's job depends on; ``JobLost`` if the job is lost."""
+        self._require_owned()
+        return await self._reporter.children.parents(self._claim.job)
+
     async def read_steps(self) -> StepList:
         """Read the steps of the handler's job; ``JobLost`` if the job is lost."""
         self._require_owned()
@@ -217,6 +222,7 @@ class RunnerHandle:
                 messages.Checkpointed()
                 | messages.Enqueued()
                 | messages.OutcomesAsked()
+                | messages.ParentsAsked()
                 | messages.StepsAsked()
                 | messages.StepRecorded()
                 | messages.SignalAsked()
@@ -263,6 +269,8 @@ async def _answer_of(message: messages.Calls, job: RunnerJobContext) -> messages
             return messages.CallAnswered(call, answer=await job.add(child, joins=joins))
         case messages.OutcomesAsked(call=call, children=children):
             return messages.CallAnswered(call, outcomes=dict(await job.outcomes(children)))
+        case messages.ParentsAsked(call=call):
+            return messages.CallAnswered(call, parents={name: tuple(jobs) for name, jobs in (await job.parents()).items()})
         case messages.StepsAsked(call=call):
             return messages.CallAnswered(call, steps=await job.read_steps())
         case messages.StepRecorded(call=call, record=record):

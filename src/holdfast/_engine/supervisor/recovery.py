@@ -18,6 +18,7 @@ from holdfast._core.view import Rescued
 from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, failure_of_store
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.service import is_answer, is_refusal
 from holdfast._ports.host import Host
 from holdfast._ports.transport import Hint
@@ -154,6 +155,8 @@ class Recovery:
         expired = await self._store.expire(EXPIRED_PER_STEP) if "expired" not in self._off else ()
         for each in expired:
             self._events.emit(EventName.JOB_EXPIRED, job=each.job, task=each.task)
+        if expired:
+            report_flows(self._store, self._events)
         return len(expired)
 
     async def _end_overdue(self) -> list[Rescued]:
@@ -185,6 +188,7 @@ class Recovery:
         answer = await self._store.exchange(moves)
         moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
         rescued = [self._announce(o.job, m, o.worker, o.charge.value, None) for o, m in moved]
+        self._report_flows(move for _, move in moved)
         if rescued:
             self._events.emit(EventName.RECOVERY_COMPLETED, worker=None, reason=None, jobs=len(rescued))
         await self._publish(hints_of_rescued((each.job, move, each.charge.value) for each, move in moved))
@@ -238,6 +242,7 @@ class Recovery:
             late = [each for each in wanted if not await self._is_delivered(each)]
             if any(self._refusals[each.job, each.token] for each in late):
                 raise
+        self._report_flows(wanted)
         self.has_locked = self.has_locked or bool(late)
         asked = {(each.job, each.token) for each in outcomes}
         # Two workers may be recovered at once: each call keeps the outcomes that the other has just found locked.
@@ -277,6 +282,7 @@ class Recovery:
             passed |= {(hold.id, hold.token) for hold in seen} - {(hold.id, hold.token) for hold, _ in moved}
             self._say_what_is_locked(answers)
             rescued += [self._announce(hold, move, worker, why.reason.value, why.signal) for hold, move in moved]
+            self._report_flows(move for _, move in moved)
             await self._publish(hints_of_rescued((hold, move, why.reason.value) for hold, move in moved))
         self._left += left
         (self._leases_left.add if left else self._leases_left.discard)(lease)
@@ -351,6 +357,10 @@ class Recovery:
             recovery="store",
         )
         return rescued
+
+    def _report_flows(self, moves: Iterable[Transition]) -> None:
+        if any(move.has_flow for move in moves):
+            report_flows(self._store, self._events)
 
     def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
         # A free end is not reported as a crash: the supervisor killed the worker, or the worker had to stop anyway.

@@ -26,6 +26,7 @@ from holdfast._engine.client.announcement import announce
 from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.store_defaults import has_schedules, scheduling
 from holdfast._engine.tasks.schedules import text_of
 from holdfast.errors import StoreBusy, StoreUnavailable
@@ -107,6 +108,7 @@ class Scheduler:
         except StoreUnavailable:
             self._unknown[move.name] = move, missed
             raise
+        report_flows(self._store, self._events)
         tick = text_of(move.tick)
         if answer is TickAnswer.LOST:
             return

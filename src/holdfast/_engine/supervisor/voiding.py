@@ -15,6 +15,7 @@ from holdfast._core.lifecycle import Transition
 from holdfast._engine import messages
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.store_defaults import prefetches, prefetching
 from holdfast._engine.supervisor.recovery import hints_of_rescued
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
@@ -66,6 +67,8 @@ class Voiding:
             for start in range(0, len(moves), JOBS_PER_MOVE):
                 some = moves[start : start + JOBS_PER_MOVE]
                 answers = (await self._store.exchange([move for _, move in some])).answers
+                if any(move.has_flow for _, move in some):
+                    report_flows(self._store, self._events)
                 moved += [each for each, answer in zip(some, answers, strict=True) if answer is Answer.APPLIED]
             worker.send(messages.ClaimsVoided(voids))
             worker.claims_voided()

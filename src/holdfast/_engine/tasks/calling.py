@@ -10,13 +10,14 @@ from holdfast._core.member import Member
 from holdfast._core.steps import CALL, GATHER
 from holdfast._core.workflow import NewMember
 from holdfast._engine.tasks.child_spec import BoundChild, require_member
-from holdfast._engine.tasks.job_context import JobContext, ProgressSink
+from holdfast._engine.tasks.inputs import InputReads
+from holdfast._engine.tasks.job_context import ProgressSink
 from holdfast.errors import ConfigurationError, JobCancelled, JobFailed
 
 Result = TypeVar("Result")
 
 
-class ChildCalls(JobContext):
+class ChildCalls(InputReads):
     """What both kinds of jobs share to wait for children. The children of a call are known by the step that remembers their ids."""
 
     async def _call(self, child: BoundChild[Any]) -> Any:

@@ -3,14 +3,17 @@
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from holdfast._core.durations import Duration
-from holdfast._core.job import Json
+from holdfast._core.job import Failed, Json
 from holdfast._core.payload import decode_json
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.calling import AsyncCalls, BlockingCalls
 from holdfast._engine.tasks.child_spec import Bindable, Payload
+from holdfast._engine.tasks.inputs import PAGE, input_reader
+
+Result = TypeVar("Result")
 
 
 class Job(AsyncCalls):
@@ -78,6 +81,29 @@ class Job(AsyncCalls):
         >>> decision = await job.wait_for("approved", timeout="3d")  # doctest: +SKIP
         """
         return await self._wait_for(name, timeout)
+
+    @overload
+    def inputs(self, node: str, /) -> AsyncIterator[Json | Failed]: ...
+    @overload
+    def inputs(self, node: str, kind: type[Result], /) -> AsyncIterator[Result | Failed]: ...
+    async def inputs(self, node: str, kind: Any = Any, /) -> AsyncIterator[Any]:
+        """Iterate over the outcomes of a node that this job depends on: of a map those of its items, in order.
+
+        The results that a job takes as arguments are all in memory, 16 MiB at most. Here only a page of that size is, for any number of
+        items. Make the job wait for the node with ``after=[node]``, and give its name; ``kind`` is the type of one result. An item that
+        did not complete is a ``Failed``. Each page is read when it is reached, as it is recorded then.
+
+        Raises ``ConfigurationError``, naming the nodes that the job depends on, for any other name, ``PayloadInvalid`` for a result that
+        is not of that type, and ``JobLost``.
+
+        >>> async for report in job.inputs("test", Report):  # doctest: +SKIP
+        ...     if not isinstance(report, Failed):
+        ...         passed += report.passed
+        """
+        read, jobs = input_reader(node, kind), await self._input_jobs(node)
+        for start in range(0, len(jobs), PAGE):
+            for place, outcome in await self._input_page(jobs, start):
+                yield read(place, outcome)
 
     async def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job.
@@ -152,6 +178,20 @@ class SyncJob(BlockingCalls):
         >>> decision = job.wait_for("approved", timeout="3d")  # doctest: +SKIP
         """
         return self._in_loop(self._wait_for(name, timeout))
+
+    @overload
+    def inputs(self, node: str, /) -> Iterator[Json | Failed]: ...
+    @overload
+    def inputs(self, node: str, kind: type[Result], /) -> Iterator[Result | Failed]: ...
+    def inputs(self, node: str, kind: Any = Any, /) -> Iterator[Any]:
+        """Iterate over the outcomes of a node that this job depends on, page by page; see ``Job.inputs``.
+
+        >>> passed = sum(each.passed for each in job.inputs("test", Report) if not isinstance(each, Failed))  # doctest: +SKIP
+        """
+        read, jobs = input_reader(node, kind), self._in_loop(self._input_jobs(node))
+        for start in range(0, len(jobs), PAGE):
+            for place, outcome in self._in_loop(self._input_page(jobs, start)):
+                yield read(place, outcome)
 
     def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Enqueue a child; it is durable when this returns. Raises ``JobLost``, and enqueues nothing, if this attempt lost its job."""

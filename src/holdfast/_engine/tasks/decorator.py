@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, over
 
 from holdfast._core.durations import Duration
 from holdfast._core.limits import Limit
-from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy
 from holdfast._core.view import RescuedJob
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Errors, define
@@ -63,6 +63,7 @@ class TaskRegistrar(ABC):
         timeout: Duration | None = None,
         progress_within: Duration | None = None,
         on_crash: CrashPolicy | Literal["retry", "fail", "hold"] = "retry",
+        on_changed_steps: ChangePolicy | Literal["hold", "fail", "restart"] = "hold",
         retention: Duration = "7d",
         process: bool = False,
         on_rescue: Hook | None = None,
@@ -76,6 +77,7 @@ class TaskRegistrar(ABC):
         passes its limit, and its crash costs no other job anything.
         ``key``: the name of the parameter that holds each job's key, usually the tenant.
         ``limit``: how many of its jobs may be active at once or start in a time, in the whole cluster, also for each key.
+        ``on_changed_steps``: whether a job whose code was changed under its recorded steps is held, fails, or forgets them and restarts.
         ``on_rescue``: a function of a connection and a ``RescuedJob``, which repairs your own rows after an interrupted attempt.
 
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP

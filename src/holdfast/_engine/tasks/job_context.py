@@ -34,6 +34,10 @@ class ChildWriter(Protocol):
         """Return the outcomes of those of these children that have ended."""
         ...
 
+    async def parents(self, job: ActiveJob) -> Mapping[str, Sequence[UUID]]:
+        """Return, by the name of each node that the job depends on, the jobs whose outcomes are those of the node."""
+        ...
+
 
 class ProgressSink(Protocol):
     """Takes a handler's reports: the worker's progress writer or, in a runner process, the pipe to the worker."""

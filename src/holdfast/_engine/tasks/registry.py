@@ -12,7 +12,7 @@ from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.payload import PayloadType, annotations_of, key_in
-from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.text import shortened
@@ -40,6 +40,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     """A registered handler. ``policy`` travels on each job's row, so that processes without the code can apply it.
 
     ``key``: the field of the payload that is each job's key. ``limit``: of all its jobs; it counts once a supervisor has stored it.
+    ``on_changed_steps``: only a worker with the code finds a change, so it does not travel on the row.
     ``rows``: the table whose rows it works on, if its jobs are runs of such a handler. ``workflow``: its function builds the graph of a
     workflow, and takes a ``Workflow`` first.
     """
@@ -59,6 +60,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     rows: RowsSettings | None = None
     key: str | None = None
     limit: Limit | None = None
+    on_changed_steps: ChangePolicy = ChangePolicy.HOLD
     workflow: WorkflowSettings | None = None
 
     @property
@@ -175,6 +177,7 @@ def define(  # size: one line for each option
     timeout: Duration | None = None,
     progress_within: Duration | None = None,
     on_crash: CrashPolicy | str = CrashPolicy.RETRY,
+    on_changed_steps: ChangePolicy | str = ChangePolicy.HOLD,
     retention: Duration = "7d",
     process: bool = False,
     on_rescue: Callable[..., Any] | None = None,
@@ -189,6 +192,8 @@ def define(  # size: one line for each option
         *_problems_of_hook(function, on_rescue),
         *problems_of_limit(limit),
     ]
+    if on_changed_steps not in set(ChangePolicy):
+        problems.append(f"on_changed_steps={on_changed_steps!r}: use 'hold', 'fail' or 'restart'")
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
     limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
     policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, durations=limits)
@@ -219,6 +224,7 @@ def define(  # size: one line for each option
         on_rescue=on_rescue,
         key=key,
         limit=limit,
+        on_changed_steps=ChangePolicy(on_changed_steps),
     )
 
 

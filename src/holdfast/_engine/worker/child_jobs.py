@@ -9,11 +9,12 @@ from holdfast._core.identity import enqueue_call_id
 from holdfast._core.inputs import whole
 from holdfast._core.job import ActiveJob, Failed, NewJob
 from holdfast._core.member import Member
-from holdfast._core.workflow import NewMember
+from holdfast._core.parents import parents_of
+from holdfast._core.workflow import Items, NewMember
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.environment import Environment
-from holdfast._engine.store_defaults import growing_workflows
+from holdfast._engine.store_defaults import growing_workflows, workflows
 from holdfast._engine.worker.attempt_calls import AttemptCalls
 
 
@@ -48,3 +49,15 @@ class ChildJobs:
         verbs = growing_workflows(self._environment.store)
         found = await read_outputs(lambda ids: self._calls.call(job, "outputs", partial(verbs.outputs, ids)), children)
         return {child: whole(found[child], found) for child in children if child in found}
+
+    async def parents(self, job: ActiveJob) -> Mapping[str, Sequence[UUID]]:
+        """Return, by the name of each node that the job depends on, the jobs whose outcomes are those of the node."""
+        if job.flow is None:
+            return {}
+        verbs = workflows(self._environment.store)
+        view = await self._calls.call(job, "flow", partial(verbs.flow, job.flow))
+        parents = {} if view is None else parents_of(job.id, view)
+        gates = [each.job for each in parents.values() if each.member.is_gate]
+        found = await self._calls.call(job, "outputs", partial(verbs.outputs, gates)) if gates else {}
+        outputs = {name: found.get(each.job) for name, each in parents.items()}
+        return {name: each.jobs if isinstance(each, Items) else (parents[name].job,) for name, each in outputs.items()}

@@ -10,6 +10,7 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import ClaimRequest
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.flow_events import report_flows
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
 from holdfast._engine.worker.claim_turns import ClaimTurns
@@ -151,10 +152,7 @@ class Exchange:
         return len(self._ended) >= self._most or self._slots.size - len(self._executor.running) >= self._most
 
     async def _exchange(self, batch: Sequence[FinishedRun], request: ClaimRequest | None) -> int | None:
-        """Settle the batch and claim; return how many jobs were claimed.
-
-        ``None``: the store has refused outcomes of the batch, or the claim beside them.
-        """
+        """Settle the batch and claim; return how many jobs were claimed; ``None``: the store has refused an outcome, or the claim."""
         await self._progress.write_final_updates()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         sent = self._lease.now()
@@ -173,6 +171,8 @@ class Exchange:
         self._is_in_doubt = False
         self._lease.store_answered()
         self._settle(batch, answer.answers)
+        if any(transition.has_flow for transition in transitions):
+            report_flows(self._store, self._events)
         asked = 0 if request is None else request.limit + request.prefetch
         self.ahead.measure(len(batch), sent, asked=asked, claims=answer.claims)
         if request is not None:

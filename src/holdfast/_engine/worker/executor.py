@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Json, RescueReason, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.outcome import Done, Invalid, Outcome, WaitFor
+from holdfast._core.outcome import Done, Invalid, Outcome, StepsChanged, WaitFor
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT
@@ -222,6 +222,8 @@ class Executor:
 
     def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
         job, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
+        if isinstance(outcome, StepsChanged):
+            outcome = structs.replace(outcome, then=running.definition.on_changed_steps)
         if outcome is not None:
             # Also for a lost job: the store refuses the outcome and keeps the result, or no supervisor has moved the job yet.
             moved = lifecycle.finish(job, outcome, jitter=jitter)

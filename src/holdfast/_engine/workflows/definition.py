@@ -7,10 +7,8 @@ from typing import Generic, ParamSpec, TypeVar
 
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.options import Options
-from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._engine.tasks.task import PreparedJob, Task, TaskWithOptions
+from holdfast._engine.tasks.task import PreparedJob, Task, TaskWithOptions, connections_of
 from holdfast._engine.workflows.builder import Workflow, build
 from holdfast._engine.workflows.enqueueing import aenqueue, enqueue
 from holdfast._engine.workflows.handle import WorkflowHandle
@@ -25,13 +23,12 @@ Result = TypeVar("Result")
 class WorkflowWithOptions(Generic[Payload, Result]):
     """A workflow with options, ready to be enqueued any number of times."""
 
-    def __init__(self, definition: TaskDefinition, connections: Connections, options: Options) -> None:
-        self.definition, self._connections, self._options = definition, connections, options
+    def __init__(self, task: Task[..., Result, ...], options: Options) -> None:
+        self._task, self._options, self.definition = task, options, task.definition
 
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob[Result]:
         """Check the arguments now, for code that enqueues later."""
-        task: Task[..., Result, ...] = Task(self.definition, self._connections)
-        known: TaskWithOptions[Result, ...] = TaskWithOptions(task, self._options)
+        known: TaskWithOptions[Result, ...] = TaskWithOptions(self._task, self._options)
         return known.bind(*args, **kwargs)
 
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> WorkflowHandle[Result]:
@@ -41,7 +38,7 @@ class WorkflowWithOptions(Generic[Payload, Result]):
         nothing is stored then.
         """
         root, graph, result = self._built(self.bind(*args, **kwargs))
-        return await aenqueue(self._connections, graph, root, result)
+        return await aenqueue(connections_of(self._task), graph, root, result, self._options.within)
 
     def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> WorkflowHandle[Result]:
         """Enqueue as ``aenqueue`` does, for code without an event loop.
@@ -50,7 +47,7 @@ class WorkflowWithOptions(Generic[Payload, Result]):
         """
         refuse_inside_loop("aenqueue")
         root, graph, result = self._built(self.bind(*args, **kwargs))
-        return enqueue(self._connections, graph, root, result)
+        return enqueue(connections_of(self._task), graph, root, result, self._options.within)
 
     def _built(self, job: PreparedJob[Result]) -> tuple[NewJob, Workflow, Node[Result] | None]:
         root = job.new_job()
@@ -68,9 +65,9 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
     >>> release.enqueue(ref="main")  # doctest: +SKIP
     """
 
-    def __init__(self, definition: TaskDefinition, connections: Connections) -> None:
-        super().__init__(definition, connections, Options())
-        update_wrapper(self, definition.function)
+    def __init__(self, task: Task[..., Result, ...]) -> None:
+        super().__init__(task, Options())
+        update_wrapper(self, task.definition.function)
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
@@ -104,7 +101,8 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
 
         Nodes take ``queue``, ``key``, ``priority``, ``delay``, ``run_at``, ``tags`` and ``headers`` from it unless they have their own.
         ``unique_key``: one unfinished workflow of the name may have it; another enqueue gets that one's handle, its ``created`` false, or
-        ``UniqueConflict`` if its arguments are others. ``expires_in`` and ``within`` are refused.
+        ``UniqueConflict`` if its arguments are others. ``within``: your own connection, in whose open transaction the whole graph is
+        written; it exists if and only if that commits. ``expires_in`` is refused: a workflow ends by its ``deadline=``.
         ``detached``: enqueued by a member of a workflow with ``job.enqueue``, it does not join that workflow.
         """
         options = Options.of(
@@ -122,13 +120,10 @@ class WorkflowDefinition(WorkflowWithOptions[Payload, Result], Generic[Payload, 
         )
         if problems := _problems_of(options):
             raise ConfigurationError([f"workflow {self.name}: {problem}" for problem in problems])
-        return WorkflowWithOptions(self.definition, self._connections, options)
+        return WorkflowWithOptions(self._task, options)
 
 
 def _problems_of(options: Options) -> list[str]:
-    problems = []
-    if options.expires_in is not None:
-        problems.append("expires_in: a workflow starts at once; use deadline= to end it in time")
-    if options.within is not None:
-        problems.append("within: a graph is not written in your transaction: enqueue it after your commit")
-    return problems
+    if options.expires_in is None:
+        return []
+    return ["expires_in: a workflow starts at once; use deadline= to end it in time, or give expires_in to its nodes"]

@@ -56,7 +56,8 @@ class WorkflowHandle(Handle, Generic[Result]):
         """Wait for the end; return the result of the node that the workflow's function returned, ``None`` if it returned none.
 
         Raises ``JobFailed``, which names the nodes that did not complete, ``JobCancelled``, ``JobNotFound``, or ``TimeoutError`` after
-        ``timeout``.
+        ``timeout``. A workflow may complete although that node did not, because its failure was accepted with ``on_failure="continue"`` or
+        ``when="finished"``. There is no result of its type then, so this raises ``JobFailed`` with the reason and the error of the node.
         """
         result: Result = await self._connect().result(self.id, None if timeout is None else seconds(timeout), self._read)
         return result

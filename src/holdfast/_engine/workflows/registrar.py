@@ -10,6 +10,7 @@ from holdfast._core.payload import encode_payload
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
+from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.block import WorkflowBlock
 from holdfast._engine.workflows.builder import PolicyName, Workflow
 from holdfast._engine.workflows.definition import WorkflowDefinition
@@ -33,7 +34,53 @@ class WorkflowDecorator(Protocol):
 
 
 class WorkflowRegistrar(ABC):
-    """What workflows can be registered with: an App."""
+    """What workflows can be registered with: an App or a group."""
+
+    @overload
+    def workflow(
+        self, function: Callable[Concatenate[Workflow, Payload], Node[Result]], /
+    ) -> WorkflowDefinition[Payload, Result]: ...
+    @overload
+    def workflow(self, function: Callable[Concatenate[Workflow, Payload], None], /) -> WorkflowDefinition[Payload, None]: ...
+    @overload
+    def workflow(
+        self,
+        *,
+        name: str | None = None,
+        on_failure: PolicyName = "fail",
+        deadline: Duration | None = None,
+        retention: Duration = RETENTION,
+        queue: str = "default",
+        key: str | None = None,
+        priority: int = 0,
+        max_nodes: int = MOST_NODES,
+    ) -> WorkflowDecorator: ...
+    def workflow(self, what: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Register a function that builds the graph of a workflow, bare or with options, as ``App.workflow`` does.
+
+        >>> @group.workflow(deadline="2h")  # doctest: +SKIP
+        ... def release(w: Workflow, ref: str) -> Node[Receipt]: ...
+        """
+        if isinstance(what, str):
+            at_once = "a graph in place is stored at once, so it needs an App"
+            raise ConfigurationError([f"workflow({what!r}): {at_once}: app.workflow({what!r})"])
+        return self._decorated(what, options)
+
+    def _decorated(self, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+        known = _known(options, define_workflow)
+
+        def register(function: Callable[..., Any]) -> WorkflowDefinition[..., Any]:
+            return self._register_workflow(function, known)
+
+        return register if function is None else register(function)
+
+    @abstractmethod
+    def _register_workflow(self, function: Callable[..., Any], options: dict[str, Any]) -> WorkflowDefinition[..., Any]:
+        """Register the function with checked names of options, and return its workflow."""
+
+
+class BlockRegistrar(WorkflowRegistrar):
+    """What can also store a graph that is built in place: an App."""
 
     registry: Registry
 
@@ -94,15 +141,7 @@ class WorkflowRegistrar(ABC):
         """
         if isinstance(what, str):
             return self._block(what, **_known(options, self._block))
-
-        known = _known(options, define_workflow)
-
-        def register(function: Callable[..., Any]) -> WorkflowDefinition[..., Any]:
-            definition = define_workflow(function, **known)
-            self.registry.add(definition)
-            return WorkflowDefinition(definition, self._workflow_connections())
-
-        return register if what is None else register(what)
+        return self._decorated(what, options)
 
     def _block(
         self,
@@ -126,6 +165,11 @@ class WorkflowRegistrar(ABC):
         connections = self._workflow_connections()
         root = chosen.new_job(connections.chance.uuid7(), name, encode_payload(name, {}), policy=policy)
         return WorkflowBlock(root, settings, connections)
+
+    def _register_workflow(self, function: Callable[..., Any], options: dict[str, Any]) -> WorkflowDefinition[..., Any]:
+        definition = define_workflow(function, **options)
+        self.registry.add(definition)
+        return WorkflowDefinition(Task(definition, self._workflow_connections()))
 
     @abstractmethod
     def _workflow_connections(self) -> Connections:

@@ -4,6 +4,7 @@ This module opens no connection. No statement it sends fails because of rows tha
 transaction. So it first checks that the schema exists, once for each connection.
 """
 
+import re
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import Any
@@ -19,21 +20,29 @@ from holdfast.errors import Unsupported
 from holdfast.stores.postgres import schema
 
 Rows = list[tuple[Any, ...]]
-Dialogue = Generator[tuple[str, ...], Rows, EnqueueAnswer]
+Question = tuple[str, *tuple[str | None, ...]]
+Dialogue = Generator[Question, Rows, EnqueueAnswer]
 """A generator that yields statements with their values, receives the rows of each, and returns an answer."""
 
+_SAMPLE = 200
+"""Characters of a parameter that a setting of the transaction holds: it is gone in the next one."""
+_PARAMETER = re.compile(r"\$(\d)")
 _PSYCOPG, _AWAITED_PSYCOPG = "psycopg.Connection", "psycopg.AsyncConnection"
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 
 
 class CallerEnqueue(Struct, frozen=True):
-    """The statement for a connection, the function that reads its answer, and the checks of a connection not known yet."""
+    """The statement for a connection, the function that reads its answer, and the checks of a connection not known yet.
+
+    ``then``: another statement with its values, all of them text.
+    """
 
     place: str
     version: str
     statement: str
     parameter: str
     read: Callable[[Sequence[tuple[Any, ...]]], EnqueueAnswer]
+    then: Question | None = None
 
 
 class KnownConnections:
@@ -55,7 +64,16 @@ class KnownConnections:
                 self._known.add(source)
             except TypeError:
                 pass  # it allows no weak reference, so it is checked each time
-        return order.read((yield order.statement, order.parameter))
+        if order.then is not None:
+            yield "SELECT set_config('holdfast.within', $1, true)", order.parameter[:_SAMPLE]
+            if (yield ("SELECT current_setting('holdfast.within', true)",)) != [(order.parameter[:_SAMPLE],)]:
+                raise Unsupported(
+                    "within: the connection commits each statement by itself, and a workflow takes two: open a transaction around the call"
+                )
+        answer = order.read((yield order.statement, order.parameter))
+        if order.then is not None:
+            yield order.then
+        return answer
 
     def _require(self, database: str) -> None:
         if self._database not in (None, database):
@@ -116,39 +134,45 @@ def _answer_of(end: StopIteration) -> EnqueueAnswer:
     return answer
 
 
-def _ask_psycopg(connection: Any, statement: str, *values: str) -> Rows:
+def _ask_psycopg(connection: Any, statement: str, *values: str | None) -> Rows:
     from psycopg import Cursor
     from psycopg.rows import tuple_row
 
     with Cursor(connection, row_factory=tuple_row) as cursor:  # neither the caller's cursor class nor its rows
-        cursor.execute(_spelt(statement, "%s"), values or None)
+        cursor.execute(*_spelt(statement, "%s", values))
         return cursor.fetchall()  # in a pipeline, only fetching waits for the answer
 
 
-async def _ask_awaited_psycopg(connection: Any, statement: str, *values: str) -> Rows:
+async def _ask_awaited_psycopg(connection: Any, statement: str, *values: str | None) -> Rows:
     from psycopg import AsyncCursor
     from psycopg.rows import tuple_row
 
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(_spelt(statement, "%s"), values or None)
+        await cursor.execute(*_spelt(statement, "%s", values))
         return await cursor.fetchall()
 
 
-async def _ask_asyncpg(connection: Any, statement: str, *values: str) -> Rows:
-    return [tuple(row) for row in await connection.fetch(_spelt(statement, "$1"), *values)]
+async def _ask_asyncpg(connection: Any, statement: str, *values: str | None) -> Rows:
+    text, _ = _spelt(statement, "$1", values)
+    return [tuple(row) for row in await connection.fetch(text, *values)]
 
 
-def _ask_wrapper(opened: OpenedConnection, statement: str, *values: str) -> Rows:
-    return opened.fetch(_spelt(statement, opened.placeholder), *values)
+def _ask_wrapper(opened: OpenedConnection, statement: str, *values: str | None) -> Rows:
+    text, given = _spelt(statement, opened.placeholder, values)
+    return opened.fetch(text, *(given or ()))
 
 
-def _spelt(statement: str, placeholder: str) -> Any:
-    """Return the statement with the driver's placeholder; its value is cast to text, so that no codec of the caller changes it."""
-    if "$1" not in statement:
-        return statement
-    if placeholder == "%s":
-        statement = statement.replace("%", "%%")
-    return statement.replace("$1", f"CAST({placeholder} AS text)")
+def _spelt(statement: str, placeholder: str, values: tuple[str | None, ...]) -> tuple[Any, tuple[str | None, ...] | None]:
+    """Return the statement with the driver's placeholders, and the values for them, if any, in their order.
+
+    Each is cast to text, so that no codec of the caller changes it.
+    """
+    if not values:
+        return statement, None
+    if placeholder != "%s":
+        return _PARAMETER.sub(r"CAST($\1 AS text)", statement), values
+    places = [int(place) - 1 for place in _PARAMETER.findall(statement)]
+    return _PARAMETER.sub("CAST(%s AS text)", statement.replace("%", "%%")), tuple(values[place] for place in places)
 
 
 def _database_of(url: str) -> str | None:

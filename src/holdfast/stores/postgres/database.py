@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 
 from holdfast._core.answers import Capabilities
+from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.postgres_url import problems_of_location, problems_of_schema
@@ -46,6 +47,7 @@ class StoreDatabase(Database):
         self._schema = schema
         self._newest = 0  # the largest id enqueued here, as a number
         self._texts: dict[str, str] = {}
+        self._flow_changes = FlowChanges()
 
     @property
     def capabilities(self) -> Capabilities:

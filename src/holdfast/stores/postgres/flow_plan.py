@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.children import Adopted, Adopter, grown
 from holdfast._core.encoding import inputs_text
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
 from holdfast._core.job import NewJob, Reason, State
@@ -84,6 +85,7 @@ class FlowPlan(FlowGrowth):
 
     def __init__(self, known: Known) -> None:
         self.now, self.flows = known.now, dict(known.flows)
+        self.changes = list[FlowChange]()
         self.writes, self.roots = list[Write | Advance | Ends | Additions](), list[UUID]()
         self._known, self._graphs = known, dict(known.graphs)
         self._over, self._counted = set[UUID](), dict[UUID, Waiting]()

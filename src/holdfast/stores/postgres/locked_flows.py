@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.children import Adopter, Children
 from holdfast._core.encoding import failure_text, inputs_of, member_of, names_of
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
@@ -62,6 +63,7 @@ class LockedFlows:
 
     def __init__(self, fetch: Fetch, locked: Iterable[UUID] = ()) -> None:
         self.fetch, self.locked = fetch, list(locked)
+        self.changes = list[FlowChange]()
         self._known: Known | None = None
 
     @property
@@ -146,6 +148,7 @@ class LockedFlows:
                 else:
                     await self.fetch(write.query, *write.values)
             self._known = Known(self._known.now, plan.flows, {}, {}, {})
+            self.changes += plan.changes
             return answer
 
     async def graph(self, flow: UUID) -> Graph:

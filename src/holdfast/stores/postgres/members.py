@@ -36,6 +36,7 @@ class MemberMoves(Claiming):
             if wanted := list(flows):
                 await locked.lock(wanted)
             yield locked
+        self._flow_changes.add(locked.changes)
 
     async def _settle_members(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
         """Settle members, with what depends on them; return as ``_settle`` does. A workflow that stays locked is left."""
@@ -65,6 +66,7 @@ class MemberMoves(Claiming):
                     await flows.adopt(job, children[job])
                 if forgotten := {*begun}.difference(suspended):
                     await flows.fetch("forget_flows", [*forgotten])
+            self._flow_changes.add(flows.changes)
             return settled, frozenset(refused)
 
         try:

@@ -116,6 +116,7 @@ class Moves(LimitedClaiming):
                 if members := members_of(left, chosen):
                     await move_members(flows, how.verb, members, more)
                 states = await connection.fetch(self._sql("states"), list(ids))
+            self._flow_changes.add(flows.changes)
             return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
 
         return await self._retrying(steer, how.verb)

@@ -4,6 +4,7 @@ from functools import partial
 from uuid import UUID
 
 from holdfast._core.encoding import plan_of
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, version_of
 from holdfast._core.text import json_text
 from holdfast.databases.postgres.pool import Connection
@@ -56,18 +57,23 @@ class ScheduleVerbs(StoreDatabase):
             await connection.execute(HURRIED)
             found = await connection.fetch(self._sql("last_job"), name)
             ((fires,),) = await connection.fetch(self._sql("advance"), *values)
+            changes = list[FlowChange]()
             if fires and found and (last := found[0]["last_job"]) is not None and last != values[-2]:
-                await self._cancel(connection, last)
-            return None if fires is None else bool(fires)
+                changes = await self._cancel(connection, last)
+        self._flow_changes.add(changes)
+        return None if fires is None else bool(fires)
 
-    async def _cancel(self, connection: Connection, job: UUID) -> None:
+    async def _cancel(self, connection: Connection, job: UUID) -> list[FlowChange]:
+        """Cancel a job; return what that does to its workflow."""
         found = await connection.fetch(self._sql("request_cancel"), [job])
         if members := members_of(found, [job]):
             flows = LockedFlows(partial(self._fetch_on, connection))
             await flows.lock_of(members)
             await move_members(flows, "request_cancel", members, ())
-        elif any(row["state"] is None for row in found):
-            await self._cancel(connection, job)  # it moved during the statement: the next one sees where to
+            return flows.changes
+        if any(row["state"] is None for row in found):
+            return await self._cancel(connection, job)  # it moved during the statement: the next one sees where to
+        return []
 
     async def _schedules(self, is_due: bool, limit: int | None) -> ScheduleList:
         rows = await self._fetch("schedules", is_due, limit)

@@ -27,9 +27,16 @@ class SharedTransactions(StoreDatabase):
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-        name, parameter = packing.enqueue(call, jobs, is_durable=True, is_known=self._may_be_known(jobs))
-        read = partial(answers.enqueued, jobs=jobs)
-        order = within.CallerEnqueue(self._sql("connected_database"), self._sql("version"), self._sql(name), parameter, read)
+        asked = packing.enqueue(call, jobs, is_durable=True, is_known=self._may_be_known(jobs))
+        return self._send_within(connection, asked, jobs)
+
+    def _send_within(
+        self, connection: Any, asked: tuple[str, str], jobs: Sequence[NewJob], then: within.Question | None = None
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        """Send the query of an enqueue with its parameter on the caller's connection, and after it another statement."""
+        (name, parameter), read = asked, partial(answers.enqueued, jobs=jobs)
+        known = self._sql("connected_database"), self._sql("version")
+        order = within.CallerEnqueue(*known, self._sql(name), parameter, read, then)
         return within.run_dialogue(connection, partial(self._known_connections.talk, order))
 
     @asynccontextmanager

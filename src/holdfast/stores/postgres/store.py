@@ -12,12 +12,11 @@ from holdfast.stores.postgres.moves import Moves
 from holdfast.stores.postgres.reading import Reading
 from holdfast.stores.postgres.rehearsal import HURRIED, OneTransaction
 from holdfast.stores.postgres.schedules import ScheduleVerbs
-from holdfast.stores.postgres.shared_transactions import SharedTransactions
 from holdfast.stores.postgres.steps import StepVerbs
 from holdfast.stores.postgres.workflows import WorkflowVerbs
 
 
-class PostgresStore(Moves, LimitVerbs, SharedTransactions, Leases, Reading, Maintenance, ScheduleVerbs, StepVerbs, WorkflowVerbs):
+class PostgresStore(Moves, LimitVerbs, Leases, Reading, Maintenance, ScheduleVerbs, StepVerbs, WorkflowVerbs):
     """Jobs in one schema of a PostgreSQL database; the first use opens the first connection."""
 
     async def check(self) -> tuple[Check, ...]:

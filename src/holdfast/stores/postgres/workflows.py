@@ -1,12 +1,13 @@
 """The verbs of workflows: each that moves members is a transaction under the locks of their workflows, and Python decides in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.encoding import member_of
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.graph import Graph, Vertex
 from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
@@ -19,12 +20,16 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, columns_of, edges_text
 from holdfast.stores.postgres.locked_flows import KeyTaken, flow_of, graph_of
 from holdfast.stores.postgres.members import MemberMoves
+from holdfast.stores.postgres.shared_transactions import SharedTransactions
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class WorkflowVerbs(MemberMoves):
+class WorkflowVerbs(MemberMoves, SharedTransactions):
     """The part of the store that has the verbs of ``GrowingWorkflows`` in ``_ports.workflows``."""
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return self._flow_changes.take()
 
     async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
         members, flow = (*new.members, new.root), new.root.job.id
@@ -46,6 +51,19 @@ class WorkflowVerbs(MemberMoves):
 
         async with self._here().keyed:
             return answers.enqueued(await self._retrying(enqueue, "enqueue_flow"), jobs)
+
+    def enqueue_flow_within(
+        self, connection: Any, call: UUID, new: NewFlow
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        members, flow = (*new.members, new.root), new.root.job.id
+        jobs, begun = [each.job for each in members], _begun(new)[0]
+        self._may_be_known(jobs)
+        blocked = frozenset(each.id for each in begun.blocked())
+        asked = packing.enqueue(call, jobs, flow=flow, blocked=blocked, is_durable=True, is_known=True)
+        columns = json_text([_columns_of(each, begun.members[each.job.id]) for each in members])
+        deadline = None if new.deadline is None else str(new.deadline)
+        insert = self._sql("insert_flow").replace("$1", "$1::uuid")
+        return self._send_within(connection, asked, jobs, (insert, str(flow), deadline, columns, edges_text(new.edges)))
 
     async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
         name, parameter = packing.enqueue(call, (), under, is_known=True)

@@ -21,15 +21,18 @@ from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import QUERIES
 
-_TABLE = re.compile(r"\bholdfast_(jobs|payloads|receipts|queues)\b")
+_TABLE = re.compile(r"\bholdfast_(jobs|payloads|receipts|queues|flows|members|edges)\b")
 _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]
 _STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in statements(_BODY)]
 _RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)
 
+Write = Callable[[Any], EnqueueAnswer]
+"""Enqueues by the statements of a cursor."""
 
-def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-    """Enqueue as the store does, but inside the caller's transaction; await the result of an asynchronous connection."""
-    insert = partial(_insert, path=path, values=values, use_apsw=use_apsw)
+
+def enqueue(connection: Any, path: Path, write: Write, *, use_apsw: bool) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+    """Enqueue inside the caller's transaction; await the result of an asynchronous connection."""
+    insert = partial(_insert, path=path, write=write, use_apsw=use_apsw)
     if (wrapper := wrapper_of(connection)) is not None:
         return wrapper.run(partial(_through, insert))
     if _is_awaited(connection):
@@ -57,7 +60,7 @@ async def _in_its_thread(connection: Any, insert: Callable[[Any], EnqueueAnswer]
     return answer
 
 
-def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> EnqueueAnswer:
+def _insert(connection: Any, *, path: Path, write: Write, use_apsw: bool) -> EnqueueAnswer:
     require_kind(connection, use_apsw=use_apsw)
     with driver.plain_cursor(connection) as cursor:
         _require_main(cursor, path)
@@ -65,7 +68,9 @@ def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> E
         driver.begin_implicitly(connection)
         cursor.execute("SAVEPOINT holdfast_enqueue")
         try:
-            answer = _enqueue(cursor, values)
+            # Writes nothing, but takes the write lock, with the caller's own busy timeout. A connection that has read already is refused.
+            cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
+            answer = write(cursor)
         except BaseException as error:
             if connection.in_transaction:  # else the error has ended the transaction
                 cursor.execute("ROLLBACK TO holdfast_enqueue")
@@ -133,12 +138,19 @@ def _prepare(connection: Any, cursor: Any) -> None:
             cursor.execute("ROLLBACK")
 
 
-def _enqueue(cursor: Any, values: Values) -> EnqueueAnswer:
-    # Writes nothing, but takes the write lock, with the caller's own busy timeout. A connection that has read already is refused.
-    cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
-    found = cursor.execute(_RECEIPT, values).fetchall()
-    if not found:
+def execute(cursor: Any, name: str, values: Values) -> Any:
+    """Execute a query of the store that needs no program on the connection, or an enqueue; return its cursor."""
+    if name == "enqueue":
         for statement in _STATEMENTS:
             cursor.execute(statement, values)
+        return cursor
+    return cursor.execute(_TABLE.sub(r"main.\g<0>", QUERIES[name].statement), values)
+
+
+def enqueue_jobs(values: Values, cursor: Any) -> EnqueueAnswer:
+    """Enqueue jobs as the store does."""
+    found = cursor.execute(_RECEIPT, values).fetchall()
+    if not found:
+        execute(cursor, "enqueue", values)
         found = cursor.execute(_RECEIPT, values).fetchall()
     return answers.enqueued(found)

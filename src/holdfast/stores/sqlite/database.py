@@ -1,9 +1,12 @@
 """A file that holds jobs: its statements and the version of its schema."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
+from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
 from holdfast._ports.clock import Clock, Randomness
@@ -13,6 +16,8 @@ from holdfast.databases.sqlite.database import Database
 from holdfast.databases.sqlite.file_location import create_private, require_local_disk
 from holdfast.databases.sqlite.sql import statements
 from holdfast.stores.sqlite import schema
+
+Answer = TypeVar("Answer")
 
 _FOLDER = Path(__file__).parent / "queries"
 _MARK = "-- call\n"
@@ -33,10 +38,28 @@ class StoreDatabase(Database):
     """A file of jobs; the first statement opens the connection and creates or upgrades the schema."""
 
     def __init__(
-        self, path: Path, clock: Clock, chance: Randomness, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
+        self,
+        path: Path,
+        clock: Clock,
+        chance: Randomness,
+        process: ProcessIdentity,
+        *,
+        busy_limit: float,
+        use_apsw: bool,
+        flow_changes: FlowChanges | None = None,
     ) -> None:
         super().__init__(path, clock, chance, process, busy_limit=busy_limit, use_apsw=use_apsw)
         self._versions = (0, 0)
+        self.flow_changes = flow_changes or FlowChanges()
+        self.changes = list[FlowChange]()
+        """What the open transaction does to whole workflows."""
+
+    def atomically(self, name: str, action: Callable[[], Answer], *, end: str = "COMMIT") -> Answer:
+        self.changes.clear()
+        answer = super().atomically(name, action, end=end)
+        if end == "COMMIT":
+            self.flow_changes.add(self.changes)
+        return answer
 
     def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
         """Return all rows of a query; each query is also given ``:wall``, ``:monotonic``, ``:boot`` and ``:clock``."""

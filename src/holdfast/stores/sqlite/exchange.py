@@ -157,6 +157,7 @@ class Exchange:
         return len(self._found) - before
 
     def _write(self, query: str, values: Values) -> None:
+        restarted = [] if self._is_settled else self._restarting()
         self._database.write(query, **(packing.NO_TRANSITIONS if self._is_settled else self._packed), **values)
         if not self._is_settled:
             self._is_settled = True
@@ -164,6 +165,19 @@ class Exchange:
             if forgetful := [transition.job for transition in self._transitions if transition.forgets_steps]:
                 self._database.write("forget_steps", **packing.ids(forgetful))
                 self._database.write("forget_signals", **packing.ids(forgetful))
+            if restarted:
+                self._database.write("forget_restarted_steps", **packing.ids(restarted))
+                self._database.write("forget_checkpoints", **packing.ids(restarted))
+
+    def _restarting(self) -> list[UUID]:
+        """Return the jobs that are to start over without their steps, and whose tokens are valid."""
+        return [
+            transition.job
+            for transition in self._transitions
+            if transition.forgets_steps
+            and transition.to is State.AVAILABLE
+            and is_active(self._database, transition.job, transition.token)
+        ]
 
     def _answers(self) -> tuple[Answer, ...]:
         if self._are_all_applied:

@@ -56,7 +56,7 @@ class FileFlows(FlowGrowth):
     """The reads and writes of a file for the moves of members."""
 
     def __init__(self, database: StoreDatabase) -> None:
-        self._database, self.now = database, instant(database.now())
+        self._database, self.now, self.changes = database, instant(database.now()), database.changes
 
     def members(self, ids: Sequence[UUID]) -> list[KnownMember]:
         """Return those of these jobs that belong to workflows."""

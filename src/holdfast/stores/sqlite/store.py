@@ -34,6 +34,7 @@ from holdfast._core.answers import (
     SteerAnswer,
 )
 from holdfast._core.encoding import end_of, instant
+from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
@@ -69,6 +70,7 @@ from holdfast.stores.sqlite import caller_transactions as within
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.caller_flows import CallerFlows
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.job_transaction import Transaction
@@ -86,7 +88,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -106,8 +108,9 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     ) -> None:
         file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
+        self._flow_changes = changes = FlowChanges()
         self._thread = ConnectionThread(
-            lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw)
+            lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw, flow_changes=changes)
         )
         self._watch, self._who, self._rounds = LeaseSightings(process), (chance, process), Rounds()
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
@@ -138,7 +141,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         wall = micros(self._clock.wall())
         values = {**packing.jobs(jobs), "call": call.bytes, "inline": packing.INLINE, "wall": wall}
-        return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
+        return within.enqueue(connection, self._path, partial(within.enqueue_jobs, values), use_apsw=self._use_apsw)
 
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None

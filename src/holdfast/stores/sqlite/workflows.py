@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
+from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
@@ -26,6 +27,10 @@ class WorkflowVerbs:
     """The part of the store that has the verbs of ``Workflows`` in ``_ports.workflows``."""
 
     _thread: ConnectionThread[StoreDatabase]
+    _flow_changes: FlowChanges
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return self._flow_changes.take()
 
     async def enqueue_flow(self, call: UUID, new: NewFlow) -> EnqueueAnswer:
         return await self._thread.run(lambda database: database.atomically("enqueue_flow", lambda: _enqueue(database, call, new)))
@@ -168,6 +173,15 @@ def _has_members(database: StoreDatabase, ids: Sequence[UUID]) -> bool:
 
 
 def _enqueue(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer:
+    if (answer := insert(database, call, new)) is None:
+        flows = FileFlows(database)
+        flows.begin(flows.flow(new.root.job.id))
+        return EnqueueAnswer()
+    return answer
+
+
+def insert(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer | None:
+    """Insert a new workflow, all of it blocked; return the answer if nothing was inserted, or by an earlier copy of the call."""
     root, members = new.root.job, [*new.members, new.root]
     if receipt := database.read("receipt", call=call.bytes):
         return answers.enqueued(receipt)
@@ -180,8 +194,7 @@ def _enqueue(database: StoreDatabase, call: UUID, new: NewFlow) -> EnqueueAnswer
     flows = FileFlows(database)
     flows.insert_members(members, new.edges, flow=root.id)
     flows.insert_flow(root.id, new.deadline)
-    flows.begin(flows.flow(root.id))
-    return EnqueueAnswer()
+    return None
 
 
 def _enqueue_member(database: StoreDatabase, call: UUID, child: NewMember, under: tuple[UUID, Token]) -> EnqueueAnswer:

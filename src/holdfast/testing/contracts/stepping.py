@@ -6,12 +6,12 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, RescueReason, State
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Fail, Snooze, StepsChanged, Suspend
-from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
+from holdfast._core.policy import RETENTION_FLOOR, Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.requests import JobFilter, ProgressUpdate, Steer, SteerVerb
-from holdfast._core.steps import StepRecord
+from holdfast._core.steps import Signal, SignalTaken, StepRecord
 from holdfast._engine import store_defaults
 from holdfast._ports.steps import Steps
 from holdfast._ports.store import Store
@@ -21,6 +21,7 @@ from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done,
 FIRST = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b'{"id":1}')
 SECOND = StepRecord(name="charge", nth=2, place=1, is_sequential=False, result=b"null")
 CHANGED = Failure("StepsChanged", "the code asks for step 'b'")
+RESTARTED = StepsChanged(CHANGED, ChangePolicy.RESTART)
 
 
 async def no_steps(at: Scene) -> None:
@@ -177,6 +178,58 @@ class StepContract(Part):
         row = await at.row(job.id)
         assert (row.state, row.held_for, row.error) == (State.AVAILABLE, None, None)
         assert (await again(at, job)).attempt == 2
+
+    @story
+    @needs(Steps, no_steps)
+    async def test_a_restart_forgets_steps_and_checkpoint_in_the_write_that_moves_the_job(self, at: Scene) -> None:
+        policy = Policy(backoff=Backoff.fixed("0s"))
+        job, other, stranger = await at.running(policy=policy), await at.running(policy=policy), await at.running(policy=policy)
+        for each in (job, other, stranger):
+            await recorded(at, each, FIRST)
+            await at.store.report([ProgressUpdate(job=each.id, token=each.token, checkpoint=b"7")])
+        lost = structs.replace(answered(stranger, RESTARTED), token=stale(stranger.token))
+        assert await at.settle(lost, answered(job, RESTARTED)) == (Answer.LOST, Answer.APPLIED)
+        row = await at.row(job.id)
+        assert (row.state, row.error, row.failures, row.checkpoint) == (State.AVAILABLE, CHANGED, 1, None)
+        assert [await kept(at, each.id) for each in (job, other, stranger)] == [(), (FIRST,), (FIRST,)]
+        assert [(await at.row(each.id)).checkpoint for each in (other, stranger)] == [b"7", b"7"]
+        owner = await again(at, job)
+        await recorded(at, owner, SECOND)
+        assert await at.settle(answered(job, RESTARTED)) == (Answer.APPLIED,)
+        assert await kept(at, job.id) == (SECOND,)
+
+    @story
+    @needs(Steps, no_steps)
+    async def test_a_restart_that_is_claimed_in_the_same_exchange_starts_without_a_checkpoint(self, at: Scene) -> None:
+        job = await at.running(policy=Policy(backoff=Backoff.fixed("0s")))
+        await recorded(at, job, FIRST)
+        await at.store.report([ProgressUpdate(job=job.id, token=job.token, checkpoint=b"7")])
+        queue = (await at.row(job.id)).queue
+        answer = await at.store.exchange([answered(job, RESTARTED)], at.request(await at.lease(), queues=(queue,)))
+        (claim,) = answer.claims or await at.claim(await at.lease(), queues=(queue,))
+        assert (claim.job.id, claim.checkpoint) == (job.id, None)
+        assert await kept(at, job.id) == ()
+
+    @story
+    @needs(Steps, no_steps)
+    async def test_a_restart_that_a_cancellation_or_the_last_attempt_ends_keeps_the_steps(self, at: Scene) -> None:
+        doomed, spent = await at.running(), await at.running(policy=Policy(max_attempts=1))
+        for each in (doomed, spent):
+            await recorded(at, each, FIRST)
+            await at.store.report([ProgressUpdate(job=each.id, token=each.token, checkpoint=b"7")])
+        await verbs(at.store).signal(doomed.id, Signal(at.chance.uuid4(), "go", b"1"))
+        await at.store.request_cancel([doomed.id])
+        await at.settle(answered(doomed, RESTARTED), answered(spent, RESTARTED))
+        rows = [await at.row(each.id) for each in (doomed, spent)]
+        assert [(row.state, row.reason) for row in rows] == [
+            (State.CANCELLED, Reason.BY_OPERATOR),
+            (State.FAILED, Reason.STEPS_CHANGED),
+        ]
+        assert [row.checkpoint for row in rows] == [b"7", b"7"]
+        assert [await kept(at, each.id) for each in (doomed, spent)] == [(FIRST,), (FIRST,)]
+        await at.store.reopen([doomed.id])
+        owner = await again(at, doomed)
+        assert await verbs(at.store).take_signal(owner.id, owner.token, "go", SECOND) == SignalTaken(b"1")
 
     @story
     @needs(Steps, no_steps)

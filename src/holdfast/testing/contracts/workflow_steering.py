@@ -87,6 +87,28 @@ class WorkflowSteeringContract(Part):
 
     @story
     @needs(Workflows, no_workflows)
+    async def test_a_cancel_ends_the_pause_so_that_a_later_retry_runs_at_once(self, at: Scene) -> None:
+        graph = await chain(at, "a", "b").stored()
+        running = await Graph(at).add("c").add("d", on_failure=OnFailure.PAUSE).stored()
+        (job,) = await running.start("c")
+        await running.fail("d")
+        for each in (graph, running):
+            await each.steer(FlowVerb.PAUSE)
+            await each.steer(FlowVerb.CANCEL)
+            found = await verbs(at.store).flow(each.ids["root"])
+            assert found is not None
+            assert found.flow.paused_at is None
+        await at.settle(answered(job, Retry(after="0s")))
+        assert [await each.root() for each in (graph, running)] == [CANCELLED, CANCELLED]
+        for each in (graph, running):
+            assert await each.steer(FlowVerb.RETRY) is BLOCKED
+        assert await graph.states() == [BLOCKED, AVAILABLE, BLOCKED]
+        assert await running.states() == [BLOCKED, AVAILABLE, AVAILABLE]
+        await graph.run("a", "b")
+        assert await graph.root() is DONE
+
+    @story
+    @needs(Workflows, no_workflows)
     async def test_s20_to_cancel_the_root_cancels_the_workflow(self, at: Scene) -> None:
         graph = await chain(at, "a", "b").stored()
         assert await at.store.request_cancel([graph.ids["root"]]) == {graph.ids["root"]: CANCELLED}

@@ -183,7 +183,7 @@ waiting AS (
         claim_number, starts, new_failures, new_crashes, created_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
         message,
         progress_at, coalesce(new_error, error), new_rescue, owed_from, CASE WHEN NOT is_signalled THEN awaits END,
-        CASE WHEN is_paused THEN 'pause' ELSE held_for END, checkpoint, payload, flow
+        CASE WHEN is_paused THEN 'pause' ELSE held_for END, CASE WHEN forgets_steps IS NOT TRUE THEN checkpoint END, payload, flow
     FROM settled WHERE NOT is_end
     -- Another job that was given the same id must not keep the owner of this one from settling.
     ON CONFLICT DO NOTHING
@@ -216,18 +216,23 @@ freed AS (
 -- Those that another session has locked are deleted with the job.
 free_steps AS MATERIALIZED (
     SELECT steps.ctid AS place FROM holdfast.steps AS steps
-    WHERE steps.job = ANY(ARRAY(SELECT id FROM ended WHERE forgets_steps))
+    WHERE steps.job = ANY(ARRAY(SELECT id FROM ended WHERE forgets_steps AND NOT is_stopped))
     FOR UPDATE SKIP LOCKED
 ),
 
 free_signals AS MATERIALIZED (
     SELECT signals.ctid AS place FROM holdfast.signals AS signals
-    WHERE signals.job = ANY(ARRAY(SELECT id FROM ended WHERE forgets_steps))
+    WHERE signals.job = ANY(ARRAY(SELECT id FROM ended WHERE forgets_steps AND NOT is_stopped))
     FOR UPDATE SKIP LOCKED
 ),
 
 forgotten_steps AS (
     DELETE FROM holdfast.steps WHERE ctid = ANY(ARRAY(SELECT place FROM free_steps))
+),
+
+-- The next attempt must find none of them: this waits for a session that has locked one.
+restarted AS (
+    DELETE FROM holdfast.steps WHERE job = ANY(ARRAY(SELECT id FROM settled WHERE forgets_steps AND NOT is_end))
 ),
 
 forgotten_signals AS (

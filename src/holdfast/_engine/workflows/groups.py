@@ -1,17 +1,20 @@
-"""Tasks registered without an App at hand, for modules that the App's own module imports."""
+"""Tasks and workflows registered without an App at hand, for modules that the App's own module imports."""
 
 from collections.abc import Callable
 from typing import Any
 
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.decorator import TaskRegistrar
-from holdfast._engine.tasks.registry import Registry, define, problems_of_names
+from holdfast._engine.tasks.registry import Registry, TaskDefinition, define, problems_of_names
 from holdfast._engine.tasks.task import Task
+from holdfast._engine.workflows.definition import WorkflowDefinition
+from holdfast._engine.workflows.registrar import WorkflowRegistrar
+from holdfast._engine.workflows.settings import define_workflow
 from holdfast.errors import ConfigurationError
 
 
-class TaskGroup(TaskRegistrar):
-    """Tasks that an App includes later, under names with a prefix and in their own queue.
+class TaskGroup(TaskRegistrar, WorkflowRegistrar):
+    """Tasks and workflows that an App includes later, under names with a prefix and in their own queue.
 
     It breaks the circle of an App that imports its tasks and tasks that import their App.
 
@@ -50,6 +53,14 @@ class TaskGroup(TaskRegistrar):
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         name = options.get("name") or getattr(handler, "__name__", "")
         definition = define(handler, **{"queue": self.queue, **options, "name": f"{self.prefix}{name}"})
+        return self._added(definition)
+
+    def _register_workflow(self, function: Callable[..., Any], options: dict[str, Any]) -> WorkflowDefinition[..., Any]:
+        name = options.get("name") or getattr(function, "__name__", "")
+        definition = define_workflow(function, **{"queue": self.queue, **options, "name": f"{self.prefix}{name}"})
+        return WorkflowDefinition(self._added(definition))
+
+    def _added(self, definition: TaskDefinition) -> Task[..., Any, ...]:
         if self._registry is not None:
             self._registry.add(definition)
         self._tasks.append(Task(definition, self._connections))
