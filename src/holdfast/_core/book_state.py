@@ -318,10 +318,19 @@ class BookState:
             if not members:
                 del known.members[row.member.flow]
             for parent in known.edges.pop(row.id, ()):
-                del known.children[parent][row.id]
-                if not known.children[parent]:
-                    del known.children[parent]
+                self._forget_child(parent, row.id)
+            for child in [*known.children.get(row.id, ())]:
+                is_outside = known.edges[child][row.id].parent_flow is not None
+                if is_outside and known.jobs[child].state is not State.BLOCKED:
+                    del known.edges[child][row.id]
+                    self._forget_child(row.id, child)
             known.flows.pop(row.id, None)
+
+    def _forget_child(self, parent: UUID, child: UUID) -> None:
+        children = self._all.children[parent]
+        del children[child]
+        if not children:
+            del self._all.children[parent]
 
     def _take_from_indexes(self, row: JobRecord) -> None:
         place = PLACE_OF[row.state]
