@@ -146,7 +146,7 @@ class BookOperations(BookWorkflows):
             if row.finished_at and not self._is_kept_for_root(row)
         }
         rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
-        old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)]
+        old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor) and not self._is_awaited(row)]
         gone = [each for row in old for each in self._doomed_with(row)][:limit]
         worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
         for row in gone:

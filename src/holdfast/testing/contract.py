@@ -41,6 +41,7 @@ from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
 from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
+from holdfast.testing.contracts.workflow_dependents import DependentJobsContract
 from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
@@ -86,6 +87,7 @@ class StoreContract(
     WorkflowSteeringContract,
     WorkflowNeighbourContract,
     WorkflowRaceContract,
+    DependentJobsContract,
     WorkflowStepContract,
     RaceContract,
 ):

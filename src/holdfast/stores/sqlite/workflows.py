@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
-from holdfast._core.job import State, Token
+from holdfast._core.dependencies import After, dependents_of
+from holdfast._core.job import NewJob, State, Token
 from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
 from holdfast._core.text import storable_text
@@ -23,7 +24,7 @@ from holdfast.stores.sqlite.steps import is_active
 
 
 class WorkflowVerbs:
-    """The part of the store that has the verbs of ``Workflows`` in ``_ports.workflows``."""
+    """The part of the store that has the verbs of ``DependentJobs`` in ``_ports.workflows``."""
 
     _thread: ConnectionThread[StoreDatabase]
 
@@ -33,6 +34,11 @@ class WorkflowVerbs:
     async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
         return await self._thread.run(
             lambda database: database.atomically("enqueue_member", lambda: _enqueue_member(database, call, child, under))
+        )
+
+    async def enqueue_after(self, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        return await self._thread.run(
+            lambda database: database.atomically("enqueue_after", lambda: _enqueue_after(database, call, jobs, after))
         )
 
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
@@ -92,12 +98,9 @@ def cancelled(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, State]
 
 
 def reopened(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) -> ReopenAnswer:
-    """Reopen jobs, and return the answer; without members of workflows it is one statement."""
-    values, taken = packing.ids(ids), dict[UUID, UUID]()
-    if _has_members(database, ids):
-        taken = database.atomically("reopen", lambda: reopen(database, ids, is_fresh=is_fresh))
-    else:
-        database.write("reopen", **values, is_fresh=is_fresh)
+    """Reopen jobs, and return the answer."""
+    values = packing.ids(ids)
+    taken = database.atomically("reopen", lambda: reopen(database, ids, is_fresh=is_fresh))
     taken |= {UUID(bytes=job): UUID(bytes=holder) for job, holder in database.read("taken", **values)}
     return ReopenAnswer(answers.states(database.read("states", **values)), taken)
 
@@ -139,20 +142,20 @@ def reopen(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) -> d
 def expire(database: StoreDatabase, limit: int) -> list[Row]:
     """Fail waiting jobs that have expired, and what depends on them; return them."""
 
-    def write() -> list[Row]:
-        database.write("expire", limit=limit)
+    def write(*, with_members: bool) -> list[Row]:
+        database.write("expire", limit=limit, with_members=with_members)
         return database.read("touched")
 
     def write_members() -> list[Row]:
-        found, flows = write(), FileFlows(database)
+        found, flows = write(with_members=True), FileFlows(database)
         flows.moved(flows.members([UUID(bytes=job) for _, job, _ in found]))
         return found
 
-    return database.atomically("expire", write_members) if database.read("has_flows") else write()
+    return database.atomically("expire", write_members) if database.read("has_flows") else write(with_members=False)
 
 
 def _has_members(database: StoreDatabase, ids: Sequence[UUID]) -> bool:
-    """Return whether any of these jobs belongs to a workflow. Only a job that runs may become a member later."""
+    """Return whether any of these jobs belongs to a workflow. Any other one may become a member later."""
     return bool(database.read("members", **packing.ids(ids)))
 
 
@@ -182,6 +185,19 @@ def _enqueue_member(database: StoreDatabase, call: UUID, child: NewMember, under
         return answers.enqueued(database.read("receipt", call=call.bytes))
     FileFlows(database).join(under[0], child)
     database.write("enqueue", **packing.jobs([]), call=call.bytes, inline=packing.INLINE)
+    return EnqueueAnswer()
+
+
+def _enqueue_after(database: StoreDatabase, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+    if receipt := database.read("receipt", call=call.bytes):
+        return answers.enqueued(receipt)
+    flows = FileFlows(database)
+    new = dependents_of(jobs, after, flows.with_roots(after.parents))
+    database.write("enqueue", **packing.jobs(jobs), call=call.bytes, inline=packing.INLINE)
+    for each in new.members:
+        flows.insert_members([each], [edge for edge in new.edges if edge.child == each.job.id], flow=each.job.id)
+        flows.insert_flow(each.job.id, None)
+        flows.begin(flows.flow(each.job.id))
     return EnqueueAnswer()
 
 

@@ -19,6 +19,8 @@ BEGIN
             SELECT 1 FROM holdfast_members AS members
             JOIN holdfast_jobs AS jobs ON jobs.id = members.job
             WHERE members.flow = holdfast_jobs.id AND jobs.state NOT IN ('completed', 'failed', 'cancelled')
+        )
+        AND (flow IS NULL OR NOT -- include awaited(holdfast_jobs.flow)
         );
     -- The members of deleted roots go with them.
     INSERT INTO holdfast_touched (what, id)
