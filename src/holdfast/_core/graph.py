@@ -137,7 +137,9 @@ class Graph:
 
     def replaced(self, members: Iterable[Vertex]) -> "Graph":
         """Return the graph with these members in place of those of the same ids."""
-        return Graph({**self.members, **{member.id: member for member in members}}.values(), self.edges, self.outside.values())
+        new = {member.id: member for member in members}
+        outside = [new.pop(parent.id, parent) for parent in self.outside.values()]
+        return Graph({**self.members, **new}.values(), self.edges, outside)
 
     def blocked(self) -> list[Vertex]:
         """Return the members that wait for others."""

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from holdfast._core.children import Adopter, Children
 from holdfast._core.encoding import failure_text, inputs_of, member_of, names_of
-from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting
+from holdfast._core.flow_moves import Dependent
+from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting, shown_outside
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import dependency_failure
@@ -32,6 +33,14 @@ class KeyTaken(Exception):
     def __init__(self, holder: UUID) -> None:
         super().__init__()
         self.holder = holder
+
+
+class MoreFlows(Exception):
+    """Workflows must be locked before those that are: the transaction is rolled back, and begins again with the locks of these, too."""
+
+    def __init__(self, flows: Iterable[UUID]) -> None:
+        super().__init__()
+        self.flows = frozenset(flows)
 
 
 class KnownMember(Struct, frozen=True):
@@ -58,10 +67,13 @@ class KnownMember(Struct, frozen=True):
 
 
 class LockedFlows:
-    """The moves of members of workflows that one transaction has locked; ``fetch`` runs a query in it."""
+    """The moves of members of workflows that one transaction has locked; ``fetch`` runs a query in it.
 
-    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = ()) -> None:
-        self.fetch, self.locked = fetch, list(locked)
+    ``more``: workflows that are locked with the first ones, because those depend on them or they on those.
+    """
+
+    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = (), more: Iterable[UUID] = ()) -> None:
+        self.fetch, self.locked, self._more = fetch, list(locked), more
         self._known: Known | None = None
 
     @property
@@ -71,16 +83,36 @@ class LockedFlows:
 
     async def lock(self, flows: Iterable[UUID]) -> None:
         """Lock workflows, in the order of their ids. It is the first thing that the transaction does."""
-        self.locked = lock_order(flows)
+        self.locked = lock_order([*flows, *self._more])
         found = await self.fetch("lock_flows", self.locked)
         if found:
-            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found}, {}, {}, {})
+            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found})
 
     async def lock_of(self, jobs: Sequence[UUID]) -> None:
         """Lock the workflows of these jobs."""
         found = [row["flow"] for row in await self.fetch("flows_of", list(jobs))]
         if found:
             await self.lock(found)
+
+    async def lock_neighbours(self) -> None:
+        """Lock the workflows that what was read depends on, or that depend on it; forget what was read before the last lock.
+
+        ``MoreFlows`` if that would break the order in which each transaction locks them.
+        """
+        assert self._known is not None
+        missing = lock_order(self._known.neighbours().difference(self.locked))
+        if not missing:
+            return
+        if missing[0] < self.locked[-1]:
+            raise MoreFlows(missing)
+        self.locked += missing
+        await self.know(missing)
+
+    async def know(self, flows: Sequence[UUID]) -> None:
+        """Lock more workflows, all of them behind the others or of this transaction, and forget what was read."""
+        assert self._known is not None
+        found = {row["id"]: flow_of(row) for row in await self.fetch("lock_flows", flows)}
+        self._known = Known(self._known.now, {**self._known.flows, **found})
 
     async def members(self, jobs: Sequence[UUID]) -> list[KnownMember]:
         """Return those of these jobs that belong to the locked workflows; no claim takes them until the end of the transaction."""
@@ -110,6 +142,7 @@ class LockedFlows:
         parents = [each.id for each in settled]
         ((text,),) = await self.fetch("links", parents, self.locked)
         self._known = links_of(text, parents)
+        await self.lock_neighbours()
 
         def act(plan: FlowPlan) -> None:
             for flow, ended in by_flow.items():
@@ -136,6 +169,7 @@ class LockedFlows:
                 answer = act(plan)
             except NotRead as missing:
                 await self._read(self._known, missing)
+                await self.lock_neighbours()
                 continue
             await self._take_keys(plan.roots)
             for write in plan.writes:
@@ -145,17 +179,28 @@ class LockedFlows:
                     await self._insert(write)
                 else:
                     await self.fetch(write.query, *write.values)
-            self._known = Known(self._known.now, plan.flows, {}, {}, {})
+            self._known = Known(self._known.now, plan.flows)
             return answer
 
     async def graph(self, flow: UUID) -> Graph:
         """Return all members of a workflow, as they are now, and their edges."""
-        return graph_of(await self.fetch("graph", flow))
+        return await self.with_outside(graph_of(await self.fetch("graph", flow)))
+
+    async def with_outside(self, graph: Graph) -> Graph:
+        """Return a graph with the members of other workflows on which it depends."""
+        parents = [edge.parent for edge in graph.edges if edge.parent_flow is not None]
+        return Graph(graph.members.values(), graph.edges, await self.outside(parents)) if parents else graph
+
+    async def outside(self, members: Sequence[UUID]) -> list[Vertex]:
+        """Return members as other workflows see them."""
+        found = await self.fetch("outside", members)
+        return [shown_outside(vertex_of(row), flow_of({**row, "id": row["flow"]})) for row in found]
 
     async def _read(self, known: Known, missing: NotRead) -> None:
         if missing.flow is not None:
             await self.fetch("lock_waiting", None, missing.flow)
             known.graphs[missing.flow] = await self.graph(missing.flow)
+            known.dependents[missing.flow] = dependents_in(await self.fetch("dependents", missing.flow))
             return
         if missing.job is not None:
             ((task, queue, key, priority, tags, flow, member),) = await self.fetch("adopter", missing.job)
@@ -168,7 +213,8 @@ class LockedFlows:
             of_gate = row["is_gate"], OnFailure(row["on_failure"])
             child = Waiting(row["child"], row["needs"], row["waits"], *of_gate, row["is_suspended"], row["is_cancelled"])
             known.links.setdefault(child.id, [])
-            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, row["tolerates"], row["is_child"]))
+            edge = row["tolerates"], row["is_child"], row["is_outside"]
+            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, *edge))
 
     async def _insert(self, added: Additions) -> None:
         ids = [job.id for job in added.jobs]
@@ -221,23 +267,36 @@ def graph_of(rows: Iterable[Row]) -> Graph:
     """Return a graph from the rows of ``graph.sql``."""
     members, edges = list[Vertex](), list[Edge]()
     for row in rows:
-        members.append(
-            Vertex(
-                id=row["id"],
-                state=State(row["state"]),
-                node=row["node"],
-                join=row["required"],
-                reason=row["reason"] and Reason(row["reason"]),
-                on_failure=OnFailure(row["on_failure"]),
-                is_gate=row["is_gate"],
-                needs=row["needs"],
-                waits=row["waits"],
-                takes=frozenset(each.parent for each in inputs_of(row["inputs"])),
-                is_stub=row["is_stub"],
-                is_suspended=row["is_suspended"],
-                is_cancelled=row["is_cancelled"],
-            )
-        )
-        of_edges = zip(row["parents"] or (), row["tolerates"] or (), row["are_children"] or (), strict=True)
-        edges += (Edge(parent, row["id"], *kind) for parent, *kind in of_edges)
+        members.append(vertex_of(row))
+        edges += edges_of(row)
     return Graph(members, edges)
+
+
+def dependents_in(rows: Iterable[Row]) -> list[Dependent]:
+    """Return jobs of other workflows from the rows of ``dependents.sql``, once for each of their parents."""
+    return [Dependent(edge.parent, vertex_of(row), edge.tolerates) for row in rows for edge in edges_of(row)]
+
+
+def edges_of(row: Row) -> list[Edge]:
+    """Return the edges that lead to a member, from its row."""
+    kinds = (row[each] or () for each in ("tolerates", "are_children", "parent_flows"))
+    return [Edge(parent, row["id"], *kind) for parent, *kind in zip(row["parents"] or (), *kinds, strict=True)]
+
+
+def vertex_of(row: Row) -> Vertex:
+    """Return a member from a row with the columns of ``vertex``."""
+    return Vertex(
+        id=row["id"],
+        state=State(row["state"]),
+        node=row["node"],
+        join=row["required"],
+        reason=row["reason"] and Reason(row["reason"]),
+        on_failure=OnFailure(row["on_failure"]),
+        is_gate=row["is_gate"],
+        needs=row["needs"],
+        waits=row["waits"],
+        takes=frozenset(each.parent for each in inputs_of(row["inputs"])),
+        is_stub=row["is_stub"],
+        is_suspended=row["is_suspended"],
+        is_cancelled=row["is_cancelled"],
+    )

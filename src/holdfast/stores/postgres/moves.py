@@ -105,9 +105,9 @@ class Moves(LimitedClaiming):
         }
         more = options.get(how.verb, ())
 
-        async def steer() -> SteerAnswer:
+        async def steer(more_flows: frozenset[UUID]) -> SteerAnswer:
             async with self._transaction() as connection:
-                flows = LockedFlows(partial(self._fetch_on, connection))
+                flows = LockedFlows(partial(self._fetch_on, connection), more=more_flows)
                 await flows.lock_of(ids)
                 locked = [row["id"] for row in await connection.fetch(self._sql("lock"), list(ids))]
                 found = await connection.fetch(self._sql("matching"), locked, *conditions_of(which))
@@ -118,7 +118,7 @@ class Moves(LimitedClaiming):
                 states = await connection.fetch(self._sql("states"), list(ids))
             return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
 
-        return await self._retrying(steer, how.verb)
+        return await self._with_flows(how.verb, steer)
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         return Purged(*(await self._fetch("purge", queue, limit, until))[0])

@@ -17,7 +17,7 @@ from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, columns_of, edges_text
-from holdfast.stores.postgres.locked_flows import KeyTaken, flow_of, graph_of
+from holdfast.stores.postgres.locked_flows import KeyTaken, LockedFlows, flow_of, graph_of
 from holdfast.stores.postgres.members import MemberMoves
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,8 +51,8 @@ class WorkflowVerbs(MemberMoves):
         name, parameter = packing.enqueue(call, (), under, is_known=True)
         self._may_be_known([child.job])
 
-        async def enqueue() -> EnqueueAnswer:
-            async with self._locking() as flows:
+        async def enqueue(more: frozenset[UUID]) -> EnqueueAnswer:
+            async with self._locking(more=more) as flows:
                 await flows.lock_of([under[0]])
                 is_copy = bool(await flows.fetch("receipt", call))
                 answer = answers.enqueued(await flows.fetch(name, parameter), ())
@@ -60,7 +60,7 @@ class WorkflowVerbs(MemberMoves):
                     await flows.decide(lambda plan: plan.join(under[0], child))
             return answer
 
-        return await self._retrying(enqueue, "enqueue_member")
+        return await self._with_flows("enqueue_member", enqueue)
 
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
         records, sources = await self._outcomes(ids), {job: job for job in ids}
@@ -91,8 +91,8 @@ class WorkflowVerbs(MemberMoves):
             if root is not None and not (how.verb is FlowVerb.RETRY and root.is_stub):
                 plan.steer(flow, how)
 
-        async def steer() -> State | None:
-            async with self._locking([flow]) as flows:
+        async def steer(more: frozenset[UUID]) -> State | None:
+            async with self._locking([flow], more=more) as flows:
                 if flow in flows.flows:
                     try:
                         await flows.decide(act)
@@ -101,7 +101,7 @@ class WorkflowVerbs(MemberMoves):
                 found = await flows.fetch("root", flow) if flow in flows.flows else ()
             return rows.state_of(found[0]) if found else None
 
-        state = await self._retrying(steer, "steer_flow")
+        state = await self._with_flows("steer_flow", steer)
         self._forget_positions()  # members may be due again before these
         return state
 
@@ -120,16 +120,19 @@ class WorkflowVerbs(MemberMoves):
         if not members:
             return False, ()
         known = flow_of({**members[0], "id": flow})
-        plan = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph_of(members)}))
-        seen = plan.revive(flow, dry_run=True)
-        if dry_run or seen == (False, ()):
+        graph = await LockedFlows(self._fetch).with_outside(graph_of(members))
+        seen = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph})).revive(flow, dry_run=True)
+        if seen == (False, ()) or (dry_run and not graph.outside):
             return seen
 
-        async def revive() -> tuple[bool, tuple[Repair, ...]]:
-            async with self._locking([flow]) as flows:
-                return await flows.decide(lambda plan: plan.revive(flow, dry_run=False)) if flow in flows.flows else (False, ())
+        # Parents in other workflows were read later: what seems to have drifted is read again under the locks.
+        async def revive(more: frozenset[UUID]) -> tuple[bool, tuple[Repair, ...]]:
+            async with self._locking([flow], more=more) as flows:
+                if flow not in flows.flows:
+                    return False, ()
+                return await flows.decide(lambda plan: plan.revive(flow, dry_run=dry_run))
 
-        return await self._retrying(revive, "revive")
+        return await self._with_flows("revive", revive)
 
     async def _items(self, maps: Sequence[UUID]) -> dict[UUID, Items]:
         found = dict[UUID, list[UUID]]({job: [] for job in maps})
@@ -151,7 +154,7 @@ def _begun(new: NewFlow) -> tuple[Graph, bool]:
     """
     flow = Flow(id=new.root.job.id)
     graph = Graph((_vertex_of(each) for each in (*new.members, new.root)), new.edges)
-    plan = FlowPlan(Known(_EPOCH, {flow.id: flow}, {}, {flow.id: graph}))
+    plan = FlowPlan(Known(_EPOCH, {flow.id: flow}, {}, {flow.id: graph}, dependents={flow.id: []}))
     plan.begin(flow)
     is_overdue = new.deadline is not None and new.deadline <= 0
     is_begun = not is_overdue and not any(isinstance(write, Ends) for write in plan.writes)

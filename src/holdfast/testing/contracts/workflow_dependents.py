@@ -1,6 +1,5 @@
 """Jobs that depend on jobs that exist already, whatever workflows these belong to, or none."""
 
-from collections.abc import Sequence
 from uuid import UUID
 
 from msgspec import structs
@@ -8,17 +7,18 @@ from msgspec import structs
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.dependencies import After
 from holdfast._core.job import ActiveJob, Reason, RescueReason, State
-from holdfast._core.lifecycle import LeaseEnd, Precondition, release
+from holdfast._core.lifecycle import LeaseEnd, release
 from holdfast._core.member import OnFailure
 from holdfast._core.outcome import Cancel, Retry
-from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
+from holdfast._core.policy import RETENTION_FLOOR, Backoff, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.workflow import FlowVerb
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
 from holdfast._ports.workflows import DependentJobs
 from holdfast.errors import JobNotFound, Unsupported
-from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, raised, rescued, stale, story
+from holdfast.testing.contracts.limiting import LATEST, LIMIT, seen, started
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, needs, raised, rescued, stale, story
 from holdfast.testing.contracts.workflow_children import added, waiting
 from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, verbs
 
@@ -137,16 +137,17 @@ class DependentJobsContract(Part):
             await at.store.end_lease(job.lease, CRASH)
             assert await at.settle(rescued(job, CRASH)) == (Answer.APPLIED,)
             assert await states(at, child) == [expected]
-        job = await at.running(policy=Policy(timeout=1.0))
-        (child,) = await after(at, job.id)
-        at.advance(20.0)
-        await at.store.beat([job.lease])
-        at.advance(20.0)
-        await at.store.beat([job.lease])
-        overrun = structs.replace(answered(job, FAILED), precondition=Precondition.OVERDUE, rescued=RescueReason.TIMED_OUT)
-        assert await at.settle(overrun) == (Answer.APPLIED,)
-        assert await states(at, child) == [LOST]
         assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s19_an_overrun_parent_fails_its_dependents(self, at: Scene) -> None:
+        job = await started(at, Policy(timeout=LIMIT, backoff=Backoff.fixed("5s"), max_attempts=1))
+        (child,) = await after(at, job.id)
+        at.advance(LATEST + EARLY)
+        await at.store.beat([job.lease])
+        assert await at.settle(seen(job, RescueReason.TIMED_OUT)) == (Answer.APPLIED,)
+        assert await states(at, job.id, child) == [LOST, LOST]
 
     @story
     @needs(DependentJobs, no_dependents)
@@ -156,7 +157,7 @@ class DependentJobsContract(Part):
         assert await at.store.request_cancel([stopped]) == {stopped: CANCELLED}
         assert await states(at, *children) == [BLOCKED, LOST, BLOCKED]
         at.advance(2.0)
-        assert [each.id for each in await at.store.expire(9)] == [late]
+        assert [each.job for each in await at.store.expire(9)] == [late]
         assert await states(at, *children) == [LOST, LOST, BLOCKED]
         assert await failed_because_of(at, children[0], "task did not complete")
         assert await is_intact(at)

@@ -6,6 +6,7 @@ WITH chosen AS MATERIALIZED (
         AND NOT EXISTS (SELECT FROM holdfast.pending AS root WHERE root.id = members.flow OFFSET 0)
         AND NOT EXISTS (SELECT FROM holdfast.active AS root WHERE root.id = members.flow OFFSET 0)
         AND NOT EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = members.job OFFSET 0)
+        AND NOT -- include awaited(members.flow)
         AND NOT EXISTS (
             SELECT FROM holdfast.members AS inner_one
             WHERE inner_one.flow = members.job AND ( -- one that runs again although its root has ended

@@ -6,7 +6,7 @@ SELECT
 CROSS JOIN LATERAL (
     SELECT
         array_agg(edges.parent ORDER BY edges.parent) AS ids, array_agg(edges.tolerates ORDER BY edges.parent) AS tolerates,
-        array_agg(edges.is_child ORDER BY edges.parent) AS are_children
+        array_agg(edges.is_child ORDER BY edges.parent) AS are_children, array_agg(edges.parent_flow ORDER BY edges.parent) AS flows
     FROM holdfast.edges AS edges WHERE edges.child = members.job
     OFFSET 0
 ) AS parents
