@@ -32,7 +32,10 @@ class Waiting(Struct, frozen=True):
     is_cancelled: bool = False
 
     def counts(self, *, is_child: bool, is_outside: bool = False) -> bool:
-        """Return whether it waits for the parent of an edge; ``is_child``: that parent is a child of it; ``is_outside``: of another flow."""
+        """Return whether it waits for the parent of an edge.
+
+        ``is_child``: that parent is a child of it. ``is_outside``: that parent belongs to another flow.
+        """
         return not is_outside if self.is_gate else self.is_suspended == is_child
 
 
@@ -50,7 +53,7 @@ class Ended(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """A parent that has ended, and a blocked child of it. ``is_child``: as that of the edge between them. ``is_outside``: of another flow."""
+    """A parent that has ended, and a blocked child of it. ``is_child``: as in their edge. ``is_outside``: the child is in another flow."""
 
     parent: UUID
     child: Waiting

@@ -1,6 +1,7 @@
 """Jobs that depend on jobs that exist already: their parents' workflows are locked, and what has ended is counted at once."""
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
@@ -9,6 +10,7 @@ from holdfast._core.graph import Verdict
 from holdfast._core.job import NewJob
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.flow_plan import FlowPlan
 from holdfast.stores.postgres.locked_flows import LockedFlows
 from holdfast.stores.postgres.members import MemberMoves
 
@@ -42,7 +44,12 @@ async def _enqueue_after(flows: LockedFlows, call: UUID, jobs: Sequence[NewJob],
     await flows.fetch("insert_dependents", ids, after.required, waiting.needs, waiting.waits, *parents, after.tolerates)
     if verdict is Verdict.FAIL:
         await flows.know(ids)
-        await flows.decide(lambda plan: [plan.begin(plan.flow(job)) for job in ids])
+        await flows.decide(partial(_begin, ids))
+
+
+def _begin(flows: Sequence[UUID], plan: FlowPlan) -> None:
+    for flow in flows:
+        plan.begin(plan.flow(flow))
 
 
 async def _lock_parents(flows: LockedFlows, parents: Sequence[UUID]) -> dict[UUID, UUID]:

@@ -63,7 +63,7 @@ class Advance(Struct):
     """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
 
     counters: dict[UUID, Waiting] = {}
-    released: Sequence[UUID] = ()
+    released: list[UUID] = []
     is_paused: bool = False
     query: str = "advance_members"
 
@@ -133,7 +133,9 @@ class FlowPlan(FlowGrowth):
                 raise NotRead(parents=missing)
             links = [link for member in members for link in self._known.links[member] if link.is_outside]
             found = [Dependent(link.parent, blocked_vertex(link.child), link.tolerates) for link in links]
-        return [structs.replace(each, child=structs.replace(each.child, **self._changed.get(each.child.id, {}))) for each in found]
+        return [
+            structs.replace(each, child=structs.replace(each.child, **self._changed.get(each.child.id, {}))) for each in found
+        ]
 
     def adopter(self, job: UUID) -> Adopter:
         return self._near(job)[0]
@@ -181,7 +183,8 @@ class FlowPlan(FlowGrowth):
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
         if released:
             last = self._advance(is_paused=flow.is_paused)
-            last.released, last.is_paused = [*last.released, *released], flow.is_paused
+            last.released += released
+            last.is_paused = flow.is_paused
             self._over.update(released)
             self._change({job: {"state": State.AVAILABLE} for job in released})
         self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})

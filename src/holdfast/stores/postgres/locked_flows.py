@@ -1,7 +1,7 @@
 """Workflows that a transaction has locked, and the moves of their members in it."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -94,19 +94,18 @@ class LockedFlows:
         if found:
             await self.lock(found)
 
-    async def lock_neighbours(self) -> None:
-        """Lock the workflows that what was read depends on, or that depend on it; forget what was read before the last lock.
+    async def _lock_more(self, flows: set[UUID]) -> bool:
+        """Lock those of these workflows that are not locked; return whether there were any: then what was read is forgotten.
 
         ``MoreFlows`` if that would break the order in which each transaction locks them.
         """
-        assert self._known is not None
-        missing = lock_order(self._known.neighbours().difference(self.locked))
-        if not missing:
-            return
-        if missing[0] < self.locked[-1]:
+        missing = lock_order(flows.difference(self.locked))
+        if missing and missing[0] < self.locked[-1]:
             raise MoreFlows(missing)
-        self.locked += missing
-        await self.know(missing)
+        if missing:
+            self.locked += missing
+            await self.know(missing)
+        return bool(missing)
 
     async def know(self, flows: Sequence[UUID]) -> None:
         """Lock more workflows, all of them behind the others or of this transaction, and forget what was read."""
@@ -139,10 +138,11 @@ class LockedFlows:
         by_flow = defaultdict[UUID, list[Ended]](list)
         for each in settled:
             by_flow[each.flow].append(each.ended())
-        parents = [each.id for each in settled]
-        ((text,),) = await self.fetch("links", parents, self.locked)
-        self._known = links_of(text, parents)
-        await self.lock_neighbours()
+        parents, is_stable = [each.id for each in settled], False
+        while not is_stable:
+            ((text,),) = await self.fetch("links", parents, self.locked)
+            self._known = links_of(text, parents)
+            is_stable = not await self._lock_more(self._known.neighbours())
 
         def act(plan: FlowPlan) -> None:
             for flow, ended in by_flow.items():
@@ -169,7 +169,7 @@ class LockedFlows:
                 answer = act(plan)
             except NotRead as missing:
                 await self._read(self._known, missing)
-                await self.lock_neighbours()
+                await self._lock_more(self._known.neighbours())
                 continue
             await self._take_keys(plan.roots)
             for write in plan.writes:
@@ -184,12 +184,18 @@ class LockedFlows:
 
     async def graph(self, flow: UUID) -> Graph:
         """Return all members of a workflow, as they are now, and their edges."""
-        return await self.with_outside(graph_of(await self.fetch("graph", flow)))
+        return (await self.graphs([flow])).get(flow, Graph((), ()))
 
-    async def with_outside(self, graph: Graph) -> Graph:
-        """Return a graph with the members of other workflows on which it depends."""
-        parents = [edge.parent for edge in graph.edges if edge.parent_flow is not None]
-        return Graph(graph.members.values(), graph.edges, await self.outside(parents)) if parents else graph
+    async def graphs(self, flows: Sequence[UUID]) -> dict[UUID, Graph]:
+        """Return all members of workflows, and those of others on which they depend, as they are now, and their edges."""
+        rows = defaultdict[UUID, list[Row]](list)
+        for row in await self.fetch("graph", flows):
+            rows[row["flow"]].append(row)
+        parents = {
+            edge.parent for each in rows.values() for row in each for edge in edges_of(row) if edge.parent_flow is not None
+        }
+        outside = {parent.id: parent for parent in await self.outside([*parents])} if parents else {}
+        return {flow: graph_of(each, outside) for flow, each in rows.items()}
 
     async def outside(self, members: Sequence[UUID]) -> list[Vertex]:
         """Return members as other workflows see them."""
@@ -198,15 +204,13 @@ class LockedFlows:
 
     async def _read(self, known: Known, missing: NotRead) -> None:
         if missing.flow is not None:
-            await self.fetch("lock_waiting", None, missing.flow)
-            known.graphs[missing.flow] = await self.graph(missing.flow)
-            known.dependents[missing.flow] = dependents_in(await self.fetch("dependents", missing.flow))
+            await self._read_flows(known, missing.flow)
             return
         if missing.job is not None:
             ((task, queue, key, priority, tags, flow, member),) = await self.fetch("adopter", missing.job)
             own = None if flow is None else member_of(flow, member)
             adopter = Adopter(id=missing.job, task=task, queue=queue, key=key, priority=priority, tags=names_of(tags), member=own)
-            known.near[missing.job] = adopter, graph_of(await self.fetch("near", missing.job))
+            known.near[missing.job] = adopter, graph_of(await self.fetch("near", missing.job), {})
             return
         known.links |= {parent: [] for parent in missing.parents}
         for row in await self.fetch("links_behind", list(missing.parents)):
@@ -215,6 +219,21 @@ class LockedFlows:
             known.links.setdefault(child.id, [])
             edge = row["tolerates"], row["is_child"], row["is_outside"]
             known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, *edge))
+
+    async def _read_flows(self, known: Known, flow: UUID) -> None:
+        """Read a workflow, and those that its moves may reach; if some of them were not locked yet, it is asked for again."""
+        found = await self.fetch("reachable", flow)
+        if await self._lock_more({each for row in found for each in (row["flow"], *row["parents"])}):
+            return
+        flows = [row["flow"] for row in found]
+        await self.fetch("lock_waiting", None, flow)
+        known.graphs |= dict.fromkeys(flows, Graph((), ())) | await self.graphs(flows)
+        known.dependents |= {each: [] for each in flows}
+        for row in await self.fetch("dependents", flows):
+            child = vertex_of(row)
+            for edge in edges_of(row):
+                if edge.parent_flow is not None:
+                    known.dependents[edge.parent_flow].append(Dependent(edge.parent, child, edge.tolerates))
 
     async def _insert(self, added: Additions) -> None:
         ids = [job.id for job in added.jobs]
@@ -263,18 +282,15 @@ def flow_of(row: Row) -> Flow:
     return Flow(id=row["id"], paused_at=row["paused_at"], ended_for=reason, deadline_at=row["deadline_at"])
 
 
-def graph_of(rows: Iterable[Row]) -> Graph:
-    """Return a graph from the rows of ``graph.sql``."""
+def graph_of(rows: Iterable[Row], outside: Mapping[UUID, Vertex]) -> Graph:
+    """Return a graph from the rows of ``graph.sql``; ``outside``: the members of other workflows on which it may depend."""
     members, edges = list[Vertex](), list[Edge]()
     for row in rows:
         members.append(vertex_of(row))
         edges += edges_of(row)
-    return Graph(members, edges)
-
-
-def dependents_in(rows: Iterable[Row]) -> list[Dependent]:
-    """Return jobs of other workflows from the rows of ``dependents.sql``, once for each of their parents."""
-    return [Dependent(edge.parent, vertex_of(row), edge.tolerates) for row in rows for edge in edges_of(row)]
+    return Graph(
+        members, edges, [outside[edge.parent] for edge in edges if edge.parent_flow is not None and edge.parent in outside]
+    )
 
 
 def edges_of(row: Row) -> list[Edge]:

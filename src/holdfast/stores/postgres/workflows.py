@@ -17,7 +17,7 @@ from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, columns_of, edges_text
-from holdfast.stores.postgres.locked_flows import KeyTaken, LockedFlows, flow_of, graph_of
+from holdfast.stores.postgres.locked_flows import KeyTaken, LockedFlows, edges_of, flow_of, graph_of
 from holdfast.stores.postgres.members import MemberMoves
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -116,13 +116,15 @@ class WorkflowVerbs(MemberMoves):
 
     async def _revive(self, flow: UUID, *, dry_run: bool) -> tuple[bool, tuple[Repair, ...]]:
         """Repair a workflow. Its lock is taken only if it needs that: every snapshot of an intact one shows it intact."""
-        members = await self._fetch("graph", flow)
+        members = await self._fetch("graph", [flow])
         if not members:
             return False, ()
         known = flow_of({**members[0], "id": flow})
-        graph = await LockedFlows(self._fetch).with_outside(graph_of(members))
+        edges = [edge for row in members for edge in edges_of(row) if edge.parent_flow is not None]
+        outside = await LockedFlows(self._fetch).outside([edge.parent for edge in edges]) if edges else []
+        graph = graph_of(members, {parent.id: parent for parent in outside})
         seen = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph})).revive(flow, dry_run=True)
-        if seen == (False, ()) or (dry_run and not graph.outside):
+        if seen == (False, ()) or (dry_run and not edges):
             return seen
 
         # Parents in other workflows were read later: what seems to have drifted is read again under the locks.

@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.children import Adopted, Adopter
-from holdfast._core.encoding import failure_text, inputs_of, inputs_text, instant, member_of, names_of
 from holdfast._core.dependencies import require_known
+from holdfast._core.encoding import failure_text, inputs_of, inputs_text, instant, member_of, names_of
 from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.flow_moves import Dependent
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting, shown_outside
@@ -262,7 +262,9 @@ def _graph_of(vertices: Sequence[Row], edges: Sequence[Row], outside: Iterable[V
     return Graph(
         (_vertex_of(row) for row in vertices),
         (
-            Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child), None if flow is None else UUID(bytes=flow))
+            Edge(
+                UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child), None if flow is None else UUID(bytes=flow)
+            )
             for parent, child, tolerates, is_child, flow in edges
         ),
         outside,

@@ -153,9 +153,7 @@ def transitions(settles: Sequence[Transition]) -> Values:
         kind = plain.get(shared)
         if kind is None:
             kept = micros(settle.retention)
-            plain[shared] = SettleKind(
-                State.COMPLETED, settle.failures, settle.crashes, kept, [place], has_flow=settle.has_flow
-            )
+            plain[shared] = SettleKind(State.COMPLETED, settle.failures, settle.crashes, kept, [place], has_flow=settle.has_flow)
         else:
             kind.at.append(place)
     packed = records([(settle.job, settle.token, settle.result) for settle in settles])

@@ -349,7 +349,9 @@ class DependentJobsContract(Part):
 
     @story
     @needs(DependentJobs, no_dependents)
-    async def test_s20_what_is_done_to_a_workflow_reaches_its_dependents_only_as_the_ends_of_their_parents(self, at: Scene) -> None:
+    async def test_s20_what_is_done_to_a_workflow_reaches_its_dependents_only_as_the_ends_of_their_parents(
+        self, at: Scene
+    ) -> None:
         graph = await Graph(at).add("a", on_failure=OnFailure.PAUSE).add("b").add("c", on_failure=OnFailure.CONTINUE).stored()
         (of_a,), (of_b,), (of_c,) = [await after(at, graph.ids[each]) for each in "abc"]
         await graph.fail("c")
@@ -421,9 +423,9 @@ class DependentJobsContract(Part):
         await at.settle(done(claim.job))
         at.advance(RETENTION_FLOOR + 120.0)
         await at.store.prune(99)
-        assert await at.store.delete([parent, graph.ids["a"], graph.ids["root"]]) == {
-            each: DONE for each in (parent, graph.ids["a"], graph.ids["root"])
-        }
+        assert await at.store.delete([parent, graph.ids["a"], graph.ids["root"]]) == dict.fromkeys(
+            (parent, graph.ids["a"], graph.ids["root"]), DONE
+        )
         assert await states(at, child, parent, *graph.ids.values()) == [BLOCKED, DONE, DONE, DONE]
         assert await is_intact(at)
         await complete(at, other)
@@ -454,5 +456,3 @@ class DependentJobsContract(Part):
         assert await states(at, active, over) == [State.RUNNING, DONE]
         assert await at.row(over) == kept
         assert await at.settle(raised(job)) == (Answer.APPLIED,)
-
-

@@ -1,8 +1,8 @@
--- Return all members of a workflow with their parents, in the order in which they were added, as the rules of graphs see them. Each row also
+-- Return all members of workflows with their parents, in the order in which they were added, as the rules of graphs see them. Each row also
 -- has the state of the workflow, and the time.
--- :flow.
+-- :flows.
 SELECT
-    flows.paused_at, flows.ended_for, flows.deadline_at, clock_timestamp() AS now, -- include vertex()
+    flows.id AS flow, flows.paused_at, flows.ended_for, flows.deadline_at, clock_timestamp() AS now, -- include vertex()
 CROSS JOIN LATERAL (
     SELECT
         array_agg(edges.parent ORDER BY edges.parent) AS ids, array_agg(edges.tolerates ORDER BY edges.parent) AS tolerates,
@@ -11,5 +11,5 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS parents
 JOIN holdfast.flows AS flows ON flows.id = members.flow
-WHERE members.flow = :flow
+WHERE members.flow = ANY(:flows::uuid[])
 ORDER BY members.position;
