@@ -179,8 +179,15 @@ class BookWorkflows(BookState):
         return Reason.BY_WORKFLOW
 
     def _is_needed(self, row: JobRecord) -> bool:
-        """Return whether a job belongs to an unfinished workflow."""
-        return row.member is not None and (self._is_unfinished(row.member.flow) or self._is_awaited(row))
+        """Return whether a job belongs to an unfinished workflow, beside others, or has ended and is awaited by a job of another one."""
+        if row.member is None or (self._is_lone(row) and PLACE_OF[row.state] is not Place.FINISHED):
+            return False
+        return self._is_unfinished(row.member.flow) or self._is_awaited(row)
+
+    def _is_lone(self, row: JobRecord) -> bool:
+        """Return whether a job has a flow only because others depend on it, or it on others."""
+        is_root = row.member is not None and row.member.flow == row.id and not row.member.is_gate
+        return is_root and len(self._all.members[row.id]) == 1
 
     def _is_awaited(self, row: JobRecord) -> bool:
         """Return whether a job of another flow waits, and depends on this one, or on a member that would be deleted with it."""

@@ -120,6 +120,11 @@ class FlowMoves(ABC):
         self.request_cancel(flow.id)
         self.apply(steered.flow, steered.cascade)
 
+    def lose(self, roots: Iterable[UUID]) -> None:
+        """Pass on that these roots were deleted before they ended: what depends on them counts them as parents that failed."""
+        for root in roots:
+            self._pass_outside(Flow(id=root), [Ended(root, has_completed=False)])
+
     def steer(self, flow: UUID, how: SteerFlow) -> None:
         """Write what an operator's verb leads to; a finished flow is neither paused nor cancelled."""
         known, graph = self.flow(flow), self.graph(flow)

@@ -82,11 +82,9 @@ class PreparedJob(Struct, Generic[Bound], frozen=True):
         return options.new_job(job, name, payload, queue=task.queue, key=key, priority=task.priority, policy=task.policy)
 
     def new_child(self) -> NewJob:
-        """Return a new job for a handler to enqueue.
+        """Return a new job for a handler to enqueue. The graph of a workflow is built once a worker has claimed it.
 
         ``ConfigurationError`` with ``within=`` or ``after=``: its parent's token fences the write.
-
-        The graph of a workflow is built once a worker has claimed it.
         """
         for option in ("within", "after"):
             if getattr(self.options, option) is not None:

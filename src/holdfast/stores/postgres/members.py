@@ -152,7 +152,10 @@ async def move_members(flows: LockedFlows, verb: str, jobs: Sequence[UUID], more
         case "reopen":
             taken = await _reopen(flows, await flows.members(jobs), is_fresh=more[0])
         case "delete":
-            await flows.fetch("delete_members", list(jobs), more[0], flows.locked)
+            waiting = {each.id for each in await flows.members(jobs) if each.is_waiting}
+            gone = {row["job"] for row in await flows.fetch("delete_members", list(jobs), more[0], flows.locked)}
+            if lost := sorted(waiting & gone):
+                await flows.decide(lambda plan: plan.lose(lost))
         case _:
             raise AssertionError(verb)
     return taken

@@ -121,7 +121,11 @@ class Moves(LimitedClaiming):
         return await self._with_flows(how.verb, steer)
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        return Purged(*(await self._fetch("purge", queue, limit, until))[0])
+        ((gone, until),) = await self._fetch("purge", queue, limit, until)
+        if gone < limit:
+            roots = [row["id"] for row in await self._fetch("purgeable_roots", queue, limit - gone, until)]
+            gone += len(roots) - len(await self.delete(roots, only_waiting=True)) if roots else 0
+        return Purged(gone, until)
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         found = await self._fetch("expire", limit)

@@ -139,6 +139,29 @@ def reopen(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) -> d
     return taken
 
 
+def delete(database: StoreDatabase, ids: Sequence[UUID], *, only_waiting: bool) -> None:
+    """Delete jobs that no worker owns, and pass that on."""
+    flows = FileFlows(database)
+    unfinished = [each.id for each in flows.members(ids) if not each.is_finished]
+    database.write("delete", **packing.ids(ids), only_waiting=only_waiting)
+    flows.lose(set(unfinished).difference(each.id for each in flows.members(unfinished)))
+
+
+def purge(database: StoreDatabase, queue: str, limit: int, until: int | None) -> int:
+    """Delete waiting jobs of a queue, and pass that on; return how many."""
+
+    def write(*, with_members: bool) -> list[UUID]:
+        database.write("purge", queue=queue, limit=limit, until=until, with_members=with_members)
+        return [UUID(bytes=job) for _, job, _ in database.read("touched")]
+
+    def write_members() -> list[UUID]:
+        gone = write(with_members=True)
+        FileFlows(database).lose(gone)
+        return gone
+
+    return len(database.atomically("purge", write_members) if database.read("has_flows") else write(with_members=False))
+
+
 def expire(database: StoreDatabase, limit: int) -> list[Row]:
     """Fail waiting jobs that have expired, and what depends on them; return them."""
 

@@ -456,3 +456,37 @@ class DependentJobsContract(Part):
         assert await states(at, active, over) == [State.RUNNING, DONE]
         assert await at.row(over) == kept
         assert await at.settle(raised(job)) == (Answer.APPLIED,)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s19_to_delete_a_waiting_parent_fails_its_dependents(self, at: Scene) -> None:
+        keyed, other = at.new(key="k"), at.new()
+        await at.enqueue(keyed, other)
+        (child,), (either,) = await after(at, keyed.id, other.id), await after(at, keyed.id, other.id, required=1)
+        (behind,), (late,) = await after(at, child), await after(at, keyed.id, other.id, tolerates=True)
+        assert await at.store.delete([keyed.id]) == {}
+        assert await at.store.get(keyed.id) is None
+        assert await failed_because_of(at, child)
+        assert await states(at, either, behind, late) == [BLOCKED, LOST, BLOCKED]
+        assert await is_intact(at)
+        await at.enqueue(at.new(key="k"))
+        await complete(at, other.id)
+        assert await states(at, either, late) == [AVAILABLE, AVAILABLE]
+        assert await at.store.delete([child, either, behind]) == {}
+        job = await start(at, late)
+        assert await at.store.delete([late]) == {late: State.RUNNING}
+        assert await at.settle(done(job)) == (Answer.APPLIED,)
+        assert await at.store.delete([late]) == {}
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s19_a_purge_deletes_parents_and_dependents_that_wait_and_fails_those_of_other_queues(self, at: Scene) -> None:
+        first, second, elsewhere = await at.enqueue(at.new(queue="mail"), at.new(queue="mail"), at.new())
+        (child,), (released,) = await after(at, first), await after(at, elsewhere, queue="mail")
+        await complete(at, elsewhere)
+        graph = await Graph(at).add("a", queue="mail").stored()
+        assert (await store_defaults.purge(at.store, "mail", 99)).jobs == 3
+        assert [await at.store.get(each) for each in (first, second, released)] == [None] * 3
+        assert await failed_because_of(at, child)
+        assert await graph.states("a") == [AVAILABLE]
+        assert await is_intact(at)

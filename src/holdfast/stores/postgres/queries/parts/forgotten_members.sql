@@ -37,6 +37,10 @@ forgotten_places AS (
     DELETE FROM holdfast.members WHERE job = ANY(ARRAY(SELECT job FROM those))
 ),
 
+forgotten_keys AS (
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT job FROM those))
+),
+
 forgotten_flows AS (
     DELETE FROM holdfast.flows WHERE id = ANY(ARRAY(SELECT job FROM those))
 )
