@@ -44,6 +44,7 @@ from holdfast.testing.contracts.workflow_children import WorkflowChildrenContrac
 from holdfast.testing.contracts.workflow_dependents import DependentJobsContract
 from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
+from holdfast.testing.contracts.workflow_parents import ParentContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
 from holdfast.testing.contracts.workflow_steps import WorkflowStepContract
@@ -88,6 +89,7 @@ class StoreContract(
     WorkflowNeighbourContract,
     WorkflowRaceContract,
     DependentJobsContract,
+    ParentContract,
     WorkflowStepContract,
     RaceContract,
 ):
