@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
 from holdfast._core.children import Adopted, Adopter
-from holdfast._core.dependencies import After, dependents_of, require_known, root_of_its_own
+from holdfast._core.dependencies import After, dependents_of, lone_root, require_known
 from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.flow_moves import Dependent
 from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting, shown_outside
@@ -114,9 +114,9 @@ class BookWorkflows(BookState):
         return self._all.receipts[call][1]
 
     def _flow_of(self, row: JobRecord) -> UUID:
-        """Return the flow of a job; a plain one becomes the root of its own."""
+        """Return the flow of a job; a plain one becomes the root of one."""
         if row.member is None:
-            self._put(structs.replace(row, member=root_of_its_own(row.id, row.task)))
+            self._put(structs.replace(row, member=lone_root(row.id, row.task)))
             self._all.flows[row.id] = Flow(id=row.id)
         return row.id if row.member is None else row.member.flow
 

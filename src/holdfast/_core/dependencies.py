@@ -1,7 +1,7 @@
-"""Jobs that depend on jobs that exist already: what is stored for them, whatever flows their parents belong to.
+"""Jobs that depend on jobs that exist already: what is stored for them. Their parents may belong to any flows, or to none.
 
-Such a job is the root of its own flow, whose id is its own, and so is a plain job on which it depends. A flow is left as it is by the jobs
-outside it that depend on its members: they are released or fail in the writes that move their parents, and nothing else joins them.
+Such a job is the root of a separate flow, whose id is that of the job, and so is a plain job on which it depends. A flow does not wait for
+the jobs outside it that depend on its members. These are released, or fail, in the writes that move their parents.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ def dependents_of(jobs: Sequence[NewJob], after: After, flows: Mapping[UUID, UUI
     return NewDependents(tuple(members), tuple(edges))
 
 
-def root_of_its_own(job: UUID, task: str) -> Member:
+def lone_root(job: UUID, task: str) -> Member:
     """Return a plain job as the root of a flow, which it becomes when another one depends on it."""
     return Member(flow=job, node=task)
 

@@ -21,7 +21,7 @@ from holdfast._core.workflow import Flow, FlowVerb, Repair, SteerFlow
 
 
 class Dependent(Struct, frozen=True):
-    """A job that depends on a member of another flow, its parent. It is the root of its own flow, whose id is its own."""
+    """A job that depends on a member of another flow, its parent. It is the root of the flow that has its id."""
 
     parent: UUID
     child: Vertex

@@ -83,7 +83,7 @@ class GrowingWorkflows(Workflows, Protocol):
 class DependentJobs(GrowingWorkflows, Protocol):
     """The verb of jobs that depend on jobs that exist already.
 
-    Such a job is the root of its own flow, and so is a plain job from then on if others depend on it. Every write that moves a job also
+    Such a job is the root of a separate flow, and so is a plain job from then on if others depend on it. Every write that moves a job also
     moves what depends on it in other flows, under the locks of all of them, taken in the order of their ids. A job that has ended is
     neither deleted nor pruned while a blocked one of another flow depends on it, or on a member that goes with it.
     """

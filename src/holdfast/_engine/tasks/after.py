@@ -31,8 +31,11 @@ def required(join: object, parents: int) -> int | None:
     return 1 if join == "any" and parents else None
 
 
-def after_of(given: object, join: object, when: object, problems: list[str]) -> After | None:
-    """Check what the user wrote, and return it; ``None`` without parents. Append what is wrong with it to the problems."""
+def after_of(given: object, join: object, when: object, problems: list[str], **others: object) -> After | None:
+    """Check what the user wrote, and return it; ``None`` without parents. Append what is wrong with it to the problems.
+
+    ``others``: the options that do not fit a job that waits for others.
+    """
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         problems.append(f"after={given!r}: use a list of handles or ids")
         return None
@@ -45,6 +48,8 @@ def after_of(given: object, join: object, when: object, problems: list[str]) -> 
     if isinstance(join, AtLeast) and not 1 <= join.number <= len(parents):
         most = f"use 1 to {len(parents)}" if parents else "name these jobs with after="
         problems.append(f"join={join!r}, but it has {len(parents)} parents: {most}")
+    if parents:
+        problems += [f"{name}: {_MISFITS[name]}; leave it out, or after" for name, value in others.items() if value is not None]
     if problems or not parents:
         return None
     return After(tuple(parents), required(join, len(parents)), tolerates=when == "finished")
@@ -64,3 +69,9 @@ def _id_of(parent: object, problems: list[str]) -> UUID | None:
         f"after={parent!r}: use the handle of a job that was enqueued, or its id; for a node of a workflow use w.add(…, after=[node])"
     )
     return None
+
+
+_MISFITS = {
+    "unique_key": "a job that waits for others cannot have one",
+    "within": "a job that waits for others is written in a separate transaction, which locks them",
+}

@@ -62,20 +62,10 @@ class Options(Struct, frozen=True, kw_only=True):
         """Check what the user wrote, and return the options; ``ConfigurationError`` with every problem found."""
         problems = problems_of_names("-", "-" if queue is None else queue, 0 if priority is None else priority)
         wait, due_at = due("delay", delay, run_at, problems)
-        lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
-        if lifetime == 0:
-            problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
-        for name, text in (("key", key), ("unique_key", unique_key)):
-            problems += [] if text is None else _problems_of_text(name, text)
-        problems += _problems_of_tags(tags)
+        lifetime = _lifetime(expires_in, problems)
+        problems += _problems_of_texts(key, unique_key, tags)
         carried = () if headers is None else _headers(headers, problems)
-        parents = after_of(after, join, when, problems)
-        if parents is not None:
-            problems += [
-                f"{name}: {why}; leave it out, or after"
-                for name, given, why in (("unique_key", unique_key, _UNIQUE), ("within", within, _WITHIN))
-                if given is not None
-            ]
+        parents = after_of(after, join, when, problems, unique_key=unique_key, within=within)
         if problems:
             raise ConfigurationError(problems)
         return cls(
@@ -147,12 +137,25 @@ def _seconds(name: str, duration: Duration, problems: list[str]) -> float | None
         return None
 
 
+def _lifetime(expires_in: Duration | None, problems: list[str]) -> float | None:
+    lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
+    if lifetime == 0:
+        problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
+    return lifetime
+
+
 def _headers(given: object, problems: list[str]) -> Headers:
     try:
         return headers_from(given)
     except ConfigurationError as error:
         problems += error.problems
         return ()
+
+
+def _problems_of_texts(key: str | None, unique_key: str | None, tags: object) -> list[str]:
+    keys = {"key": key, "unique_key": unique_key}
+    found = [problem for name, text in keys.items() if text is not None for problem in _problems_of_text(name, text)]
+    return found + _problems_of_tags(tags)
 
 
 def _problems_of_tags(tags: object) -> list[str]:
@@ -173,5 +176,3 @@ def _problems_of_text(name: str, text: object) -> list[str]:
 
 
 _CONTROL = ("Cc", "Cs")
-_UNIQUE = "a job that waits for others cannot have one"
-_WITHIN = "a job that waits for others is written in a transaction of its own, which locks them"

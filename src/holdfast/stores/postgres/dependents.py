@@ -53,7 +53,7 @@ def _begin(flows: Sequence[UUID], plan: FlowPlan) -> None:
 
 
 async def _lock_parents(flows: LockedFlows, parents: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Lock the workflows of these jobs, and return them; a plain job becomes the root of its own. ``JobNotFound``."""
+    """Lock the workflows of these jobs, and return them; a plain job becomes the root of one. ``JobNotFound``."""
     found = await _places(flows, parents)
     begun = sorted(job for job, flow in found.items() if flow is None)
     if begun:

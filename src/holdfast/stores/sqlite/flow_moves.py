@@ -111,7 +111,7 @@ class FileFlows(FlowGrowth):
         return _graph_of(self._database.read("flow_vertices", flow=flow.bytes), edges, outside)
 
     def with_roots(self, jobs: Sequence[UUID]) -> dict[UUID, UUID]:
-        """Return the flow of each of these jobs; a plain one becomes the root of its own. ``JobNotFound``."""
+        """Return the flow of each of these jobs; a plain one becomes the root of one. ``JobNotFound``."""
         found = {UUID(bytes=job): flow for job, flow in self._database.read("flows_of", **packing.ids(jobs))}
         require_known(jobs, found)
         plain = packing.ids([job for job, flow in found.items() if flow is None])

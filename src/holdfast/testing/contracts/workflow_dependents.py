@@ -1,4 +1,4 @@
-"""Jobs that depend on jobs that exist already, whatever workflows these belong to, or none."""
+"""Jobs that depend on jobs that exist already, which may belong to workflows."""
 
 from uuid import UUID
 
@@ -50,7 +50,7 @@ async def after(
 
 
 async def start(at: Scene, job: UUID) -> ActiveJob:
-    """Claim a job."""
+    """Claim a job under a new lease."""
     (claim,) = await at.claim(await at.lease(), ids=[job])
     return claim.job
 

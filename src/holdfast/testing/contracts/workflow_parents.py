@@ -134,7 +134,7 @@ class ParentContract(Part):
 
     @story
     @needs(DependentJobs, no_dependents)
-    async def test_l12_a_parent_may_still_wait_for_children_of_its_own(self, at: Scene) -> None:
+    async def test_l12_a_parent_may_still_add_children_and_wait_for_them(self, at: Scene) -> None:
         job = await at.running()
         (child,) = await after(at, job.id)
         graph = Graph(at)

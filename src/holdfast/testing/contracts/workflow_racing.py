@@ -160,7 +160,7 @@ class WorkflowRaceContract(Part):
                 for place, (client, new) in enumerate(zip(clients, news, strict=True))
             ]
             first, second = insist(owners[0], [done(plain), done(member)]), insist(owners[1], [done(other)])
-            found, more, *_ = await asyncio.gather(first, second, *joins)
+            (found, more), _ = await asyncio.gather(asyncio.gather(first, second), asyncio.gather(*joins))
             assert {*found.answers, *more.answers} == {Answer.APPLIED}
             assert await states(at, *parents, *(new.id for new in news)) == [State.COMPLETED] * 3 + [State.AVAILABLE] * 2
             assert (await verbs(at.store).revive(99)).repairs == ()
