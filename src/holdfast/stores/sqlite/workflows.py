@@ -108,7 +108,9 @@ def reopened(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) ->
 def request_cancel(database: StoreDatabase, ids: Sequence[UUID]) -> None:
     """Cancel jobs, some of which belong to workflows; with a root its workflow."""
     flows = FileFlows(database)
-    roots = {each.id for each in flows.members(ids) if each.id == each.flow}
+    roots = dict.fromkeys(
+        each.id for each in flows.members(ids) if each.id == each.flow
+    )  # in their order: one may depend on another one
     chosen = [job for job in ids if job not in roots]
     for parent in flows.members(chosen):
         if parent.waits_for_children:

@@ -1,6 +1,6 @@
 -- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members. Each child has its counters, and
 -- those of its parents that are among these members: which it tolerates, which are its children, which belong to another workflow than it.
--- It also says whether it is a gate on which no other member depends.
+-- Its last value is whether it is a gate on which no other member depends.
 -- :parents; :flows, locked.
 WITH edge AS MATERIALIZED (
     SELECT edges.child, json_agg(edges.parent) AS parents, json_agg(edges.tolerates) AS tolerates, json_agg(edges.is_child) AS are_children,
