@@ -354,6 +354,11 @@ class BookState:
         holder = None if key is None else self._all.keys.get(key)
         return None if holder is None else self._all.jobs[holder]
 
+    def _is_lone(self, row: JobRecord) -> bool:
+        """Return whether a job has a flow only because others depend on it, or it on others."""
+        is_root = row.member is not None and row.member.flow == row.id and not row.member.is_gate
+        return is_root and len(self._all.members[row.id]) == 1
+
     def _rows(self, ids: Sequence[UUID]) -> Rows:
         return [self._all.jobs[job] for job in dict.fromkeys(ids) if job in self._all.jobs]
 

@@ -184,11 +184,6 @@ class BookWorkflows(BookState):
             return False
         return self._is_unfinished(row.member.flow) or self._is_awaited(row)
 
-    def _is_lone(self, row: JobRecord) -> bool:
-        """Return whether a job has a flow only because others depend on it, or it on others."""
-        is_root = row.member is not None and row.member.flow == row.id and not row.member.is_gate
-        return is_root and len(self._all.members[row.id]) == 1
-
     def _is_awaited(self, row: JobRecord) -> bool:
         """Return whether a job of another flow waits, and depends on this one, or on a member that would be deleted with it."""
         children = [edge for each in (row, *self._members_kept_for(row)) for edge in self._edges_from(each.id)]

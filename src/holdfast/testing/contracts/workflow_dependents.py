@@ -11,15 +11,17 @@ from holdfast._core.lifecycle import LeaseEnd, release
 from holdfast._core.outcome import Cancel, Retry
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
 from holdfast._ports.workflows import DependentJobs
 from holdfast.errors import JobNotFound, Unsupported
 from holdfast.testing.contracts.limiting import LATEST, LIMIT, seen, started
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, needs, rescued, stale, story
-from holdfast.testing.contracts.workflow_scene import FAILED, verbs
+from holdfast.testing.contracts.workflow_children import added, waiting
+from holdfast.testing.contracts.workflow_scene import FAILED, Graph, verbs
 
-AVAILABLE, BLOCKED, HELD = State.AVAILABLE, State.BLOCKED, State.HELD
+AVAILABLE, BLOCKED = State.AVAILABLE, State.BLOCKED
 DONE, LOST, CANCELLED = State.COMPLETED, State.FAILED, State.CANCELLED
 CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 
@@ -251,6 +253,17 @@ class DependentJobsContract(Part):
         assert await states(at, child) == [State.SCHEDULED]
         at.advance(61.0)
         await complete(at, child)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_jobs_that_only_depend_on_each_other_are_not_listed_as_workflows(self, at: Scene) -> None:
+        job, graph = await at.running(), await Graph(at).stored()
+        await after(at, job.id, graph.ids["root"])
+        which = JobFilter(only_workflows=True)
+        assert [row.id for row in await at.store.list(which)] == [graph.ids["root"]]
+        graph.ids = {"root": job.id}
+        assert await at.settle(waiting(job, added(at, graph, "x"))) == (Answer.APPLIED,)
+        assert job.id in [row.id for row in await at.store.list(which)]
 
     @story
     @needs(DependentJobs, no_dependents)
