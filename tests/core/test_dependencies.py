@@ -77,7 +77,7 @@ def test_s20_a_flow_is_neither_paused_nor_cancelled_by_what_another_one_asks_for
         assert cascade.verdicts == {OWN: Verdict.RELEASE if policy is OnFailure.CONTINUE else Verdict.FAIL}
 
 
-def test_s20_a_failure_that_a_pause_holds_back_is_no_end_for_other_flows() -> None:
+def test_s20_a_failure_that_a_pause_holds_back_is_not_an_end_for_other_flows() -> None:
     (failed,) = parents(LOST, on_failure=OnFailure.PAUSE)
     assert not shown_outside(failed, PAUSED).is_finished
     seen = shown_outside(failed, Flow(id=OTHER))
