@@ -2,6 +2,9 @@
 
 import asyncio
 import random
+from typing import Any
+
+import pytest
 
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.dependencies import After
@@ -9,11 +12,13 @@ from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
-from holdfast.errors import JobNotFound
+from holdfast.errors import ConfigurationError, JobNotFound
+from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, answered, done, insist, play
 from holdfast.testing.contracts.workflow_dependents import after, dependents, start
 from holdfast.testing.contracts.workflow_scene import FAILED, Graph, verbs
 from tests.contract.test_postgres import AtHome
+from tests.stores.postgres_databases import Homes
 
 WORKERS = 3
 
@@ -115,3 +120,18 @@ class TestDependents(AtHome):
         self.home.sql("SELECT pg_stat_force_next_flush()")
         ((found,),) = self.home.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
         return int(found)
+
+
+def test_a_role_that_may_only_enqueue_is_refused_and_nothing_is_stored(homes: Homes) -> None:
+    store: Any = homes.empty("roles").store(FakeClock())
+
+    class Enqueuing(AtHome):
+        home = homes.empty("roles")
+
+    async def act(at: Scene) -> None:
+        (parent,), job = await at.enqueue(at.new()), at.new()
+        with pytest.raises(ConfigurationError, match="use a role that may"):
+            await store._enqueuer.enqueue_after(at.chance.uuid4(), [job], After((parent,)))
+        assert await at.store.get(job.id) is None
+
+    play(Enqueuing(), act)
