@@ -20,6 +20,7 @@ from holdfast._engine.operators.operators import Steered, Where
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.runners.options import Runners
+from holdfast._engine.tasks.after import AtLeast
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.task import Task
@@ -27,7 +28,7 @@ from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.definition import WorkflowDefinition
 from holdfast._engine.workflows.groups import TaskGroup
 from holdfast._engine.workflows.handle import WorkflowHandle
-from holdfast._engine.workflows.node import AtLeast, Node, each
+from holdfast._engine.workflows.node import Node, each
 from holdfast.app import App
 from holdfast.errors import (
     ConfigurationError,

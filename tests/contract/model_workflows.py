@@ -10,6 +10,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from msgspec import structs
 
 from holdfast._core.children import Children
+from holdfast._core.dependencies import After
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.member import Input, Member, OnFailure
@@ -19,7 +20,7 @@ from holdfast._core.steps import StepRecord
 from holdfast._core.workflow import Edge, FlowVerb, NewFlow, NewMember, SteerFlow, gate_edges
 from holdfast._engine.store_defaults import offers
 from holdfast._ports.store import Store
-from holdfast._ports.workflows import GrowingWorkflows, Workflows
+from holdfast._ports.workflows import DependentJobs, GrowingWorkflows, Workflows
 
 indexes = st.integers(0, 10**6)
 members = st.lists(
@@ -130,6 +131,23 @@ class WorkflowRules:
         under = (active.id, self.token(active, wrong))
         for _ in range(1 + is_repeated):
             self.ask(lambda store: store.enqueue_member(call, child, under=under))
+
+    @precondition(lambda self: any(jobs for _, jobs in self.calls) and offers(self.store, DependentJobs))
+    @rule(
+        chosen=st.lists(indexes, min_size=1, max_size=3),
+        required=st.none() | st.integers(1, 3),
+        tolerates=st.booleans(),
+        number=st.integers(1, 2),
+        is_repeated=st.booleans(),
+    )
+    def enqueue_after(self, chosen: list[int], required: int | None, tolerates: bool, number: int, is_repeated: bool) -> None:
+        parents = tuple(dict.fromkeys(self.ids(chosen)))
+        after = After(parents, None if required is None else min(required, len(parents)), tolerates)
+        jobs, call = [self._child(place + chosen[0], "").job for place in range(number)], self.chance.uuid4()
+        self.calls.append((self.chance.uuid4(), jobs))
+        self.grown += [job.id for job in jobs]
+        for _ in range(1 + is_repeated):
+            self.ask(lambda store: store.enqueue_after(call, jobs, after))
 
     @precondition(lambda self: self.grown)
     @rule(index=indexes, verb=st.sampled_from(FlowVerb))

@@ -199,6 +199,21 @@ def test_a_blocked_member_names_what_it_waits_for() -> None:
     assert causes_of(root, workflow(done, parents[0]))[0][1] == "it is the workflow release, and waits for p0 (running)"
 
 
+def test_a_job_that_depends_on_others_names_those_that_have_not_ended() -> None:
+    parents = [structs.replace(JOB, id=UUID(int=n), task=f"p{n}", state=State.RUNNING) for n in range(4)]
+    parents[3] = structs.replace(parents[3], state=State.COMPLETED)
+    root = structs.replace(blocked(needs=2), id=ROOT)
+    flow = FlowView(FLOW, (member("own", State.BLOCKED, ROOT),))
+    ((code, message, remedy),) = causes_of(root, WorkflowView.of(flow, parents))
+    named = [f"p{n} {UUID(int=n)} (running)" for n in range(3)]
+    assert (code, message) == ("blocked", f"it waits for 2 of {', '.join(named)}")
+    assert f"`holdfast jobs cancel {ROOT}`" in remedy
+    assert "just ended" in causes_of(root, WorkflowView.of(flow, parents[3:]))[0][1]
+    lost = structs.replace(root, state=State.FAILED, reason=Reason.DEPENDENCY_FAILED, finished_at=NOW)
+    failed = structs.replace(parents[1], state=State.FAILED)
+    assert f"`holdfast jobs retry {failed.id}`" in causes_of(lost, WorkflowView.of(flow, [failed]))[0][2]
+
+
 def test_a_member_held_by_a_pause_is_explained_by_the_pause_and_not_by_a_crash() -> None:
     view = workflow(member("own", State.HELD, OWN), flow=Flow(id=ROOT, paused_at=NOW))
     held = structs.replace(blocked(is_paused=True), state=State.HELD)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -202,7 +202,14 @@ def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
         "links": (jobs, [FLOW]),
         "settle_members": (*packing.settling(moves(ROOM)), [FLOW]),
         "links_behind": (jobs[:3],),
-        "graph": (FLOW,),
+        "graph": ([FLOW],),
+        "reachable": (FLOW,),
+        "outside": (jobs,),
+        "dependents": ([FLOW],),
+        "places_of": (jobs,),
+        "make_roots": ([UUID(f"00000000-0000-7000-b000-{n:012x}") for n in range(1, ROOM + 1)],),
+        "insert_dependents": (jobs, None, 1, 1, jobs[:3], [FLOW] * 3, False),
+        "purgeable_roots": ("default", ROOM, datetime(2100, 1, 1, tzinfo=UTC)),
         "root": (FLOW,),
         "take_root_key": (FLOW,),
         "set_policies": (jobs, "fail"),

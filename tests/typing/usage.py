@@ -9,6 +9,7 @@ from uuid import UUID
 
 from holdfast import (
     App,
+    AtLeast,
     Backoff,
     Batch,
     Cause,
@@ -96,6 +97,14 @@ def with_options(connection: sqlite3.Connection) -> None:
     assert_type(order.enqueue("u").created, bool)
     order.enqueue("u", limit="5")  # type: ignore[arg-type]
     order.enqueue_many(["u"])  # type: ignore[list-item]
+    first = analyze.enqueue("u")
+    behind = plain.options(after=[first, first.id, str(first.id)], join=AtLeast(2), when="finished")
+    assert_type(behind.enqueue("a.png"), Handle)
+    plain.options(after=[first], join="any").bind("a.png")
+    plain.options(after=first)  # type: ignore[arg-type]
+    plain.options(after=[5])  # type: ignore[list-item]
+    plain.options(after=[first], join="some")  # type: ignore[arg-type]
+    plain.options(after=[first], when="failed")  # type: ignore[arg-type]
     analyze.options(unique_key=5)  # type: ignore[arg-type]
     analyze.options(uniq_key="x")  # type: ignore[call-arg]
     analyze.bind("u", limit=5)

@@ -1,6 +1,6 @@
 """The verbs of operators and maintenance for a book: cancel, reopen, reschedule, delete, purge, pause, expire and prune."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from heapq import nsmallest
 from uuid import UUID
@@ -79,9 +79,14 @@ class BookOperations(BookWorkflows):
             row for row in self._rows(ids) if row.state is State.AVAILABLE or (PLACE_OF[row.state] in places and not only_waiting)
         ]
         free = [row for row in unowned if not self._is_needed(row) and row in self._doomed_with(row)]
-        for each in {each.id: each for row in free for each in self._doomed_with(row)}.values():
-            self._forget(each)
+        self._delete({each.id: each for row in free for each in self._doomed_with(row)}.values(), now)
         return self._states(ids, now)
+
+    def _delete(self, doomed: Iterable[JobRecord], now: Moment) -> None:
+        rows = list(doomed)
+        for row in rows:
+            self._forget(row)
+        self._moves(now).lose(row.id for row in rows if row.member is not None and PLACE_OF[row.state] is not Place.FINISHED)
 
     def steer(self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
         chosen = [row.id for row in self._rows(ids) if matches(as_read(row, now.wall), which, now.wall)]
@@ -101,8 +106,7 @@ class BookOperations(BookWorkflows):
         waiting = [row for row in self._all.jobs.values() if row.queue == queue and row.state is State.AVAILABLE]
         old = (row for row in waiting if row.created_at <= until and not self._is_needed(row))
         doomed = nsmallest(limit, old, key=lambda row: row.id)
-        for row in doomed:
-            self._forget(row)
+        self._delete(doomed, now)
         return Purged(len(doomed), until)
 
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
@@ -146,7 +150,7 @@ class BookOperations(BookWorkflows):
             if row.finished_at and not self._is_kept_for_root(row)
         }
         rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
-        old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)]
+        old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor) and not self._is_awaited(row)]
         gone = [each for row in old for each in self._doomed_with(row)][:limit]
         worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
         for row in gone:

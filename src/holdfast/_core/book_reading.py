@@ -34,7 +34,8 @@ class BookReading(BookState):
 
     def list(self, now: Moment, which: JobFilter) -> tuple[JobRecord, ...]:
         views = (as_read(row, now.wall) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
-        return tuple(islice((view for view in views if matches(view, which, now.wall)), which.limit))
+        found = (view for view in views if matches(view, which, now.wall) and not (which.only_workflows and self._is_lone(view)))
+        return tuple(islice(found, which.limit))
 
     def counts(self, now: Moment, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         found = dict[tuple[str, State], int]()

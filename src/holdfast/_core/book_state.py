@@ -320,10 +320,19 @@ class BookState:
             if not members:
                 del known.members[row.member.flow]
             for parent in known.edges.pop(row.id, ()):
-                del known.children[parent][row.id]
-                if not known.children[parent]:
-                    del known.children[parent]
+                self._forget_child(parent, row.id)
+            for child in [*known.children.get(row.id, ())]:
+                is_outside = known.edges[child][row.id].parent_flow is not None
+                if is_outside and known.jobs[child].state is not State.BLOCKED:
+                    del known.edges[child][row.id]
+                    self._forget_child(row.id, child)
             known.flows.pop(row.id, None)
+
+    def _forget_child(self, parent: UUID, child: UUID) -> None:
+        children = self._all.children[parent]
+        del children[child]
+        if not children:
+            del self._all.children[parent]
 
     def _take_from_indexes(self, row: JobRecord) -> None:
         place = PLACE_OF[row.state]
@@ -346,6 +355,11 @@ class BookState:
         key = key_of(row)
         holder = None if key is None else self._all.keys.get(key)
         return None if holder is None else self._all.jobs[holder]
+
+    def _is_lone(self, row: JobRecord) -> bool:
+        """Return whether a job has a flow only because others depend on it, or it on others."""
+        is_root = row.member is not None and row.member.flow == row.id and not row.member.is_gate
+        return is_root and len(self._all.members[row.id]) == 1
 
     def _rows(self, ids: Sequence[UUID]) -> Rows:
         return [self._all.jobs[job] for job in dict.fromkeys(ids) if job in self._all.jobs]

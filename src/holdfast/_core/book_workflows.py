@@ -9,10 +9,12 @@ from msgspec import structs
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
 from holdfast._core.children import Adopted, Adopter
+from holdfast._core.dependencies import After, dependents_of, lone_root, require_known
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.flow_growth import FlowGrowth
-from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting
-from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
+from holdfast._core.flow_moves import Dependent
+from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting, shown_outside
+from holdfast._core.job import PLACE_OF, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import (
@@ -27,7 +29,7 @@ from holdfast._core.member_record import (
 )
 from holdfast._core.record import JobRecord, as_read, new_record, record_of_finished, reopened
 from holdfast._core.requests import QueueSettings
-from holdfast._core.workflow import Flow, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Revived, SteerFlow
+from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Revived, SteerFlow
 from holdfast.errors import HoldfastError
 
 
@@ -100,6 +102,29 @@ class BookWorkflows(BookState):
             self._all.receipts[call] = (now.wall, answer)
         return self._all.receipts[call][1]
 
+    def enqueue_after(self, now: Moment, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        if call not in self._all.receipts:
+            require_known(after.parents, self._all.jobs)
+            if len({job.id for job in jobs if job.id not in self._all.jobs}) < len(jobs):
+                raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
+            flows = {parent: self._flow_of(self._all.jobs[parent]) for parent in after.parents}
+            new = dependents_of(jobs, after, flows)
+            for each in new.members:
+                row = structs.replace(new_record(each.job, now.wall), member=each.member, state=State.BLOCKED)
+                self._put(self._in_its_queue(row))
+            self._put_edges(new.edges)
+            for each in new.members:
+                self._moves(now).begin(Flow(id=each.job.id))
+            self._all.receipts[call] = (now.wall, EnqueueAnswer())
+        return self._all.receipts[call][1]
+
+    def _flow_of(self, row: JobRecord) -> UUID:
+        """Return the flow of a job; a plain one becomes the root of one."""
+        if row.member is None:
+            self._put(structs.replace(row, member=lone_root(row.id, row.task)))
+            self._all.flows[row.id] = Flow(id=row.id)
+        return row.id if row.member is None else row.member.flow
+
     def _adopt_all(self, moved: Sequence[Transition], now: Moment) -> None:
         """Insert the children of jobs that this write has blocked, but for those whose cancellation was requested."""
         for each in moved:
@@ -162,8 +187,18 @@ class BookWorkflows(BookState):
         return Reason.BY_WORKFLOW
 
     def _is_needed(self, row: JobRecord) -> bool:
-        """Return whether a job belongs to an unfinished workflow."""
-        return row.member is not None and self._is_unfinished(row.member.flow)
+        """Return whether a job belongs to an unfinished workflow, beside others, or has ended and is awaited by a job of another one."""
+        if row.member is None or (self._is_lone(row) and PLACE_OF[row.state] is not Place.FINISHED):
+            return False
+        return self._is_unfinished(row.member.flow) or self._is_awaited(row)
+
+    def _is_awaited(self, row: JobRecord) -> bool:
+        """Return whether a job of another flow waits, and depends on this one, or on a member that would be deleted with it."""
+        children = [edge for each in (row, *self._members_kept_for(row)) for edge in self._edges_from(each.id)]
+        return any(edge.parent_flow is not None and self._all.jobs[edge.child].state is State.BLOCKED for edge in children)
+
+    def _edges_from(self, parent: UUID) -> list[Edge]:
+        return [self._all.edges[child][parent] for child in self._all.children.get(parent, ())]
 
     def _is_unfinished(self, flow: UUID) -> bool:
         root = self._all.jobs.get(flow)
@@ -208,7 +243,13 @@ class BookWorkflows(BookState):
     def _graph(self, flow: UUID) -> Graph:
         rows = self._flow_rows(flow)
         edges = [edge for row in rows for edge in self._all.edges.get(row.id, {}).values()]
-        return Graph((vertex_of(row, row.member) for row in rows if row.member is not None), edges)
+        outside = self._rows([edge.parent for edge in self._all.edges.get(flow, {}).values() if edge.parent_flow is not None])
+        seen = [
+            shown_outside(vertex_of(row, row.member), self._all.flows[row.member.flow])
+            for row in outside
+            if row.member is not None
+        ]
+        return Graph((vertex_of(row, row.member) for row in rows if row.member is not None), edges, seen)
 
     def _flow_rows(self, flow: UUID) -> Rows:
         return self._rows([*self._all.members.get(flow, ())])
@@ -236,7 +277,16 @@ class _BookMoves(FlowGrowth):
         for parent, child in ((each, child) for each in parents for child in self._all.children.get(each, ())):
             row, edge = self._all.jobs[child], self._all.edges[child][parent]
             if row.member is not None and row.state is State.BLOCKED:
-                yield Link(parent, vertex_of(row, row.member).waiting(), edge.tolerates, edge.is_child)
+                waiting = vertex_of(row, row.member).waiting()
+                yield Link(parent, waiting, edge.tolerates, edge.is_child, is_outside=edge.parent_flow is not None)
+
+    def dependents(self, flow: UUID, members: Sequence[UUID]) -> Iterable[Dependent]:
+        del flow
+        edges = [edge for each in members for edge in self._book._edges_from(each) if edge.parent_flow is not None]
+        for edge in edges:
+            row = self._all.jobs[edge.child]
+            if row.member is not None:
+                yield Dependent(edge.parent, vertex_of(row, row.member), edge.tolerates)
 
     def adopter(self, job: UUID) -> Adopter:
         row = self._all.jobs[job]

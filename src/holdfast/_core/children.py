@@ -87,8 +87,8 @@ def join(parent: Adopter, child: NewMember, near: Graph) -> Adopted:
 
 
 def gates_of(member: UUID, near: Graph) -> list[UUID]:
-    """Return the gates that wait for a member."""
-    children = (near.members.get(edge.child) for edge in near.children.get(member, ()))
+    """Return the gates of its flow that wait for a member."""
+    children = (near.members.get(edge.child) for edge in near.children.get(member, ()) if edge.parent_flow is None)
     return [child.id for child in children if child is not None and child.is_gate and child.state is State.BLOCKED]
 
 

@@ -2,7 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
+
+from msgspec import structs
 
 from holdfast._core.children import Adopted, Adopter, Children, adopt, grown, join, raised
 from holdfast._core.flow_moves import FlowMoves
@@ -35,6 +38,8 @@ class FlowGrowth(FlowMoves):
         adopted = adopt(parent, children, near)
         if parent.member is None:
             self.insert_flow(parent.flow, children.deadline)
+        elif children.deadline is not None and parent.flow == job:  # others depend on it already
+            self.set_flow(structs.replace(self.flow(job), deadline_at=self.now + timedelta(seconds=children.deadline)))
         self._add(parent, adopted, near, [*(each.job.id for each in adopted.members), job])
 
     def join(self, job: UUID, child: NewMember) -> None:

@@ -5,19 +5,29 @@ A store subclasses ``FlowMoves`` and calls it inside the write that moves member
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from holdfast._core.flow_changes import FlowChange
-from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Waiting, pass_on, recount
-from holdfast._core.graph_steering import Steered, cancel, repairs, restored, resume, retry, retry_member
+from holdfast._core.graph import Cascade, Ended, Graph, Link, Verdict, Vertex, Waiting, is_held_back, pass_in, pass_on, recount
+from holdfast._core.graph_steering import BECAUSE_OF_OTHERS, Steered, cancel, repairs, restored, resume, retry, retry_member
 from holdfast._core.job import Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import end_of
 from holdfast._core.workflow import Flow, FlowVerb, Repair, SteerFlow
+
+
+class Dependent(Struct, frozen=True):
+    """A job that depends on a member of another flow, its parent. It is the root of the flow that has its id."""
+
+    parent: UUID
+    child: Vertex
+    tolerates: bool = False
 
 
 class FlowMoves(ABC):
@@ -26,6 +36,7 @@ class FlowMoves(ABC):
     now: datetime
     changes: list[FlowChange]
     """What this write does to whole workflows; it counts once the write has committed."""
+    _queue: deque[Callable[[], None]] | None = None
 
     @abstractmethod
     def flow(self, flow: UUID) -> Flow:
@@ -38,6 +49,10 @@ class FlowMoves(ABC):
     @abstractmethod
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
         """Return the blocked children of these members, as they are now."""
+
+    @abstractmethod
+    def dependents(self, flow: UUID, members: Sequence[UUID]) -> Iterable[Dependent]:
+        """Return the jobs of other flows that depend on these members, as they are now; at least those that are blocked or have failed."""
 
     @abstractmethod
     def is_unfinished(self, flow: UUID) -> bool:
@@ -101,6 +116,7 @@ class FlowMoves(ABC):
             self.changes.append(FlowChange(flow.id, *end_of(flow.id, verdict, flow)))
         if flow.is_paused:
             self.hold(flow.id)
+        self._pass_outside(flow, cascade.ended)
         if cascade.cancels:
             self.end(flow, Reason.DEPENDENCY_FAILED)
         elif self.is_overdue(flow) and self.is_unfinished(flow.id):
@@ -111,6 +127,11 @@ class FlowMoves(ABC):
         steered = cancel(self.graph(flow.id), flow, reason)
         self.request_cancel(flow.id)
         self.apply(steered.flow, steered.cascade)
+
+    def lose(self, roots: Iterable[UUID]) -> None:
+        """Pass on that these roots were deleted before they ended: what depends on them counts them as parents that failed."""
+        for root in roots:
+            self._pass_outside(Flow(id=root), [Ended(root, has_completed=False)])
 
     def steer(self, flow: UUID, how: SteerFlow) -> None:
         """Write what an operator's verb leads to; a finished flow is neither paused nor cancelled."""
@@ -158,3 +179,42 @@ class FlowMoves(ABC):
         if not steered.flow.is_paused:
             self.resume(steered.flow.id)
         self.apply(steered.flow, steered.cascade)
+        self._pass_outside(steered.flow, [Ended(each, False, policy) for each, policy in steered.policies.items()])
+        self._retry_outside(steered.flow.id, steered.blocked, is_fresh=is_fresh)
+
+    def _pass_outside(self, flow: Flow, ended: Sequence[Ended]) -> None:
+        """Write what the ends of these members lead to in other flows. What a flow asks for itself, it does not ask of others."""
+        self._afterwards(partial(self._pass_to_others, flow, ended))
+
+    def _retry_outside(self, flow: UUID, blocked: Sequence[UUID], *, is_fresh: bool) -> None:
+        """Run jobs of other flows again that did not complete because of these members, and let those that wait count them again."""
+        self._afterwards(partial(self._retry_others, flow, blocked, is_fresh=is_fresh))
+
+    def _afterwards(self, act: Callable[[], None]) -> None:
+        """Do it after what is being done: flows that depend on each other may form a long chain."""
+        if self._queue is not None:
+            self._queue.append(act)
+            return
+        self._queue = deque([act])
+        while self._queue:
+            self._queue.popleft()()
+        self._queue = None
+
+    def _pass_to_others(self, flow: Flow, ended: Sequence[Ended]) -> None:
+        passed = {each.id: structs.replace(each, is_cause=False) for each in ended if not is_held_back(each, flow)}
+        links = defaultdict[UUID, list[Link]](list)
+        for each in self.dependents(flow.id, [*passed]) if passed else ():
+            if each.child.state is State.BLOCKED:
+                links[each.child.id].append(Link(each.parent, each.child.waiting(), each.tolerates, is_outside=True))
+        for child, into in links.items():
+            known = self.flow(child)
+            self.apply(known, pass_in(passed, known, into, self))
+
+    def _retry_others(self, flow: UUID, blocked: Sequence[UUID], *, is_fresh: bool) -> None:
+        found = {each.child.id: each.child for each in self.dependents(flow, blocked)} if blocked else {}
+        for job, child in found.items():
+            if child.state is State.BLOCKED:
+                known, graph = self.flow(job), self.graph(job)
+                self.apply(known, recount(graph, known, [graph.members[job]]))
+            elif child.reason in BECAUSE_OF_OTHERS and not child.is_stub:
+                self.retry_member(job, job, is_fresh=is_fresh)

@@ -31,9 +31,12 @@ class Waiting(Struct, frozen=True):
     is_suspended: bool = False
     is_cancelled: bool = False
 
-    def counts(self, *, is_child: bool) -> bool:
-        """Return whether it waits for the parent of an edge; ``is_child``: that parent is a child of it."""
-        return self.is_gate or self.is_suspended == is_child
+    def counts(self, *, is_child: bool, is_outside: bool = False) -> bool:
+        """Return whether it waits for the parent of an edge.
+
+        ``is_child``: that parent is a child of it. ``is_outside``: that parent belongs to another flow.
+        """
+        return not is_outside if self.is_gate else self.is_suspended == is_child
 
 
 class Ended(Struct, frozen=True):
@@ -50,12 +53,13 @@ class Ended(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """A parent that has ended, and a blocked child of it. ``is_child``: as that of the edge between them."""
+    """A parent that has ended, and a blocked child of it. ``is_child``: as in their edge. ``is_outside``: the child is in another flow."""
 
     parent: UUID
     child: Waiting
     tolerates: bool = False
     is_child: bool = False
+    is_outside: bool = False
 
 
 class Links(Protocol):
@@ -78,11 +82,13 @@ class Verdict(StrEnum):
 class Cascade(Struct):
     """What a store writes after moves: new counters of members that still wait, and the verdicts of those that no longer do.
 
-    ``pauses``: the flow is to be paused. ``cancels``: the flow is to be cancelled in the same write, before anything else is passed on.
+    ``ended``: the members whose ends are passed on, also to other flows. ``pauses``: the flow is to be paused. ``cancels``: the flow is to
+    be cancelled in the same write, before anything else is passed on.
     """
 
     counters: dict[UUID, Waiting] = {}
     verdicts: dict[UUID, Verdict] = {}
+    ended: list[Ended] = []
     pauses: bool = False
     cancels: bool = False
 
@@ -120,11 +126,12 @@ class Vertex(Struct, frozen=True, kw_only=True):
 
 
 class Graph:
-    """All members of a flow and their edges, read under its lock."""
+    """All members of a flow and their edges, read under its lock; ``outside``: the parents of its root that belong to other flows."""
 
-    def __init__(self, members: Iterable[Vertex], edges: Iterable[Edge]) -> None:
+    def __init__(self, members: Iterable[Vertex], edges: Iterable[Edge], outside: Iterable[Vertex] = ()) -> None:
         self.edges = list(edges)
         self.members = {member.id: member for member in members}
+        self.outside = {parent.id: parent for parent in outside}
         self.parents = dict[UUID, list[Edge]]()
         self.children = dict[UUID, list[Edge]]()
         for edge in self.edges:
@@ -133,7 +140,9 @@ class Graph:
 
     def replaced(self, members: Iterable[Vertex]) -> "Graph":
         """Return the graph with these members in place of those of the same ids."""
-        return Graph({**self.members, **{member.id: member for member in members}}.values(), self.edges)
+        new = {member.id: member for member in members}
+        outside = [new.pop(parent.id, parent) for parent in self.outside.values()]
+        return Graph({**self.members, **new}.values(), self.edges, outside)
 
     def blocked(self) -> list[Vertex]:
         """Return the members that wait for others."""
@@ -173,13 +182,18 @@ class Graph:
 def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:
     """Return ``needs`` and ``waits`` of a blocked member, from the states of all its parents.
 
-    A parent without a trace, or completed without the stored result that the child reads, counts as one that failed.
+    A parent without a trace, or completed without the stored result that the child reads, counts as one that failed. A parent of another
+    flow that was deleted since is not counted: its edge is deleted with it.
     """
     waiting = child.waiting()
-    edges = [edge for edge in graph.parents.get(child.id, ()) if waiting.counts(is_child=edge.is_child)]
-    needs, waits = len(edges) if child.join is None or child.is_suspended else child.join, 0
+    edges = [
+        edge
+        for edge in graph.parents.get(child.id, ())
+        if waiting.counts(is_child=edge.is_child, is_outside=edge.parent_flow is not None)
+    ]
+    needs, waits = len(edges) if child.join is None or child.is_suspended else min(child.join, len(edges)), 0
     for edge in edges:
-        parent = graph.members.get(edge.parent)
+        parent = graph.members.get(edge.parent) or graph.outside.get(edge.parent)
         if parent is not None and (not parent.is_finished or is_held_back(parent.ended(), flow)):
             waits += 1
         elif edge.tolerates or (parent is not None and _is_success(parent, child)):
@@ -214,7 +228,22 @@ def decide(child: Waiting, flow: Flow) -> Verdict | None:
 
 def pass_on(ended: Sequence[Ended], flow: Flow, links: Links) -> Cascade:
     """Return what the ends of these members, which this write has moved, lead to."""
-    return _spread(Cascade(counters={}, verdicts={}), ended, flow, links)
+    return _spread(Cascade(counters={}, verdicts={}, ended=[]), ended, flow, links)
+
+
+def pass_in(ended: Mapping[UUID, Ended], flow: Flow, into: Iterable[Link], links: Links) -> Cascade:
+    """Return what the ends of members of other flows lead to in this one; ``into``: their links to its root."""
+    cascade, level = Cascade(counters={}, verdicts={}, ended=[]), list[Ended]()
+    for child in _lower(cascade, ended, into):
+        _judge(cascade, cascade.counters[child], flow, level)
+    return _spread(cascade, level, flow, links)
+
+
+def shown_outside(parent: Vertex, flow: Flow) -> Vertex:
+    """Return a parent as other flows see it: as one that has not ended while the pause of its flow holds back its end."""
+    if is_held_back(parent.ended(), flow) and parent.is_finished:
+        return structs.replace(parent, state=State.HELD)
+    return parent if parent.on_failure is OnFailure.CONTINUE else structs.replace(parent, on_failure=OnFailure.FAIL)
 
 
 def recount(graph: Graph, flow: Flow, blocked: Iterable[Vertex], links: Links | None = None) -> Cascade:
@@ -223,7 +252,7 @@ def recount(graph: Graph, flow: Flow, blocked: Iterable[Vertex], links: Links | 
     With intact counters, and without another reason such as a retry, it leads to nothing. ``links``: if the graph has only a part of the
     members.
     """
-    cascade, level = Cascade(counters={}, verdicts={}), list[Ended]()
+    cascade, level = Cascade(counters={}, verdicts={}, ended=[]), list[Ended]()
     for child in blocked:
         needs, waits = counters_of(child, graph, flow)
         _judge(cascade, structs.replace(child.waiting(), needs=needs, waits=waits), flow, level)
@@ -235,6 +264,7 @@ def recount(graph: Graph, flow: Flow, blocked: Iterable[Vertex], links: Links | 
 
 def _spread(cascade: Cascade, level: Sequence[Ended], flow: Flow, links: Links) -> Cascade:
     while level:
+        cascade.ended += level
         if flow.ended_for is None and any(each.asks_for(OnFailure.CANCEL) for each in level):
             cascade.cancels = True
             return cascade
@@ -242,18 +272,18 @@ def _spread(cascade: Cascade, level: Sequence[Ended], flow: Flow, links: Links) 
             cascade.pauses = True
         is_paused = cascade.pauses or flow.is_paused
         passed = {each.id: each for each in level if not (is_paused and each.asks_for(OnFailure.PAUSE))}
-        touched = _lower(cascade, passed, links)
+        touched = _lower(cascade, passed, (link for link in links.links(list(passed)) if not link.is_outside))
         level = []
         for child in touched:
             _judge(cascade, cascade.counters[child], flow, level)
     return cascade
 
 
-def _lower(cascade: Cascade, passed: Mapping[UUID, Ended], links: Links) -> list[UUID]:
+def _lower(cascade: Cascade, passed: Mapping[UUID, Ended], links: Iterable[Link]) -> list[UUID]:
     touched = dict[UUID, None]()
-    for link in links.links(list(passed)):
+    for link in links:
         child = cascade.counters.get(link.child.id, link.child)
-        if child.id in cascade.verdicts or not child.counts(is_child=link.is_child):
+        if child.id in cascade.verdicts or not child.counts(is_child=link.is_child, is_outside=link.is_outside):
             continue
         parent = passed[link.parent]
         is_success = parent.has_completed or link.tolerates or parent.on_failure is OnFailure.CONTINUE

@@ -10,7 +10,7 @@ from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.workflow import Flow, Repair
 
-_BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
+BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
 
 
 class Steered(Struct, frozen=True):
@@ -38,6 +38,7 @@ def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     then = graph.replaced(over)
     cascade = recount(then, ended, then.blocked())
     cascade.verdicts = {each.id: Verdict.CANCEL for each in waiting} | cascade.verdicts
+    cascade.ended += [each.ended() for each in over]
     return Steered(ended, cascade)
 
 
@@ -66,7 +67,7 @@ def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
 def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:
     """Block this member again, what failed or was cancelled because of it, and its children that did not complete."""
     behind = (graph.members[each] for each in graph.behind(member) if each in graph.members)
-    chosen = {each.id for each in behind if each.is_finished and each.reason in _BECAUSE_OF_OTHERS}
+    chosen = {each.id for each in behind if each.is_finished and each.reason in BECAUSE_OF_OTHERS}
     inner = (graph.members[each] for each in graph.below([member]))
     return _again(graph, flow, chosen | {member} | {each.id for each in inner if each.state is not State.COMPLETED})
 

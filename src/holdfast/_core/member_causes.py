@@ -15,6 +15,8 @@ BECAUSE_OF_OTHERS = (Reason.DEPENDENCY_FAILED, Reason.BY_WORKFLOW)
 
 def pending_causes(job: JobRecord, workflow: WorkflowView) -> tuple[Cause, ...]:
     """Return why a blocked or held job of a workflow does not run."""
+    if workflow.after and not workflow.nodes:
+        return (_of_parents(job, workflow.after),)
     nodes = {node.name: node for node in workflow.nodes}
     is_root = job.id == workflow.id
     own = None if is_root else next((node for node in workflow.nodes if node.job == job.id), None)
@@ -34,10 +36,20 @@ def pending_causes(job: JobRecord, workflow: WorkflowView) -> tuple[Cause, ...]:
 def ended_cause(job: JobRecord, workflow: WorkflowView) -> Cause:
     """Return why a job has ended without running: others of its workflow did not complete, or all of it was cancelled."""
     again = f"`holdfast workflows retry {workflow.id}` runs again what did not complete"
+    if failed := [each for each in workflow.after if each.state in (State.FAILED, State.CANCELLED)]:
+        again = f"`holdfast jobs retry {failed[0].job}` runs that job again, and this one after it"
     if job.reason is Reason.BY_WORKFLOW:
         return Cause(Code.FINISHED, f"it was cancelled with its workflow {workflow.name}", again)
     why = "others of its workflow did not complete" if job.error is None else job.error.message
     return Cause(Code.FINISHED, f"it {job.state.value}, because {why}", again)
+
+
+def _of_parents(job: JobRecord, parents: Sequence[NodeView]) -> Cause:
+    left = [each for each in parents if PLACE_OF[each.state] is not Place.FINISHED]
+    needs = 0 if job.member is None else job.member.needs
+    some = f"{needs:,} of " if 0 < needs < len(left) else ""
+    waiting = f"it waits for {some}{_named(left)}" if left else "it waits for jobs that have just ended"
+    return Cause(Code.BLOCKED, waiting, f"nothing to do; `holdfast jobs cancel {job.id}` ends it without them")
 
 
 def _of_pause(job: JobRecord, workflow: WorkflowView, failed: Sequence[NodeView]) -> Cause:

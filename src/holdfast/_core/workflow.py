@@ -18,13 +18,15 @@ from holdfast._core.member import Member, OnFailure
 class Edge(Struct, frozen=True):
     """A dependency. ``tolerates``: the child also counts a parent as a success that has ended in another way.
 
-    ``is_child``: the job that waits has added the other one while it ran, and waits for it only after that.
+    ``is_child``: the job that waits has added the other one while it ran, and waits for it only after that. ``parent_flow``: the flow of
+    the parent, if that is another one. Then the child is the root of its flow.
     """
 
     parent: UUID
     child: UUID
     tolerates: bool = False
     is_child: bool = False
+    parent_flow: UUID | None = None
 
 
 def gate_edges(gate: UUID, members: Iterable[UUID], edges: Iterable[Edge]) -> tuple[Edge, ...]:

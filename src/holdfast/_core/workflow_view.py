@@ -1,11 +1,14 @@
 """A workflow and its nodes as users read them; the command line and the pictures show the same."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct
 
 from holdfast._core.job import Failure, Reason, State
+from holdfast._core.member import Member
+from holdfast._core.record import JobRecord
 from holdfast._core.workflow import FlowView, MemberView
 
 
@@ -33,7 +36,10 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
 
 class WorkflowView(Struct, frozen=True, kw_only=True):
-    """A workflow as read in one snapshot, with its nodes in the order in which they were added."""
+    """A workflow as read in one snapshot, with its nodes in the order in which they were added.
+
+    ``after``: the jobs of other workflows for which its own job waits, or has waited; read only to explain that.
+    """
 
     id: UUID
     name: str
@@ -44,10 +50,11 @@ class WorkflowView(Struct, frozen=True, kw_only=True):
     deadline_at: datetime | None
     finished_at: datetime | None
     nodes: tuple[NodeView, ...]
+    after: tuple[NodeView, ...] = ()
 
     @classmethod
-    def of(cls, view: FlowView) -> "WorkflowView":
-        """Return the view of a flow."""
+    def of(cls, view: FlowView, after: Iterable[JobRecord] = ()) -> "WorkflowView":
+        """Return the view of a flow; ``after``: the jobs of others for which its root waits."""
         flow, (*members, root) = view.flow, view.members
         names = {each.job: each.member.node for each in members}
         return cls(
@@ -60,7 +67,13 @@ class WorkflowView(Struct, frozen=True, kw_only=True):
             deadline_at=flow.deadline_at,
             finished_at=root.finished_at,
             nodes=tuple(_node_of(each, names) for each in members),
+            after=tuple(_node_of(_parent_of(each), {}) for each in after),
         )
+
+
+def _parent_of(row: JobRecord) -> MemberView:
+    name = f"{row.task} {row.id}"
+    return MemberView(job=row.id, task=row.task, state=row.state, member=Member(flow=row.id, node=name), reason=row.reason)
 
 
 def _node_of(view: MemberView, names: dict[UUID, str]) -> NodeView:

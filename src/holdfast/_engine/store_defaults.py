@@ -28,7 +28,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
-from holdfast._ports.workflows import FlowReports, FlowTransactions, GrowingWorkflows, Workflows
+from holdfast._ports.workflows import DependentJobs, FlowReports, FlowTransactions, GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
@@ -165,6 +165,12 @@ def growing_workflows(store: Store) -> GrowingWorkflows:
     """Return the verbs of workflows to which running jobs add members. Raises ``Unsupported`` for a store without them."""
     _require(store, GrowingWorkflows, "workflows that grow while they run")
     return cast(GrowingWorkflows, store)
+
+
+def dependents(store: Store) -> DependentJobs:
+    """Return the verb of jobs that depend on existing ones. Raises ``Unsupported`` for a store without it."""
+    _require(store, DependentJobs, "jobs that depend on existing ones")
+    return cast(DependentJobs, store)
 
 
 def has_history(store: Store) -> bool:

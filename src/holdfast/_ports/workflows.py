@@ -5,8 +5,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.dependencies import After
 from holdfast._core.flow_changes import FlowChange
-from holdfast._core.job import State, Token
+from holdfast._core.job import NewJob, State, Token
 from holdfast._core.workflow import FlowView, NewFlow, NewMember, Output, Revived, SteerFlow
 
 
@@ -102,5 +103,21 @@ class GrowingWorkflows(Workflows, Protocol):
 
         What waits for the member waits for the new job, too, so the workflow does not end before it. The store completes its flow, its
         name, and what it takes from the member. A lost token inserts nothing.
+        """
+        ...
+
+
+class DependentJobs(GrowingWorkflows, Protocol):
+    """The verb of jobs that depend on jobs that exist already.
+
+    Such a job is the root of a separate flow, and so is a plain job from then on if others depend on it. Every write that moves a job also
+    moves what depends on it in other flows, under the locks of all of them, taken in the order of their ids. A job that has ended is
+    neither deleted nor pruned while a blocked one of another flow depends on it, or on a member that goes with it.
+    """
+
+    async def enqueue_after(self, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        """Insert jobs that all wait for the same jobs, with the receipt of the call; those without unique keys.
+
+        Parents that have ended are counted at once. ``JobNotFound``, and nothing is written, if one of them is unknown.
         """
         ...

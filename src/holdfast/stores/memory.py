@@ -104,6 +104,7 @@ class MemoryStore:
 
     enqueue_flow = _verb(Book.enqueue_flow)
     enqueue_member = _verb(Book.enqueue_member)
+    enqueue_after = _verb(Book.enqueue_after)
     outputs = _verb(Book.outputs)
     flow = _verb(Book.flow)
     steer_flow = _verb(Book.steer_flow)

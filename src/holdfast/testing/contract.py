@@ -42,8 +42,10 @@ from holdfast.testing.contracts.turns import TurnContract
 from holdfast.testing.contracts.voiding import VoidContract
 from holdfast.testing.contracts.workflow_changes import WorkflowChangeContract
 from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
+from holdfast.testing.contracts.workflow_dependents import DependentJobsContract
 from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
+from holdfast.testing.contracts.workflow_parents import ParentContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
 from holdfast.testing.contracts.workflow_steps import WorkflowStepContract
@@ -88,6 +90,8 @@ class StoreContract(
     WorkflowSteeringContract,
     WorkflowNeighbourContract,
     WorkflowRaceContract,
+    DependentJobsContract,
+    ParentContract,
     WorkflowStepContract,
     RaceContract,
 ):

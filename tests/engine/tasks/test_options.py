@@ -1,10 +1,13 @@
 """The options of one job are checked in the call; the error names all problems together."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from holdfast import AtLeast
+from holdfast._core.dependencies import After
 from holdfast._core.policy import Policy
 from holdfast._engine.tasks.options import Options
 from holdfast.errors import ConfigurationError
@@ -47,6 +50,35 @@ def test_every_problem_is_named() -> None:
         )
     starts = [problem.split("=")[0].split(":")[0] for problem in caught.value.problems]
     assert starts == ["queue", "priority", "delay", "delay and run_at", "run_at", "expires_in", "key", "unique_key", "tags"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"after": "a"}, "use a list"),
+        ({"after": UUID(int=1)}, "use a list"),
+        ({"after": [5]}, "use the handle of a job that was enqueued, or its id"),
+        ({"after": ["nonsense"]}, "its id"),
+        ({"after": [UUID(int=1)], "join": "some"}, "use 'all', 'any' or AtLeast"),
+        ({"after": [UUID(int=1)], "when": "failed"}, "use 'succeeded' or 'finished'"),
+        ({"after": [UUID(int=1), UUID(int=1)], "join": AtLeast(2)}, "it has 1 parents: use 1 to 1"),
+        ({"after": [UUID(int=1)], "join": AtLeast(0)}, "use 1 to 1"),
+        ({"after": [], "join": AtLeast(1)}, "name these jobs with after="),
+        ({"after": [UUID(int=1)], "unique_key": "k"}, "unique_key: a job that waits for others"),
+        ({"after": [UUID(int=1)], "within": object()}, "within: a job that waits for others"),
+    ],
+)
+def test_what_a_job_cannot_wait_for_is_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        Options.of(**options)
+
+
+def test_parents_are_named_once_by_id_or_text() -> None:
+    ids = [UUID(int=1), UUID(int=2)]
+    assert Options.of(after=[*ids, ids[0], str(ids[1])]).after == After(tuple(ids))
+    assert Options.of(after=ids, join="any", when="finished").after == After(tuple(ids), 1, tolerates=True)
+    assert Options.of(after=ids, join=AtLeast(2), unique_key=None).after == After(tuple(ids), 2)
+    assert Options.of(after=[], join="any") == Options()
 
 
 @pytest.mark.parametrize("text", ["", "a" * 201, "a\nb", "\x7f", "\x9b", "a\ud800", 5, b"a", None])

@@ -12,10 +12,11 @@ from holdfast._core.job import Failed, NewJob, State
 from holdfast._core.member import Input, OnFailure
 from holdfast._core.policy import Policy
 from holdfast._core.workflow import Flow, WorkflowSettings
+from holdfast._engine.tasks.after import AtLeast
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.fitting import fits
-from holdfast._engine.workflows.node import AtLeast, Node
+from holdfast._engine.workflows.node import Node
 from holdfast.errors import ConfigurationError, PayloadInvalid
 
 app = App("memory://")

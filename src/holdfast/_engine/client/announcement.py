@@ -12,19 +12,27 @@ from holdfast._ports.transport import Hint
 
 async def announce(environment: Environment, written: Sequence[NewJob]) -> None:
     """Emit ``job.enqueued`` for these durable jobs, and wake idle workers."""
-    if environment.events.has_listener(EventName.JOB_ENQUEUED):
-        for job in written:
-            environment.events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
+    _report(environment, written)
     await _publish(environment, written)
+
+
+async def announce_dependents(environment: Environment, written: Sequence[NewJob]) -> None:
+    """Emit ``job.enqueued`` for these durable jobs, and let workers look: if their parents have ended, they may start."""
+    _report(environment, written)
+    await environment.transport.publish(hints_of(written, are_delivered=False))
 
 
 async def announce_flow(environment: Environment, new: NewFlow) -> None:
     """Emit ``job.enqueued`` for the members of a durable workflow and for its root; wake workers for the members that may start."""
-    if environment.events.has_listener(EventName.JOB_ENQUEUED):
-        for each in (*new.members, new.root):
-            environment.events.emit(EventName.JOB_ENQUEUED, job=each.job.id, task=each.job.task, queue=each.job.queue)
+    _report(environment, [each.job for each in (*new.members, new.root)])
     blocked = {edge.child for edge in new.edges}
     await _publish(environment, [each.job for each in new.members if each.job.id not in blocked])
+
+
+def _report(environment: Environment, written: Iterable[NewJob]) -> None:
+    if environment.events.has_listener(EventName.JOB_ENQUEUED):
+        for job in written:
+            environment.events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
 
 
 async def _publish(environment: Environment, written: Sequence[NewJob]) -> None:

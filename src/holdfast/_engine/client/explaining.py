@@ -36,7 +36,12 @@ async def workflow_of(store: Store, job: JobRecord) -> WorkflowView | None:
     if job.member is None or not (waits_for_workflow(job) or job.reason in BECAUSE_OF_OTHERS):
         return None
     found = await workflows(store).flow(job.member.flow)
-    return None if found is None else WorkflowView.of(found)
+    if found is None:
+        return None
+    members = {each.job for each in found.members}
+    parents = [parent for parent in found.members[-1].parents if parent not in members]
+    rows = [await store.get(parent) for parent in parents[:LOOKED]]
+    return WorkflowView.of(found, [row for row in rows if row is not None])
 
 
 async def limits_of(store: Store, job: JobRecord) -> tuple[LimitView, ...]:

@@ -1,25 +1,27 @@
 """The caller's side of workflows: store one, read it, steer it, repair it."""
 
+from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.dependencies import After
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.inputs import whole
-from holdfast._core.job import NoResult, State
+from holdfast._core.job import NewJob, NoResult, State
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
-from holdfast._engine.client.announcement import announce_flow
+from holdfast._engine.client.announcement import announce_dependents, announce_flow
 from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.client.reviving import revive
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import Retrier
-from holdfast._engine.store_defaults import workflows
+from holdfast._engine.store_defaults import dependents, workflows
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, UniqueConflict
 
@@ -47,6 +49,15 @@ class FlowCalls:
     async def announce_flow(self, new: NewFlow) -> None:
         """Emit the events of a durable workflow's jobs, and wake idle workers."""
         await announce_flow(self._environment, new)
+
+    async def enqueue_after(self, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        """Write jobs that wait for the same existing ones, all of them or none. ``JobNotFound`` if one of these is unknown."""
+        if not jobs:
+            return EnqueueAnswer()
+        verbs, call = dependents(self._store), enqueue_call_id(jobs[0].id, self._environment.chance.uuid4())
+        answer = await self._retry("enqueue_after", partial(verbs.enqueue_after, call, jobs, after))
+        await announce_dependents(self._environment, jobs)
+        return answer
 
     async def output(self, job: UUID) -> bytes:
         """Return the recorded result of a workflow that has completed.

@@ -7,10 +7,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from holdfast._core.dependencies import After
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import Headers, headers_from
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
+from holdfast._engine.tasks.after import Join, Parent, When, after_of
 from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
 
@@ -22,7 +24,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """Checked options; ``None``: the task's own value. ``run_at`` wins over ``delay``, which the store's clock counts.
 
     ``within``: the caller's own database connection, in whose transaction the job is written. ``detached``: it does not join the workflow
-    of the job that enqueues it.
+    of the job that enqueues it. ``after``: the jobs for which it waits.
     """
 
     queue: str | None = None
@@ -36,6 +38,7 @@ class Options(Struct, frozen=True, kw_only=True):
     headers: Headers = ()
     within: object = None
     detached: bool = False
+    after: After | None = None
 
     @classmethod
     def of(
@@ -52,17 +55,17 @@ class Options(Struct, frozen=True, kw_only=True):
         headers: Mapping[str, str] | None = None,
         within: object = None,
         detached: bool = False,
+        after: Sequence[Parent] = (),
+        join: Join = "all",
+        when: When = "succeeded",
     ) -> "Options":
         """Check what the user wrote, and return the options; ``ConfigurationError`` with every problem found."""
         problems = problems_of_names("-", "-" if queue is None else queue, 0 if priority is None else priority)
-        wait, when = due("delay", delay, run_at, problems)
-        lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
-        if lifetime == 0:
-            problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
-        for name, text in (("key", key), ("unique_key", unique_key)):
-            problems += [] if text is None else _problems_of_text(name, text)
-        problems += _problems_of_tags(tags)
+        wait, due_at = due("delay", delay, run_at, problems)
+        lifetime = _lifetime(expires_in, problems)
+        problems += _problems_of_texts(key, unique_key, tags)
         carried = () if headers is None else _headers(headers, problems)
+        parents = after_of(after, join, when, problems, unique_key=unique_key, within=within)
         if problems:
             raise ConfigurationError(problems)
         return cls(
@@ -70,13 +73,14 @@ class Options(Struct, frozen=True, kw_only=True):
             key=key,
             priority=priority,
             delay=wait,
-            run_at=when,
+            run_at=due_at,
             expires_in=lifetime,
             unique_key=unique_key,
             tags=tuple(tags),
             headers=carried,
             within=within,
             detached=detached,
+            after=parents,
         )
 
     def new_job(
@@ -133,12 +137,25 @@ def _seconds(name: str, duration: Duration, problems: list[str]) -> float | None
         return None
 
 
+def _lifetime(expires_in: Duration | None, problems: list[str]) -> float | None:
+    lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
+    if lifetime == 0:
+        problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
+    return lifetime
+
+
 def _headers(given: object, problems: list[str]) -> Headers:
     try:
         return headers_from(given)
     except ConfigurationError as error:
         problems += error.problems
         return ()
+
+
+def _problems_of_texts(key: str | None, unique_key: str | None, tags: object) -> list[str]:
+    keys = {"key": key, "unique_key": unique_key}
+    found = [problem for name, text in keys.items() if text is not None for problem in _problems_of_text(name, text)]
+    return found + _problems_of_tags(tags)
 
 
 def _problems_of_tags(tags: object) -> list[str]:

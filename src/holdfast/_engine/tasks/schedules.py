@@ -70,7 +70,7 @@ def declare(
     if not isinstance(when, Every | Cron):
         problems.append(f"schedule {called}: {when!r} says no time: use every('5m') or cron('0 3 * * *')")
     options = job.options
-    for option in ("unique_key", "run_at", "within"):
+    for option in ("unique_key", "run_at", "within", "after"):
         if getattr(options, option) is not None:
             problems.append(f"schedule {called}: {option} does not fit a schedule: each tick has its own job; leave it out")
     most = _CATCH_UPS.get(catch_up) if isinstance(catch_up, str) else catch_up

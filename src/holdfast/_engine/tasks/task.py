@@ -15,6 +15,7 @@ from holdfast._core.payload import reader_of
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
+from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.reference import Reference, references_in
@@ -81,12 +82,13 @@ class PreparedJob(Struct, Generic[Bound], frozen=True):
         return options.new_job(job, name, payload, queue=task.queue, key=key, priority=task.priority, policy=task.policy)
 
     def new_child(self) -> NewJob:
-        """Return a new job for a handler to enqueue. ``ConfigurationError`` with ``within=``: its parent's token fences the write.
+        """Return a new job for a handler to enqueue. The graph of a workflow is built once a worker has claimed it.
 
-        The graph of a workflow is built once a worker has claimed it.
+        ``ConfigurationError`` with ``within=`` or ``after=``: its parent's token fences the write.
         """
-        if self.options.within is not None:
-            raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
+        for option in ("within", "after"):
+            if getattr(self.options, option) is not None:
+                raise ConfigurationError([f"{option}: a child is written under its parent's token; leave {option} out"])
         return self.new_job()
 
     def around(self, job: NewJob) -> AbstractContextManager[Sequence[NewJob]]:
@@ -161,6 +163,8 @@ class TaskWithOptions(Generic[Returned, Payload]):
         connections, within = connections_of(self._task), self._options.within
         if within is not None:
             return await aenqueue_within(connections, within, jobs)
+        if (after := self._options.after) is not None:
+            return handles_of(jobs, await connections.client().enqueue_after(jobs, after), connections.client)
         return handles_of(jobs, await connections.client().enqueue(jobs), connections.client)
 
     def _send_here(self, jobs: Sequence[NewJob]) -> list[Handle]:
@@ -233,6 +237,9 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
         headers: Mapping[str, str] | None = None,
         within: object = None,
         detached: bool = False,
+        after: Sequence[Parent] = (),
+        join: Join = "all",
+        when: When = "succeeded",
     ) -> TaskWithOptions[Returned, Payload]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
@@ -243,6 +250,9 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
         commits. SQLAlchemy's sessions and Django's connections then wake a worker; else ``handle.notify()`` does.
         ``detached``: enqueued by a member of a workflow with ``job.enqueue``, it does not join that workflow.
+        ``after``: jobs that exist already, by handle or id; it waits until they have completed, and fails if that cannot be any more.
+        ``join``: ``"any"`` or ``AtLeast(2)`` of them are enough. ``when="finished"``: one that did not complete counts, too.
+        ``JobNotFound`` for an unknown one, ``Unsupported`` if the store cannot keep such jobs.
         """
         options = Options.of(
             queue=queue,
@@ -256,6 +266,9 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
             headers=headers,
             within=within,
             detached=detached,
+            after=after,
+            join=join,
+            when=when,
         )
         return TaskWithOptions(self, options)
 

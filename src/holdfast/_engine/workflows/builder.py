@@ -10,16 +10,15 @@ from holdfast._core.headers import inherited
 from holdfast._core.job import NewJob
 from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.workflow import Edge, NewFlow, NewMember, WorkflowSettings, gate_edges
+from holdfast._engine.tasks.after import AtLeast, Join, When, required
 from holdfast._engine.tasks.registry import NAME, TaskDefinition
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._engine.workflows.fitting import fits
-from holdfast._engine.workflows.node import AtLeast, Node
+from holdfast._engine.workflows.node import Node
 from holdfast.errors import ConfigurationError
 
 Result = TypeVar("Result")
 
-Join = Literal["all", "any"] | AtLeast
-When = Literal["succeeded", "finished"]
 PolicyName = OnFailure | Literal["fail", "continue", "pause", "cancel"]
 
 DEFAULTS = WorkflowSettings()
@@ -244,6 +243,8 @@ class Workflow:
             self._problems.append(f"{node.name}: unique_key: a member cannot have one; give it to the workflow")
         if node.prepared.options.within is not None:
             self._problems.append(f"{node.name}: within: a member is written with its workflow; give it to the workflow")
+        if node.prepared.options.after is not None:
+            self._problems.append(f"{node.name}: after: give it to the node: w.add(…, after=[node])")
         settings = node.prepared.task.definition.workflow
         if settings is not None and settings.deadline is not None:
             self._problems.append(f"{node.name}: deadline: a workflow that is a node has none; give it to the outer workflow")
@@ -321,9 +322,7 @@ class Waits(NamedTuple):
 
     def required(self, parents: Sequence[UUID]) -> int | None:
         """Return how many of them must succeed; ``None``: all."""
-        if isinstance(self.join, AtLeast):
-            return self.join.number
-        return 1 if self.join == "any" and parents else None
+        return required(self.join, len(parents))
 
 
 def _inputs_of(job: PreparedJob[Any]) -> tuple[Input, ...]:

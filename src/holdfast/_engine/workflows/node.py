@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.task import PreparedJob
@@ -12,12 +12,6 @@ from holdfast.errors import ConfigurationError
 
 Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")
-
-
-class AtLeast(Struct, frozen=True):
-    """A join that is satisfied once this many parents have completed."""
-
-    number: int
 
 
 class Node(Generic[Result]):

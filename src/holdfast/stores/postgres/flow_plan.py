@@ -15,7 +15,8 @@ from holdfast._core.children import Adopted, Adopter, grown
 from holdfast._core.encoding import inputs_text
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.flow_growth import FlowGrowth
-from holdfast._core.graph import Ended, Graph, Link, Verdict, Waiting
+from holdfast._core.flow_moves import Dependent
+from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting
 from holdfast._core.job import NewJob, Reason, State
 from holdfast._core.member import Member, OnFailure
 from holdfast._core.member_record import end_of
@@ -26,7 +27,7 @@ from holdfast._core.workflow import Edge, Flow
 class Known(Struct):
     """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent.
 
-    ``near``: by job, with what it is as one that adds members.
+    ``near``: by job, with what it is as one that adds members. ``dependents``: by workflow, the jobs of others that depend on it.
     """
 
     now: datetime
@@ -34,6 +35,14 @@ class Known(Struct):
     links: dict[UUID, list[Link]] = {}
     graphs: dict[UUID, Graph] = {}
     near: dict[UUID, tuple[Adopter, Graph]] = {}
+    dependents: dict[UUID, list[Dependent]] = {}
+
+    def neighbours(self) -> set[UUID]:
+        """Return the workflows that depend on those that were read, or on which those depend: all of them must be locked."""
+        found = {link.child.id for links in self.links.values() for link in links if link.is_outside}
+        found |= {each.child.id for dependents in self.dependents.values() for each in dependents}
+        edges = (edge for graph in self.graphs.values() for edge in graph.edges)
+        return found | {edge.parent_flow for edge in edges if edge.parent_flow is not None}
 
 
 class NotRead(Exception):
@@ -55,7 +64,7 @@ class Advance(Struct):
     """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
 
     counters: dict[UUID, Waiting] = {}
-    released: Sequence[UUID] = ()
+    released: list[UUID] = []
     is_paused: bool = False
     query: str = "advance_members"
 
@@ -89,6 +98,7 @@ class FlowPlan(FlowGrowth):
         self.writes, self.roots = list[Write | Advance | Ends | Additions](), list[UUID]()
         self._known, self._graphs = known, dict(known.graphs)
         self._over, self._counted = set[UUID](), dict[UUID, Waiting]()
+        self._changed = dict[UUID, dict[str, Any]]()
         self._grown, self._inner = Graph((), ()), set[UUID]()
         self._passed: UUID | None = None
 
@@ -115,6 +125,19 @@ class FlowPlan(FlowGrowth):
         if self._counted:
             found = [structs.replace(link, child=self._counted.get(link.child.id, link.child)) for link in found]
         return [link for link in found if link.child.id not in self._over] if self._over else found
+
+    def dependents(self, flow: UUID, members: Sequence[UUID]) -> Iterable[Dependent]:
+        if flow in self._known.dependents:
+            asked = {*members}
+            found = [each for each in self._known.dependents[flow] if each.parent in asked]
+        else:
+            if missing := [member for member in members if member not in self._known.links]:
+                raise NotRead(parents=missing)
+            links = [link for member in members for link in self._known.links[member] if link.is_outside]
+            found = [Dependent(link.parent, blocked_vertex(link.child), link.tolerates) for link in links]
+        return [
+            structs.replace(each, child=structs.replace(each.child, **self._changed.get(each.child.id, {}))) for each in found
+        ]
 
     def adopter(self, job: UUID) -> Adopter:
         return self._near(job)[0]
@@ -161,8 +184,10 @@ class FlowPlan(FlowGrowth):
     def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
         if released:
-            last = self._advance()
-            last.released, last.is_paused = released, flow.is_paused
+            last = self._advance(is_paused=flow.is_paused)
+            last.released += released
+            last.is_paused = flow.is_paused
+            self._over.update(released)
             self._change({job: {"state": State.AVAILABLE} for job in released})
         self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})
 
@@ -197,8 +222,13 @@ class FlowPlan(FlowGrowth):
             raise NotRead(job=job)
         return self._known.near[job]
 
-    def _advance(self) -> Advance:
-        if not (self.writes and isinstance(last := self.writes[-1], Advance) and not last.released):
+    def _advance(self, *, is_paused: bool | None = None) -> Advance:
+        """Return the last write, if it is one of these and also releases into such a workflow; else a new one."""
+        if not (
+            self.writes
+            and isinstance(last := self.writes[-1], Advance)
+            and (not last.released or is_paused in (None, last.is_paused))
+        ):
             self.writes.append(last := Advance())
         return last
 
@@ -207,10 +237,27 @@ class FlowPlan(FlowGrowth):
 
     def _change(self, changes: Mapping[UUID, Mapping[str, object]]) -> None:
         """Show the changes in the graphs that were read."""
+        for job, each in changes.items():
+            self._changed.setdefault(job, {}).update(each)
         for flow, graph in self._graphs.items():
-            changed = [structs.replace(graph.members[job], **each) for job, each in changes.items() if job in graph.members]
+            found = {job: graph.members.get(job) or graph.outside.get(job) for job in changes}
+            changed = [structs.replace(vertex, **changes[job]) for job, vertex in found.items() if vertex is not None]
             if changed:
                 self._graphs[flow] = graph.replaced(changed)
+
+
+def blocked_vertex(waiting: Waiting) -> Vertex:
+    """Return a blocked member, as far as its counters tell."""
+    return Vertex(
+        id=waiting.id,
+        state=State.BLOCKED,
+        on_failure=waiting.on_failure,
+        is_gate=waiting.is_gate,
+        needs=waiting.needs,
+        waits=waiting.waits,
+        is_suspended=waiting.is_suspended,
+        is_cancelled=waiting.is_cancelled,
+    )
 
 
 def columns_of(member: Member) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Workflows that a transaction has locked, and the moves of their members in it."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -10,7 +10,8 @@ from msgspec import Struct
 from holdfast._core.children import Adopter, Children
 from holdfast._core.encoding import failure_text, inputs_of, member_of, names_of
 from holdfast._core.flow_changes import FlowChange
-from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting
+from holdfast._core.flow_moves import Dependent
+from holdfast._core.graph import Ended, Graph, Link, Vertex, Waiting, shown_outside
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import dependency_failure
@@ -33,6 +34,14 @@ class KeyTaken(Exception):
     def __init__(self, holder: UUID) -> None:
         super().__init__()
         self.holder = holder
+
+
+class MoreFlows(Exception):
+    """Workflows must be locked before those that are: the transaction is rolled back, and begins again with the locks of these, too."""
+
+    def __init__(self, flows: Iterable[UUID]) -> None:
+        super().__init__()
+        self.flows = frozenset(flows)
 
 
 class KnownMember(Struct, frozen=True):
@@ -59,10 +68,13 @@ class KnownMember(Struct, frozen=True):
 
 
 class LockedFlows:
-    """The moves of members of workflows that one transaction has locked; ``fetch`` runs a query in it."""
+    """The moves of members of workflows that one transaction has locked; ``fetch`` runs a query in it.
 
-    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = ()) -> None:
-        self.fetch, self.locked = fetch, list(locked)
+    ``more``: workflows that are locked with the first ones, because those depend on them or they on those.
+    """
+
+    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = (), more: Iterable[UUID] = ()) -> None:
+        self.fetch, self.locked, self._more = fetch, list(locked), more
         self.changes = list[FlowChange]()
         self._known: Known | None = None
 
@@ -73,16 +85,35 @@ class LockedFlows:
 
     async def lock(self, flows: Iterable[UUID]) -> None:
         """Lock workflows, in the order of their ids. It is the first thing that the transaction does."""
-        self.locked = lock_order(flows)
+        self.locked = lock_order([*flows, *self._more])
         found = await self.fetch("lock_flows", self.locked)
         if found:
-            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found}, {}, {}, {})
+            self._known = Known(found[0]["now"], {row["id"]: flow_of(row) for row in found})
 
     async def lock_of(self, jobs: Sequence[UUID]) -> None:
         """Lock the workflows of these jobs."""
         found = [row["flow"] for row in await self.fetch("flows_of", list(jobs))]
         if found:
             await self.lock(found)
+
+    async def _lock_more(self, flows: set[UUID]) -> bool:
+        """Lock those of these workflows that are not locked; return whether there were any: then what was read is forgotten.
+
+        ``MoreFlows`` if that would break the order in which each transaction locks them.
+        """
+        missing = lock_order(flows.difference(self.locked))
+        if missing and missing[0] < self.locked[-1]:
+            raise MoreFlows(missing)
+        if missing:
+            self.locked += missing
+            await self.know(missing)
+        return bool(missing)
+
+    async def know(self, flows: Sequence[UUID]) -> None:
+        """Lock more workflows, all of them behind the others or of this transaction, and forget what was read."""
+        assert self._known is not None
+        found = {row["id"]: flow_of(row) for row in await self.fetch("lock_flows", flows)}
+        self._known = Known(self._known.now, {**self._known.flows, **found})
 
     async def members(self, jobs: Sequence[UUID]) -> list[KnownMember]:
         """Return those of these jobs that belong to the locked workflows; no claim takes them until the end of the transaction."""
@@ -109,9 +140,11 @@ class LockedFlows:
         by_flow = defaultdict[UUID, list[Ended]](list)
         for each in settled:
             by_flow[each.flow].append(each.ended())
-        parents = [each.id for each in settled]
-        ((text,),) = await self.fetch("links", parents, self.locked)
-        self._known = links_of(text, parents)
+        parents, is_stable = [each.id for each in settled], False
+        while not is_stable:
+            ((text,),) = await self.fetch("links", parents, self.locked)
+            self._known = links_of(text, parents)
+            is_stable = not await self._lock_more(self._known.neighbours())
 
         def act(plan: FlowPlan) -> None:
             for flow, ended in by_flow.items():
@@ -138,6 +171,7 @@ class LockedFlows:
                 answer = act(plan)
             except NotRead as missing:
                 await self._read(self._known, missing)
+                await self._lock_more(self._known.neighbours())
                 continue
             await self._take_keys(plan.roots)
             for write in plan.writes:
@@ -147,31 +181,62 @@ class LockedFlows:
                     await self._insert(write)
                 else:
                     await self.fetch(write.query, *write.values)
-            self._known = Known(self._known.now, plan.flows, {}, {}, {})
+            self._known = Known(self._known.now, plan.flows)
             self.changes += plan.changes
             return answer
 
     async def graph(self, flow: UUID) -> Graph:
         """Return all members of a workflow, as they are now, and their edges."""
-        return graph_of(await self.fetch("graph", flow))
+        return (await self.graphs([flow])).get(flow, Graph((), ()))
+
+    async def graphs(self, flows: Sequence[UUID]) -> dict[UUID, Graph]:
+        """Return all members of workflows, and those of others on which they depend, as they are now, and their edges."""
+        rows = defaultdict[UUID, list[Row]](list)
+        for row in await self.fetch("graph", flows):
+            rows[row["flow"]].append(row)
+        parents = {
+            edge.parent for each in rows.values() for row in each for edge in edges_of(row) if edge.parent_flow is not None
+        }
+        outside = {parent.id: parent for parent in await self.outside([*parents])} if parents else {}
+        return {flow: graph_of(each, outside) for flow, each in rows.items()}
+
+    async def outside(self, members: Sequence[UUID]) -> list[Vertex]:
+        """Return members as other workflows see them."""
+        found = await self.fetch("outside", members)
+        return [shown_outside(vertex_of(row), flow_of({**row, "id": row["flow"]})) for row in found]
 
     async def _read(self, known: Known, missing: NotRead) -> None:
         if missing.flow is not None:
-            await self.fetch("lock_waiting", None, missing.flow)
-            known.graphs[missing.flow] = await self.graph(missing.flow)
+            await self._read_flows(known, missing.flow)
             return
         if missing.job is not None:
             ((task, queue, key, priority, tags, flow, member),) = await self.fetch("adopter", missing.job)
             own = None if flow is None else member_of(flow, member)
             adopter = Adopter(id=missing.job, task=task, queue=queue, key=key, priority=priority, tags=names_of(tags), member=own)
-            known.near[missing.job] = adopter, graph_of(await self.fetch("near", missing.job))
+            known.near[missing.job] = adopter, graph_of(await self.fetch("near", missing.job), {})
             return
         known.links |= {parent: [] for parent in missing.parents}
         for row in await self.fetch("links_behind", list(missing.parents)):
             of_gate = row["is_gate"], OnFailure(row["on_failure"])
             child = Waiting(row["child"], row["needs"], row["waits"], *of_gate, row["is_suspended"], row["is_cancelled"])
             known.links.setdefault(child.id, [])
-            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, row["tolerates"], row["is_child"]))
+            edge = row["tolerates"], row["is_child"], row["is_outside"]
+            known.links.setdefault(row["parent"], []).append(Link(row["parent"], child, *edge))
+
+    async def _read_flows(self, known: Known, flow: UUID) -> None:
+        """Read a workflow, and those that its moves may reach; if some of them were not locked yet, it is asked for again."""
+        found = await self.fetch("reachable", flow)
+        if await self._lock_more({each for row in found for each in (row["flow"], *row["parents"])}):
+            return
+        flows = [row["flow"] for row in found]
+        await self.fetch("lock_waiting", None, flow)
+        known.graphs |= dict.fromkeys(flows, Graph((), ())) | await self.graphs(flows)
+        known.dependents |= {each: [] for each in flows}
+        for row in await self.fetch("dependents", flows):
+            child = vertex_of(row)
+            for edge in edges_of(row):
+                if edge.parent_flow is not None:
+                    known.dependents[edge.parent_flow].append(Dependent(edge.parent, child, edge.tolerates))
 
     async def _insert(self, added: Additions) -> None:
         ids = [job.id for job in added.jobs]
@@ -220,27 +285,37 @@ def flow_of(row: Row) -> Flow:
     return Flow(id=row["id"], paused_at=row["paused_at"], ended_for=reason, deadline_at=row["deadline_at"])
 
 
-def graph_of(rows: Iterable[Row]) -> Graph:
-    """Return a graph from the rows of ``graph.sql``."""
+def graph_of(rows: Iterable[Row], outside: Mapping[UUID, Vertex]) -> Graph:
+    """Return a graph from the rows of ``graph.sql``; ``outside``: the members of other workflows on which it may depend."""
     members, edges = list[Vertex](), list[Edge]()
     for row in rows:
-        members.append(
-            Vertex(
-                id=row["id"],
-                state=State(row["state"]),
-                node=row["node"],
-                join=row["required"],
-                reason=row["reason"] and Reason(row["reason"]),
-                on_failure=OnFailure(row["on_failure"]),
-                is_gate=row["is_gate"],
-                needs=row["needs"],
-                waits=row["waits"],
-                takes=frozenset(each.parent for each in inputs_of(row["inputs"])),
-                is_stub=row["is_stub"],
-                is_suspended=row["is_suspended"],
-                is_cancelled=row["is_cancelled"],
-            )
-        )
-        of_edges = zip(row["parents"] or (), row["tolerates"] or (), row["are_children"] or (), strict=True)
-        edges += (Edge(parent, row["id"], *kind) for parent, *kind in of_edges)
-    return Graph(members, edges)
+        members.append(vertex_of(row))
+        edges += edges_of(row)
+    return Graph(
+        members, edges, [outside[edge.parent] for edge in edges if edge.parent_flow is not None and edge.parent in outside]
+    )
+
+
+def edges_of(row: Row) -> list[Edge]:
+    """Return the edges that lead to a member, from its row."""
+    kinds = (row[each] or () for each in ("tolerates", "are_children", "parent_flows"))
+    return [Edge(parent, row["id"], *kind) for parent, *kind in zip(row["parents"] or (), *kinds, strict=True)]
+
+
+def vertex_of(row: Row) -> Vertex:
+    """Return a member from a row with the columns of ``vertex``."""
+    return Vertex(
+        id=row["id"],
+        state=State(row["state"]),
+        node=row["node"],
+        join=row["required"],
+        reason=row["reason"] and Reason(row["reason"]),
+        on_failure=OnFailure(row["on_failure"]),
+        is_gate=row["is_gate"],
+        needs=row["needs"],
+        waits=row["waits"],
+        takes=frozenset(each.parent for each in inputs_of(row["inputs"])),
+        is_stub=row["is_stub"],
+        is_suspended=row["is_suspended"],
+        is_cancelled=row["is_cancelled"],
+    )

@@ -1,10 +1,10 @@
 """The moves of members of workflows: each is a transaction that locks their workflows first, and then sees what others have committed."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from holdfast._core.graph import Ended
@@ -17,9 +17,11 @@ from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claiming import Claiming
 from holdfast.stores.postgres.flow_plan import FlowPlan
-from holdfast.stores.postgres.locked_flows import KeyTaken, KnownMember, LockedFlows, lock_order
+from holdfast.stores.postgres.locked_flows import KeyTaken, KnownMember, LockedFlows, MoreFlows, lock_order
 from holdfast.stores.postgres.records import Row
 from holdfast.stores.postgres.settled_members import SettledMember, completed_member, settled_members
+
+Answer = TypeVar("Answer")
 
 BRIEF: Final = "SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = '10s'"
 """Settings of a transaction for which a worker or a pass waits: a workflow that is locked for longer is left, and asked for again."""
@@ -28,11 +30,22 @@ BRIEF: Final = "SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_ses
 class MemberMoves(Claiming):
     """The part of the store that moves members of workflows."""
 
+    async def _with_flows(self, name: str, move: Callable[[frozenset[UUID]], Awaitable[Answer]]) -> Answer:
+        """Return what a move in one transaction returns; it is given the workflows to lock beside those that it names itself."""
+        more = frozenset[UUID]()
+        while True:
+            try:
+                return await self._retrying(partial(move, more), name)
+            except MoreFlows as missing:
+                more |= missing.flows
+
     @asynccontextmanager
-    async def _locking(self, flows: Iterable[UUID] = (), settings: str = "") -> AsyncIterator[LockedFlows]:
-        """Lock workflows for a transaction. Only inside ``_retrying``."""
+    async def _locking(
+        self, flows: Iterable[UUID] = (), settings: str = "", more: Iterable[UUID] = ()
+    ) -> AsyncIterator[LockedFlows]:
+        """Lock workflows for a transaction. Only inside ``_with_flows``, or ``_retrying`` if no member moves."""
         async with self._transaction(settings=settings) as connection:
-            locked = LockedFlows(partial(self._fetch_on, connection))
+            locked = LockedFlows(partial(self._fetch_on, connection), more=more)
             if wanted := list(flows):
                 await locked.lock(wanted)
             yield locked
@@ -40,14 +53,14 @@ class MemberMoves(Claiming):
 
     async def _settle_members(self, transitions: Sequence[Transition]) -> tuple[int, frozenset[int]]:
         """Settle members, with what depends on them; return as ``_settle`` does. A workflow that stays locked is left."""
-
         flow_of = {each.job: each.job if each.flow is None else each.flow for each in transitions}
         children = {each.job: each.children for each in transitions if each.children is not None}
         begun = lock_order(each.job for each in transitions if each.flow is None)
-        wanted, (plain, rare) = lock_order(flow_of.values()), packing.split(transitions)
-        locks = [self._lock_text("begin_flows", begun)] * bool(begun) + [self._lock_text("lock_flows", wanted)]
+        plain, rare = packing.split(transitions)
 
-        async def settle() -> tuple[int, frozenset[int]]:
+        async def settle(more: frozenset[UUID]) -> tuple[int, frozenset[int]]:
+            wanted = lock_order([*flow_of.values(), *more])
+            locks = [self._lock_text("begin_flows", begun)] * bool(begun) + [self._lock_text("lock_flows", wanted)]
             async with self._transaction(settings="; ".join([BRIEF, *locks])) as connection:
                 flows = LockedFlows(partial(self._fetch_on, connection), wanted)
                 ended, settled, refused, suspended = list[SettledMember](), 0, list[int](), list[UUID]()
@@ -61,7 +74,7 @@ class MemberMoves(Claiming):
                     ended, settled = ended + settled_members(text), settled + number
                 await flows.pass_on(ended)
                 if suspended:
-                    await flows.lock(wanted)  # they are: this reads their states
+                    await flows.lock(flows.locked)  # they are: this reads their states
                 for job in suspended:
                     await flows.adopt(job, children[job])
                 if forgotten := {*begun}.difference(suspended):
@@ -70,7 +83,7 @@ class MemberMoves(Claiming):
             return settled, frozenset(refused)
 
         try:
-            return await self._retrying(settle, "exchange")
+            return await self._with_flows("exchange", settle)
         except StoreBusy:
             return 0, frozenset()
 
@@ -83,12 +96,12 @@ class MemberMoves(Claiming):
     ) -> dict[UUID, State]:
         """Run an operator's verb on members, and return their states after it."""
 
-        async def move() -> tuple[dict[UUID, UUID], Sequence[Any]]:
-            async with self._locking() as flows:
+        async def move(more_flows: frozenset[UUID]) -> tuple[dict[UUID, UUID], Sequence[Any]]:
+            async with self._locking(more=more_flows) as flows:
                 await flows.lock_of(jobs)
                 return await move_members(flows, verb, jobs, more), await flows.fetch("states", list(jobs))
 
-        newly_taken, rows = await self._retrying(move, verb)
+        newly_taken, rows = await self._with_flows(verb, move)
         taken |= newly_taken
         self._forget_positions()  # some of them may be due again before these
         return {row["id"]: State(row["early_as"] or row["state"]) for row in rows}
@@ -100,8 +113,8 @@ class MemberMoves(Claiming):
             by_flow[flow].append(job)
         for flow, jobs in by_flow.items():
 
-            async def expire(flow: UUID = flow, jobs: Sequence[UUID] = jobs) -> set[UUID]:
-                async with self._locking([flow], BRIEF) as flows:
+            async def expire(more: frozenset[UUID], flow: UUID = flow, jobs: Sequence[UUID] = jobs) -> set[UUID]:
+                async with self._locking([flow], BRIEF, more) as flows:
                     rows = await flows.fetch("expired_members", jobs)
                     over = [Ended(row["id"], False, OnFailure(row["on_failure"])) for row in rows]
                     if over and flow in flows.flows:
@@ -109,7 +122,7 @@ class MemberMoves(Claiming):
                     return {each.id for each in over}
 
             try:
-                ended |= await self._retrying(expire, "expire")
+                ended |= await self._with_flows("expire", expire)
             except StoreBusy:
                 continue
         return ended
@@ -141,7 +154,10 @@ async def move_members(flows: LockedFlows, verb: str, jobs: Sequence[UUID], more
         case "reopen":
             taken = await _reopen(flows, await flows.members(jobs), is_fresh=more[0])
         case "delete":
-            await flows.fetch("delete_members", list(jobs), more[0], flows.locked)
+            waiting = {each.id for each in await flows.members(jobs) if each.is_waiting}
+            gone = {row["job"] for row in await flows.fetch("delete_members", list(jobs), more[0], flows.locked)}
+            if lost := sorted(waiting & gone):
+                await flows.decide(lambda plan: plan.lose(lost))
         case _:
             raise AssertionError(verb)
     return taken

@@ -105,9 +105,9 @@ class Moves(LimitedClaiming):
         }
         more = options.get(how.verb, ())
 
-        async def steer() -> SteerAnswer:
+        async def steer(more_flows: frozenset[UUID]) -> SteerAnswer:
             async with self._transaction() as connection:
-                flows = LockedFlows(partial(self._fetch_on, connection))
+                flows = LockedFlows(partial(self._fetch_on, connection), more=more_flows)
                 await flows.lock_of(ids)
                 locked = [row["id"] for row in await connection.fetch(self._sql("lock"), list(ids))]
                 found = await connection.fetch(self._sql("matching"), locked, *conditions_of(which))
@@ -119,10 +119,14 @@ class Moves(LimitedClaiming):
             self._flow_changes.add(flows.changes)
             return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
 
-        return await self._retrying(steer, how.verb)
+        return await self._with_flows(how.verb, steer)
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        return Purged(*(await self._fetch("purge", queue, limit, until))[0])
+        ((gone, until),) = await self._fetch("purge", queue, limit, until)
+        if gone < limit:
+            roots = [row["id"] for row in await self._fetch("purgeable_roots", queue, limit - gone, until)]
+            gone += len(roots) - len(await self.delete(roots, only_waiting=True)) if roots else 0
+        return Purged(gone, until)
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         found = await self._fetch("expire", limit)

@@ -55,6 +55,7 @@ class ReadChild(Struct, frozen=True, array_like=True):
     parents: list[UUID]
     tolerates: list[bool]
     are_children: list[bool]
+    are_outside: list[bool]
     is_last: bool
 
 
@@ -82,8 +83,8 @@ def links_of(text: str, parents: Sequence[UUID]) -> Known:
     for each in found.children or ():
         waits = each.needs, each.waits, each.is_gate, each.on_failure, each.is_suspended, each.is_cancelled
         child = Waiting(each.id, *waits)
-        for parent, *edge in zip(each.parents, each.tolerates, each.are_children, strict=True):
+        for parent, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
             links[parent].append(Link(parent, child, *edge))
         if each.is_last:
             links[each.id] = []
-    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links, {}, {})
+    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links)

@@ -18,7 +18,7 @@ from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, columns_of, edges_text
-from holdfast.stores.postgres.locked_flows import KeyTaken, flow_of, graph_of
+from holdfast.stores.postgres.locked_flows import KeyTaken, LockedFlows, edges_of, flow_of, graph_of
 from holdfast.stores.postgres.members import MemberMoves
 from holdfast.stores.postgres.shared_transactions import SharedTransactions
 
@@ -69,8 +69,8 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
         name, parameter = packing.enqueue(call, (), under, is_known=True)
         self._may_be_known([child.job])
 
-        async def enqueue() -> EnqueueAnswer:
-            async with self._locking() as flows:
+        async def enqueue(more: frozenset[UUID]) -> EnqueueAnswer:
+            async with self._locking(more=more) as flows:
                 await flows.lock_of([under[0]])
                 is_copy = bool(await flows.fetch("receipt", call))
                 answer = answers.enqueued(await flows.fetch(name, parameter), ())
@@ -78,7 +78,7 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
                     await flows.decide(lambda plan: plan.join(under[0], child))
             return answer
 
-        return await self._retrying(enqueue, "enqueue_member")
+        return await self._with_flows("enqueue_member", enqueue)
 
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
         records, sources = await self._outcomes(ids), {job: job for job in ids}
@@ -109,8 +109,8 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
             if root is not None and not (how.verb is FlowVerb.RETRY and root.is_stub):
                 plan.steer(flow, how)
 
-        async def steer() -> State | None:
-            async with self._locking([flow]) as flows:
+        async def steer(more: frozenset[UUID]) -> State | None:
+            async with self._locking([flow], more=more) as flows:
                 if flow in flows.flows:
                     try:
                         await flows.decide(act)
@@ -119,7 +119,7 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
                 found = await flows.fetch("root", flow) if flow in flows.flows else ()
             return rows.state_of(found[0]) if found else None
 
-        state = await self._retrying(steer, "steer_flow")
+        state = await self._with_flows("steer_flow", steer)
         self._forget_positions()  # members may be due again before these
         return state
 
@@ -134,17 +134,20 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
 
     async def _revive(self, flow: UUID, *, dry_run: bool) -> tuple[bool, tuple[Repair, ...]]:
         """Repair a workflow. Its lock is taken only if it needs that: every snapshot of an intact one shows it intact."""
-        members = await self._fetch("graph", flow)
-        graph = graph_of(members)
+        members = await self._fetch("graph", [flow])
+        edges = [edge for row in members for edge in edges_of(row) if edge.parent_flow is not None]
+        outside = await LockedFlows(self._fetch).outside([edge.parent for edge in edges]) if edges else []
+        graph = graph_of(members, {parent.id: parent for parent in outside})
         if _is_whole(flow, graph):
             known = flow_of({**members[0], "id": flow})
             plan = FlowPlan(Known(members[0]["now"], {flow: known}, {}, {flow: graph}))
             seen = plan.revive(flow, dry_run=True)
-            if dry_run or seen == (False, ()):
+            if seen == (False, ()) or (dry_run and not edges):
                 return seen
 
-        async def revive() -> tuple[bool, tuple[Repair, ...]]:
-            async with self._locking() as flows:
+        # Parents in other workflows were read later: what seems to have drifted is read again under the locks.
+        async def revive(more: frozenset[UUID]) -> tuple[bool, tuple[Repair, ...]]:
+            async with self._locking(more=more) as flows:
                 is_restored = bool(await flows.fetch("restore_flow", flow))
                 await flows.lock([flow])
                 if flow not in flows.flows:
@@ -155,7 +158,7 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
             return seen
 
         try:
-            return await self._retrying(revive, "revive")
+            return await self._with_flows("revive", revive)
         except _Rehearsed as rehearsed:
             return rehearsed.seen
 
@@ -181,7 +184,7 @@ class _Rehearsed(Exception):
 
 def _is_whole(flow: UUID, graph: Graph) -> bool:
     """Return whether no row of a workflow was lost that its other rows name."""
-    return flow in graph.members and all(edge.parent in graph.members for edge in graph.edges)
+    return flow in graph.members and all(edge.parent in graph.members for edge in graph.edges if edge.parent_flow is None)
 
 
 def _begun(new: NewFlow) -> tuple[Graph, bool]:
@@ -192,7 +195,7 @@ def _begun(new: NewFlow) -> tuple[Graph, bool]:
     """
     flow = Flow(id=new.root.job.id)
     graph = Graph((_vertex_of(each) for each in (*new.members, new.root)), new.edges)
-    plan = FlowPlan(Known(_EPOCH, {flow.id: flow}, {}, {flow.id: graph}))
+    plan = FlowPlan(Known(_EPOCH, {flow.id: flow}, {}, {flow.id: graph}, dependents={flow.id: []}))
     plan.begin(flow)
     is_overdue = new.deadline is not None and new.deadline <= 0
     is_begun = not is_overdue and not any(isinstance(write, Ends) for write in plan.writes)

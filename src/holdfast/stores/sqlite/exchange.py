@@ -40,6 +40,14 @@ class Exchange:
 
     def run(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle, claim and return the answer."""
+        answer = self._settle_and_claim(request)
+        again = [] if self._are_all_applied else self._new_members()
+        if not again:
+            return answer
+        Exchange(self._database, again, packing.transitions(again), self._rounds).run(None)
+        return structs.replace(answer, answers=self._answers())
+
+    def _settle_and_claim(self, request: ClaimRequest | None) -> ExchangeAnswer:
         if any(transition.has_flow for transition in self._transitions):
             return self._database.atomically("exchange", lambda: self._run_with_members(request))
         is_limited = request is not None and request.ids is None and request.kind is ClaimKind.LIMITED
@@ -67,6 +75,13 @@ class Exchange:
                 keep_steps(self._database, job, children.records)
                 flows.adopt(job, children)
         return self._run(request)
+
+    def _new_members(self) -> list[Transition]:
+        """Return the transitions of jobs on which others depend since they were claimed, with their flows."""
+        flows = {each.id: each.flow for each in FileFlows(self._database).members([each.job for each in self._transitions])}
+        return [
+            structs.replace(each, flow=flows[each.job]) for each in self._transitions if each.job in flows and not each.has_flow
+        ]
 
     def _suspending(self) -> dict[UUID, Children]:
         """Return the jobs that are to wait for children, and whose tokens are valid."""

@@ -8,9 +8,11 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.children import Adopted, Adopter
+from holdfast._core.dependencies import require_known
 from holdfast._core.encoding import failure_text, inputs_of, inputs_text, instant, member_of, names_of
 from holdfast._core.flow_growth import FlowGrowth
-from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting
+from holdfast._core.flow_moves import Dependent
+from holdfast._core.graph import Ended, Graph, Link, Verdict, Vertex, Waiting, shown_outside
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import Member, OnFailure
 from holdfast._core.member_record import dependency_failure, end_of
@@ -102,9 +104,20 @@ class FileFlows(FlowGrowth):
         return flow_of(flow, *found[0]) if found else Flow(id=flow)  # its row was lost: the next pass of repairs puts it back
 
     def graph(self, flow: UUID) -> Graph:
-        return _graph_of(
-            self._database.read("flow_vertices", flow=flow.bytes), self._database.read("flow_edges", flow=flow.bytes)
-        )
+        edges = self._database.read("flow_edges", flow=flow.bytes)
+        parents = {UUID(bytes=parent): UUID(bytes=other) for parent, *_, other in edges if other is not None}
+        found = [_vertex_of(row) for row in self._database.read("vertices", **packing.ids([*parents]))] if parents else []
+        outside = [shown_outside(parent, self.flow(parents[parent.id])) for parent in found]
+        return _graph_of(self._database.read("flow_vertices", flow=flow.bytes), edges, outside)
+
+    def with_roots(self, jobs: Sequence[UUID]) -> dict[UUID, UUID]:
+        """Return the flow of each of these jobs; a plain one becomes the root of one. ``JobNotFound``."""
+        found = {UUID(bytes=job): flow for job, flow in self._database.read("flows_of", **packing.ids(jobs))}
+        require_known(jobs, found)
+        plain = packing.ids([job for job, flow in found.items() if flow is None])
+        for query in ("root_members", "root_flows", "make_roots"):
+            self._database.write(query, **plain)
+        return {job: job if flow is None else UUID(bytes=flow) for job, flow in found.items()}
 
     def near(self, job: UUID) -> Graph:
         edges = self._database.read("near_edges", job=job.bytes)
@@ -158,16 +171,34 @@ class FileFlows(FlowGrowth):
         columns = json_text([columns_of(each.member) for each in members])
         self._database.write("insert_members", **packed, flow=flow.bytes, members=columns)
         jobs = {
-            job: place for place, job in enumerate(dict.fromkeys(each for edge in edges for each in (edge.parent, edge.child)))
+            job: place
+            for place, job in enumerate(
+                dict.fromkeys(each for edge in edges for each in (edge.parent, edge.child, edge.parent_flow) if each is not None)
+            )
         }
-        pairs = [(jobs[edge.parent], jobs[edge.child], edge.tolerates, edge.is_child) for edge in edges]
+        pairs = [
+            (
+                jobs[edge.parent],
+                jobs[edge.child],
+                edge.tolerates,
+                edge.is_child,
+                None if edge.parent_flow is None else jobs[edge.parent_flow],
+            )
+            for edge in edges
+        ]
         self._database.write("insert_edges", **packing.ids([*jobs]), edges=json_text(pairs))
 
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
-        for parent, child, tolerates, is_child, *waiting in self._database.read("links", **packing.ids(parents)):
+        for parent, child, tolerates, is_child, is_outside, *waiting in self._database.read("links", **packing.ids(parents)):
             needs, waits, is_gate, policy, is_suspended, is_cancelled = waiting
             values = needs, waits, bool(is_gate), OnFailure(policy), bool(is_suspended), bool(is_cancelled)
-            yield Link(UUID(bytes=parent), Waiting(UUID(bytes=child), *values), bool(tolerates), bool(is_child))
+            edge = bool(tolerates), bool(is_child), bool(is_outside)
+            yield Link(UUID(bytes=parent), Waiting(UUID(bytes=child), *values), *edge)
+
+    def dependents(self, flow: UUID, members: Sequence[UUID]) -> Iterable[Dependent]:
+        del flow
+        for parent, tolerates, *vertex in self._database.read("dependents", **packing.ids(members)):
+            yield Dependent(UUID(bytes=parent), _vertex_of(tuple(vertex)), bool(tolerates))
 
     def is_unfinished(self, flow: UUID) -> bool:
         found = self._database.read("root", flow=flow.bytes)
@@ -247,13 +278,16 @@ def flow_of(flow: UUID, paused_at: int | None, ended_for: str | None, deadline_a
     )
 
 
-def _graph_of(vertices: Sequence[Row], edges: Sequence[Row]) -> Graph:
+def _graph_of(vertices: Sequence[Row], edges: Sequence[Row], outside: Iterable[Vertex] = ()) -> Graph:
     return Graph(
         (_vertex_of(row) for row in vertices),
         (
-            Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child))
-            for parent, child, tolerates, is_child in edges
+            Edge(
+                UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child), None if flow is None else UUID(bytes=flow)
+            )
+            for parent, child, tolerates, is_child, flow in edges
         ),
+        outside,
     )
 
 

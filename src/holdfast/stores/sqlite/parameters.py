@@ -72,6 +72,7 @@ class SettleKind(Struct):
     voids: int = 0
     awaits: str | None = None
     held_for: str | None = None
+    has_flow: bool = False
 
 
 class EnqueueKind(Struct, omit_defaults=True):
@@ -141,17 +142,18 @@ def named(settles: Sequence[Transition]) -> Values:
 
 def transitions(settles: Sequence[Transition]) -> Values:
     """Return records and kinds of transitions; first-try successes, nearly all of them, share one kind."""
-    plain: dict[tuple[int, int, float], SettleKind] = {}
+    plain: dict[tuple[int, int, float, bool], SettleKind] = {}
     kinds: list[SettleKind] = []
     for place, settle in enumerate(settles):
         is_plain = settle.to is State.COMPLETED and settle.record is None and settle.precondition is Precondition.TOKEN
         if not is_plain or settle.error is not None or settle.reason is not None:
             kinds.append(_settling(settle, place))
             continue
-        shared = (settle.failures, settle.crashes, settle.retention)
+        shared = (settle.failures, settle.crashes, settle.retention, settle.has_flow)
         kind = plain.get(shared)
         if kind is None:
-            plain[shared] = SettleKind(State.COMPLETED, settle.failures, settle.crashes, micros(settle.retention), [place])
+            kept = micros(settle.retention)
+            plain[shared] = SettleKind(State.COMPLETED, settle.failures, settle.crashes, kept, [place], has_flow=settle.has_flow)
         else:
             kind.at.append(place)
     packed = records([(settle.job, settle.token, settle.result) for settle in settles])
@@ -369,6 +371,7 @@ def _settling(settle: Transition, place: int) -> SettleKind:
         voids=settle.voids,
         awaits=storable_text(settle.awaits),
         held_for=settle.held_for,
+        has_flow=settle.has_flow,
     )
 
 

@@ -179,7 +179,11 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
         return await self._states("reschedule", ids, packing.due(delay, run_at))
 
     async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
-        return await self._states("delete", ids, {"only_waiting": only_waiting})
+        def delete(database: StoreDatabase) -> dict[UUID, State]:
+            database.atomically("delete", lambda: workflows.delete(database, ids, only_waiting=only_waiting))
+            return answers.states(database.read("states", **packing.ids(ids)))
+
+        return await self._thread.run(delete)
 
     async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
         values, more = {**packing.ids(ids), **packing.matching(which)}, packing.due(how.delay, how.run_at)
@@ -190,16 +194,18 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
                 workflows.request_cancel(database, chosen)
             elif how.verb is SteerVerb.REOPEN:
                 workflows.reopen(database, chosen, is_fresh=how.is_fresh)
+            elif how.verb is SteerVerb.DELETE:
+                workflows.delete(database, chosen, only_waiting=False)
             else:
-                database.write(how.verb, **packing.ids(chosen), **more, only_waiting=False)
+                database.write(how.verb, **packing.ids(chosen), **more)
             return SteerAnswer(answers.states(database.read("states", **values)), frozenset(ids) - frozenset(chosen))
 
         return await self._thread.run(lambda database: database.atomically(how.verb, lambda: steer(database)))
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or instant(micros(self._clock.wall()))
-        gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": micros_of(until)})
-        return Purged(len(gone), until)
+        at = micros_of(until)
+        return Purged(await self._thread.run(lambda database: workflows.purge(database, queue, limit, at)), until)
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         return answers.expired(await self._thread.run(lambda database: workflows.expire(database, limit)))

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
+from holdfast._core.dependencies import After, dependents_of
 from holdfast._core.flow_changes import FlowChange, FlowChanges
-from holdfast._core.job import State, Token
+from holdfast._core.job import NewJob, State, Token
 from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
 from holdfast._core.text import storable_text
@@ -24,7 +25,7 @@ from holdfast.stores.sqlite.steps import is_active
 
 
 class WorkflowVerbs:
-    """The part of the store that has the verbs of ``Workflows`` in ``_ports.workflows``."""
+    """The part of the store that has the verbs of ``DependentJobs`` in ``_ports.workflows``."""
 
     _thread: ConnectionThread[StoreDatabase]
     _flow_changes: FlowChanges
@@ -38,6 +39,11 @@ class WorkflowVerbs:
     async def enqueue_member(self, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
         return await self._thread.run(
             lambda database: database.atomically("enqueue_member", lambda: _enqueue_member(database, call, child, under))
+        )
+
+    async def enqueue_after(self, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        return await self._thread.run(
+            lambda database: database.atomically("enqueue_after", lambda: _enqueue_after(database, call, jobs, after))
         )
 
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
@@ -108,12 +114,9 @@ def cancelled(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, State]
 
 
 def reopened(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) -> ReopenAnswer:
-    """Reopen jobs, and return the answer; without members of workflows it is one statement."""
-    values, taken = packing.ids(ids), dict[UUID, UUID]()
-    if _has_members(database, ids):
-        taken = database.atomically("reopen", lambda: reopen(database, ids, is_fresh=is_fresh))
-    else:
-        database.write("reopen", **values, is_fresh=is_fresh)
+    """Reopen jobs, and return the answer."""
+    values = packing.ids(ids)
+    taken = database.atomically("reopen", lambda: reopen(database, ids, is_fresh=is_fresh))
     taken |= {UUID(bytes=job): UUID(bytes=holder) for job, holder in database.read("taken", **values)}
     return ReopenAnswer(answers.states(database.read("states", **values)), taken)
 
@@ -121,7 +124,9 @@ def reopened(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) ->
 def request_cancel(database: StoreDatabase, ids: Sequence[UUID]) -> None:
     """Cancel jobs, some of which belong to workflows; with a root its workflow."""
     flows = FileFlows(database)
-    roots = {each.id for each in flows.members(ids) if each.id == each.flow}
+    roots = dict.fromkeys(
+        each.id for each in flows.members(ids) if each.id == each.flow
+    )  # in their order: one may depend on another one
     chosen = [job for job in ids if job not in roots]
     for parent in flows.members(chosen):
         if parent.waits_for_children:
@@ -152,23 +157,46 @@ def reopen(database: StoreDatabase, ids: Sequence[UUID], *, is_fresh: bool) -> d
     return taken
 
 
+def delete(database: StoreDatabase, ids: Sequence[UUID], *, only_waiting: bool) -> None:
+    """Delete jobs that no worker owns, and pass that on."""
+    flows = FileFlows(database)
+    unfinished = [each.id for each in flows.members(ids) if not each.is_finished]
+    database.write("delete", **packing.ids(ids), only_waiting=only_waiting)
+    flows.lose(set(unfinished).difference(each.id for each in flows.members(unfinished)))
+
+
+def purge(database: StoreDatabase, queue: str, limit: int, until: int | None) -> int:
+    """Delete waiting jobs of a queue, and pass that on; return how many."""
+
+    def write(*, with_members: bool) -> list[UUID]:
+        database.write("purge", queue=queue, limit=limit, until=until, with_members=with_members)
+        return [UUID(bytes=job) for _, job, _ in database.read("touched")]
+
+    def write_members() -> list[UUID]:
+        gone = write(with_members=True)
+        FileFlows(database).lose(gone)
+        return gone
+
+    return len(database.atomically("purge", write_members) if database.read("has_flows") else write(with_members=False))
+
+
 def expire(database: StoreDatabase, limit: int) -> list[Row]:
     """Fail waiting jobs that have expired, and what depends on them; return them."""
 
-    def write() -> list[Row]:
-        database.write("expire", limit=limit)
+    def write(*, with_members: bool) -> list[Row]:
+        database.write("expire", limit=limit, with_members=with_members)
         return database.read("touched")
 
     def write_members() -> list[Row]:
-        found, flows = write(), FileFlows(database)
+        found, flows = write(with_members=True), FileFlows(database)
         flows.moved(flows.members([UUID(bytes=job) for _, job, _ in found]))
         return found
 
-    return database.atomically("expire", write_members) if database.read("has_flows") else write()
+    return database.atomically("expire", write_members) if database.read("has_flows") else write(with_members=False)
 
 
 def _has_members(database: StoreDatabase, ids: Sequence[UUID]) -> bool:
-    """Return whether any of these jobs belongs to a workflow. Only a job that runs may become a member later."""
+    """Return whether any of these jobs belongs to a workflow. Any other one may become a member later."""
     return bool(database.read("members", **packing.ids(ids)))
 
 
@@ -206,6 +234,19 @@ def _enqueue_member(database: StoreDatabase, call: UUID, child: NewMember, under
         return answers.enqueued(database.read("receipt", call=call.bytes))
     FileFlows(database).join(under[0], child)
     database.write("enqueue", **packing.jobs([]), call=call.bytes, inline=packing.INLINE)
+    return EnqueueAnswer()
+
+
+def _enqueue_after(database: StoreDatabase, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+    if receipt := database.read("receipt", call=call.bytes):
+        return answers.enqueued(receipt)
+    flows = FileFlows(database)
+    new = dependents_of(jobs, after, flows.with_roots(after.parents))
+    database.write("enqueue", **packing.jobs(jobs), call=call.bytes, inline=packing.INLINE)
+    for each in new.members:
+        flows.insert_members([each], [edge for edge in new.edges if edge.child == each.job.id], flow=each.job.id)
+        flows.insert_flow(each.job.id, None)
+        flows.begin(flows.flow(each.job.id))
     return EnqueueAnswer()
 
 

@@ -3,12 +3,14 @@
 import asyncio
 
 from holdfast._core.answers import Answer
+from holdfast._core.dependencies import After
 from holdfast._core.job import State
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._engine.store_defaults import growing_workflows as growing
-from holdfast._ports.workflows import GrowingWorkflows, Workflows
+from holdfast._ports.workflows import DependentJobs, GrowingWorkflows, Workflows
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, insist, needs, rescued, story
 from holdfast.testing.contracts.workflow_children import CRASH, added, suspended, waiting
+from holdfast.testing.contracts.workflow_dependents import after, complete, dependents, fail, no_dependents, states
 from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, no_growth, no_workflows, verbs
 
 ROUNDS = 10
@@ -144,3 +146,49 @@ class WorkflowRaceContract(Part):
             assert (await verbs(at.store).revive(99)).repairs == ()
             await graph.run("x")
             assert await graph.root() is State.COMPLETED
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s18_dependents_that_meet_the_ends_of_their_parents_are_released_once(self, at: Scene) -> None:
+        owners, clients = (at.another(), at.another()), (at.another(), at.another())
+        for _ in range(ROUNDS):
+            graph = await chain(at, "a", "b").stored()
+            (member,), plain, other = await graph.start("a"), await at.running(), await at.running()
+            parents, news = (plain.id, member.id, other.id), (at.new(), at.new())
+            joins = [
+                dependents(client).enqueue_after(at.chance.uuid4(), [new], After(parents[:: 1 - 2 * place]))
+                for place, (client, new) in enumerate(zip(clients, news, strict=True))
+            ]
+            first, second = insist(owners[0], [done(plain), done(member)]), insist(owners[1], [done(other)])
+            (found, more), _ = await asyncio.gather(asyncio.gather(first, second), asyncio.gather(*joins))
+            assert {*found.answers, *more.answers} == {Answer.APPLIED}
+            assert await states(at, *parents, *(new.id for new in news)) == [State.COMPLETED] * 3 + [State.AVAILABLE] * 2
+            assert (await verbs(at.store).revive(99)).repairs == ()
+            await complete(at, *(new.id for new in news))
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s18_a_dependent_that_meets_a_retry_of_its_parent_waits_for_it(self, at: Scene) -> None:
+        operator, client = at.another(), at.another()
+        for _ in range(ROUNDS):
+            (parent,) = await at.enqueue(at.new())
+            await fail(at, parent)
+            (older,), new = await after(at, parent), at.new()
+            join = dependents(client).enqueue_after(at.chance.uuid4(), [new], After((parent,)))
+            await asyncio.gather(operator.reopen([parent]), join)
+            assert await states(at, parent, older, new.id) == [State.AVAILABLE, State.BLOCKED, State.BLOCKED]
+            assert (await verbs(at.store).revive(99)).repairs == ()
+            await complete(at, parent, older, new.id)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s19_a_deletion_of_a_parent_that_meets_a_dependent_leaves_none_that_waits(self, at: Scene) -> None:
+        operator, client = at.another(), at.another()
+        for _ in range(ROUNDS):
+            (parent,), new = await at.enqueue(at.new()), at.new()
+            join = dependents(client).enqueue_after(at.chance.uuid4(), [new], After((parent,)))
+            await asyncio.gather(operator.delete([parent]), join, return_exceptions=True)
+            row = await at.store.get(new.id)
+            assert await at.store.get(parent) is None
+            assert row is None or row.state is State.FAILED
+            assert (await verbs(at.store).revive(99)).repairs == ()

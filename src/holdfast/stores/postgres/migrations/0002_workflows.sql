@@ -1,5 +1,5 @@
 -- Workflows: jobs that wait for other jobs. The id of a flow is that of its root: a job without code, or one that has waited for children.
--- A plain job belongs to none.
+-- A job that others depend on, or that depends on others itself, is the root of a flow, too. Any other plain job belongs to none.
 -- While a job waits for others, its state in pending is "blocked". A paused flow holds its members for "pause".
 
 ALTER TABLE holdfast.pending ADD COLUMN flow uuid;
@@ -39,16 +39,18 @@ CREATE TABLE holdfast.members (
 CREATE INDEX members_flow ON holdfast.members (flow, position);
 
 -- tolerates: the child also counts a parent as a success that has ended in another way. is_child: the parent was added by the child, which
--- waits for it.
+-- waits for it. parent_flow: the flow of the parent, if that is another one than the child's.
 CREATE TABLE holdfast.edges (
     parent uuid NOT NULL,
     child uuid NOT NULL,
     tolerates boolean NOT NULL,
     is_child boolean NOT NULL,
+    parent_flow uuid,
     PRIMARY KEY (parent, child)
 );
 
 CREATE INDEX edges_child ON holdfast.edges (child);
+CREATE INDEX edges_parent_flow ON holdfast.edges (parent_flow) WHERE parent_flow IS NOT NULL;
 
 -- The view of 0001, with what members of workflows are there.
 CREATE OR REPLACE VIEW holdfast.jobs AS

@@ -172,6 +172,11 @@ SELECT
     ((floor - interval '1 hour') AT TIME ZONE 'UTC')::date AS passed,
     (SELECT last FROM holdfast.partition_days) AS last,
     ARRAY(
-        SELECT id FROM holdfast.finished_other WHERE flow = id AND delete_after <= (SELECT now FROM clock) ORDER BY delete_after LIMIT :limit
+        SELECT id FROM holdfast.finished_other
+        WHERE flow = id AND delete_after <= (SELECT now FROM clock)
+            AND NOT (finished_at <= (SELECT floor FROM clock) AND -- include awaited(finished_other.id)
+            )
+        ORDER BY delete_after
+        LIMIT :limit
     ) AS flows
 FROM clock

@@ -8,6 +8,8 @@ WITH clock AS MATERIALIZED (
 roots AS MATERIALIZED (
     SELECT id, finished_at <= (SELECT floor FROM clock) AS is_over FROM holdfast.finished_other
     WHERE id = ANY(:flows::uuid[]) AND flow = id AND delete_after <= (SELECT now FROM clock)
+        AND NOT (finished_at <= (SELECT floor FROM clock) AND -- include awaited(finished_other.id)
+        )
 ),
 
 chosen AS MATERIALIZED (

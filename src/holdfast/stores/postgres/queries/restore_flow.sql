@@ -23,11 +23,13 @@ row_of_flow AS (
 known AS MATERIALIZED (
     SELECT id FROM root
     UNION
-    SELECT edges.parent FROM holdfast.edges AS edges WHERE edges.child = :flow
+    SELECT edges.parent FROM holdfast.edges AS edges WHERE edges.child = :flow AND edges.parent_flow IS NULL
     UNION
     SELECT edges.parent
     FROM holdfast.members AS members
-    CROSS JOIN LATERAL (SELECT edges.parent FROM holdfast.edges AS edges WHERE edges.child = members.job OFFSET 0) AS edges
+    CROSS JOIN LATERAL (
+        SELECT edges.parent FROM holdfast.edges AS edges WHERE edges.child = members.job AND edges.parent_flow IS NULL OFFSET 0
+    ) AS edges
     WHERE members.flow = :flow
 ),
 

@@ -150,7 +150,8 @@ CREATE TABLE main.holdfast_limits (
     PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
 
--- Workflows. The id of a flow is that of its root, a job without code.
+-- Workflows. The id of a flow is that of its root: a job without code, or one that has waited for children. A job that others depend on, or
+-- that depends on others itself, is the root of a flow, too.
 CREATE TABLE main.holdfast_flows (
     id BLOB NOT NULL PRIMARY KEY,
     paused_at INTEGER,
@@ -179,16 +180,18 @@ CREATE INDEX main.holdfast_members_flow ON holdfast_members (flow, position);
 CREATE INDEX main.holdfast_members_paused ON holdfast_members (flow) WHERE is_paused;
 
 -- tolerates: the child also counts a parent as a success that has ended in another way. is_child: the child of the edge has added the
--- parent of the edge while it ran.
+-- parent of the edge while it ran. parent_flow: the flow of the parent, if that is another one than the child's.
 CREATE TABLE main.holdfast_edges (
     parent BLOB NOT NULL,
     child BLOB NOT NULL,
     tolerates INTEGER NOT NULL,
     is_child INTEGER NOT NULL DEFAULT 0,
+    parent_flow BLOB,
     PRIMARY KEY (parent, child)
 ) WITHOUT ROWID;
 
 CREATE INDEX main.holdfast_edges_child ON holdfast_edges (child);
+CREATE INDEX main.holdfast_edges_parent_flow ON holdfast_edges (parent_flow) WHERE parent_flow IS NOT NULL;
 
 -- From when on the rate of a scope is unused, or that of one of its keys.
 CREATE TABLE main.holdfast_rates (

@@ -14,11 +14,17 @@ BEGIN
         AND NOT EXISTS (
             SELECT 1 FROM holdfast_jobs AS root
             WHERE root.id = holdfast_jobs.flow AND root.state NOT IN ('completed', 'failed', 'cancelled')
+                AND NOT (root.id = holdfast_jobs.id AND -- include lone(root.id)
+                )
         )
         AND NOT EXISTS (
             SELECT 1 FROM holdfast_members AS members
             JOIN holdfast_jobs AS jobs ON jobs.id = members.job
-            WHERE members.flow = holdfast_jobs.id AND jobs.state NOT IN ('completed', 'failed', 'cancelled')
+            WHERE members.flow = holdfast_jobs.id AND members.job <> members.flow
+                AND jobs.state NOT IN ('completed', 'failed', 'cancelled')
+        )
+        AND (
+            flow IS NULL OR state NOT IN ('completed', 'failed', 'cancelled') OR NOT -- include awaited(holdfast_jobs.flow)
         );
     -- The members of deleted roots go with them.
     INSERT INTO holdfast_touched (what, id)

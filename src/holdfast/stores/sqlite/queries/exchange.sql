@@ -5,6 +5,7 @@
 -- There is no RETURNING for the same reason: the answers are read afterwards, without any lock.
 -- :kinds are what transitions have in common, each with the places of its jobs in :items; the bytes of :items are laid
 -- out in parameters.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
+-- A job to which others have been tied since it was claimed is left, unless its transition has_flow: exchange.py settles it afterwards.
 
 CREATE TEMP VIEW holdfast_exchange (
     items, data, kinds, lease, voids, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids, ranges, most, is_even,
@@ -43,6 +44,7 @@ BEGIN
                 json_extract(value, '$.stacks') AS stacks,
                 json_extract(value, '$.precondition') AS precondition,
                 json_extract(value, '$.voids') AS voids,
+                json_extract(value, '$.has_flow') AS has_flow,
                 json_extract(value, '$.rescued') AS rescued,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
@@ -57,7 +59,7 @@ BEGIN
     ) AS settle
     JOIN holdfast_jobs AS jobs ON jobs.id = settle.job
     WHERE jobs.claim_id = settle.claim_id AND jobs.claim_number = settle.claim_number AND jobs.state IN ('claimed', 'running')
-        AND -- include precondition(jobs)
+        AND (settle.has_flow OR jobs.flow IS NULL) AND -- include precondition(jobs)
     ON CONFLICT DO NOTHING;
 
     -- A job with a requested cancellation that does not complete ends cancelled, by any settle.
@@ -123,6 +125,7 @@ BEGIN
                 json_extract(value, '$.owes_hook') AS owes_hook,
                 json_extract(value, '$.precondition') AS precondition,
                 json_extract(value, '$.voids') AS voids,
+                json_extract(value, '$.has_flow') AS has_flow,
                 json_extract(value, '$.awaits') AS awaits,
                 json_extract(value, '$.held_for') AS held_for,
                 json_extract(value, '$.at') AS places
@@ -147,7 +150,7 @@ BEGIN
     ) AS settle
     WHERE holdfast_jobs.id = settle.job
         AND holdfast_jobs.claim_id = settle.claim_id AND holdfast_jobs.claim_number = settle.claim_number AND state IN ('claimed', 'running')
-        AND -- include precondition(holdfast_jobs);
+        AND (settle.has_flow OR holdfast_jobs.flow IS NULL) AND -- include precondition(holdfast_jobs);
 
     UPDATE holdfast_tally SET applied = changes();
 

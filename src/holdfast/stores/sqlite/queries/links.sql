@@ -1,6 +1,6 @@
 -- Return the blocked children of these members, with their counters.
 SELECT
-    edges.parent, edges.child, edges.tolerates, edges.is_child, members.needs, members.waits, members.is_gate, members.on_failure,
+    edges.parent, edges.child, edges.tolerates, edges.is_child, edges.parent_flow IS NOT NULL, members.needs, members.waits, members.is_gate, members.on_failure,
     members.is_suspended, jobs.cancel_requested
 FROM json_each(:places) AS place
 CROSS JOIN holdfast_edges AS edges ON edges.parent = substr(:items, 72 * place.value + 1, 16)

@@ -6,12 +6,12 @@ END
 FROM (
     SELECT :flow AS job
     UNION
-    SELECT parent FROM holdfast_edges WHERE child = :flow
+    SELECT parent FROM holdfast_edges WHERE child = :flow AND parent_flow IS NULL
     UNION
     SELECT edges.parent
     FROM holdfast_members AS members
     CROSS JOIN holdfast_edges AS edges ON edges.child = members.job
-    WHERE members.flow = :flow
+    WHERE members.flow = :flow AND edges.parent_flow IS NULL
 ) AS known
 CROSS JOIN holdfast_jobs AS jobs ON jobs.id = known.job
 WHERE NOT EXISTS (SELECT 1 FROM holdfast_members AS members WHERE members.job = jobs.id)

@@ -11,6 +11,8 @@ BEGIN
     INSERT INTO holdfast_touched (what, id)
     SELECT iif(finished_at + NEW.floor <= NEW.wall, 'job', 'stub'), id FROM holdfast_jobs
     WHERE delete_after IS NOT NULL AND delete_after <= NEW.wall
+        AND (flow IS NULL OR finished_at + NEW.floor > NEW.wall OR NOT -- include awaited(holdfast_jobs.id)
+        )
     ORDER BY delete_after
     LIMIT NEW.room;
 

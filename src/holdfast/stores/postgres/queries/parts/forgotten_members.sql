@@ -1,5 +1,5 @@
 -- forgotten_members(those): delete those jobs with all their records, and what they were in their workflows. An edge stays while its child
--- does: so the loss of a parent is seen.
+-- does: so the loss of a parent is seen. One that leads to another workflow stays only while its child waits.
 forgotten_finished AS (
     DELETE FROM holdfast.finished_other WHERE id = ANY(ARRAY(SELECT job FROM those)) RETURNING id
 ),
@@ -28,8 +28,17 @@ forgotten_edges AS (
     DELETE FROM holdfast.edges WHERE child = ANY(ARRAY(SELECT job FROM those))
 ),
 
+forgotten_outer_edges AS (
+    DELETE FROM holdfast.edges WHERE parent = ANY(ARRAY(SELECT job FROM those)) AND parent_flow IS NOT NULL
+        AND NOT EXISTS (SELECT FROM holdfast.pending AS child WHERE child.id = edges.child AND child.state = 'blocked' OFFSET 0)
+),
+
 forgotten_places AS (
     DELETE FROM holdfast.members WHERE job = ANY(ARRAY(SELECT job FROM those))
+),
+
+forgotten_keys AS (
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT job FROM those))
 ),
 
 forgotten_flows AS (

@@ -17,4 +17,6 @@
         :tag::text IS NULL
         OR CASE WHEN position(:tag IN tags) > 0 THEN :tag IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag) END
     )
-    AND (NOT :only_workflows::boolean OR id IN (SELECT flows.id FROM holdfast.flows AS flows))
+    AND (NOT :only_workflows::boolean OR id IN (
+        SELECT known.flow FROM holdfast.members AS known WHERE known.is_gate OR known.job <> known.flow
+    ))

@@ -8,4 +8,6 @@
     AND (:task IS NULL OR task = :task)
     AND (:queue IS NULL OR queue = :queue)
     AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = :tag))
-    AND (NOT :only_workflows OR id IN (SELECT flows.id FROM holdfast_flows AS flows))
+    AND (NOT :only_workflows OR id IN (
+        SELECT known.flow FROM holdfast_members AS known WHERE known.is_gate OR known.job <> known.flow
+    ))
