@@ -49,7 +49,7 @@ class Lanes:
         self._context, self._expect = context, context.expect
         self._state = LaneState()
         self._promised = Rates()  # the starts since the limit was set or changed last
-        self._newest = 0
+        self._newest, self._newest_at = 0, 0.0  # the latest start, by the store's clock and in seconds of the world
         self._turns: defaultdict[UUID, _Turns] = defaultdict(_Turns)
         self._unanswered: dict[Token, _Passed] = {}
 
@@ -120,9 +120,10 @@ class Lanes:
         text = "with it {} jobs of {} are active, and its limit is {}"
         self._expect("S12", over is None, job, text, active, _named(scope, key), most)
         now = time_of(row)
-        if now < self._newest:
-            self._promised.forget_unused(self._newest)
-        self._newest = max(self._newest, now)
+        if now < self._newest:  # the clock was set back; until then it may have gone on since the newest start
+            self._promised.forget_unused(self._newest + round((self._context.now - self._newest_at) * 1e6))
+        if now >= self._newest:
+            self._newest, self._newest_at = now, self._context.now
         for where, which, limit in self._state.limits_of(row):
             self._expect_rate(job, where, which, limit, now)
 
