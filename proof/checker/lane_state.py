@@ -58,8 +58,9 @@ class Rates:
         self._ready_at.clear()
 
     def _ready(self, counted: Counted, limit: Limit, interval: int, now: int) -> int:
-        # A clock that was set back must not stop starts for longer than a burst takes.
-        return min(max(self._ready_at.get(counted, now), now), now + limit.burst * interval)
+        ready = max(self._ready_at.get(counted, now), now)
+        # A later time than a burst from now is from before the clock was set back: one job may start at once.
+        return ready if ready <= now + limit.burst * interval else now + (limit.burst - 1) * interval
 
 
 class LaneState:

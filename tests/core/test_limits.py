@@ -82,9 +82,13 @@ def test_the_wait_of_a_rate_ends_when_it_allows_one_start() -> None:
     assert (later.room(None), later.wait(None)) == (1, 0)
 
 
-def test_a_clock_that_was_set_back_stops_a_rate_for_a_burst_at_most() -> None:
-    use = Use(limit=Limit(rate="1/s", burst=2), now=0, ready_at={None: 3600 * SECOND})
-    assert use.wait(None) == SECOND
+@pytest.mark.parametrize("burst", [1, 2])
+def test_a_clock_that_was_set_back_lets_one_job_start_and_the_next_at_the_rate(burst: int) -> None:
+    limit = Limit(rate="1/s", burst=burst)
+    use = Use(limit=limit, now=0, ready_at={None: 3600 * SECOND})
+    assert (use.room(None), use.wait(None)) == (1, 0)
+    after = Use(limit=limit, now=0, ready_at={None: use.ready_after(None, 1) or 0})
+    assert (after.room(None), after.wait(None)) == (0, SECOND)
 
 
 def test_no_time_is_known_while_all_slots_are_taken() -> None:

@@ -165,9 +165,13 @@ class Use(Struct, frozen=True, kw_only=True):
         return (limit.concurrency, limit.interval) if key is None else (limit.per_key, limit.interval_per_key)
 
     def _ready_at(self, key: str | None, interval: int) -> int:
-        """Return from when on the rate is unused, not before now. A clock that was set back must not stop starts for longer."""
-        ready = self.ready_at.get(key, self.now)
-        return min(max(ready, self.now), self.now + self.limit.burst * interval)
+        """Return from when on the rate is unused, not before now.
+
+        Starts by this clock make it no later than a burst from now. A later time is from before the clock was set back, perhaps by hours:
+        it counts as all of the burst used but one start, so that one job may start now and the next ones at the rate.
+        """
+        ready, burst = max(self.ready_at.get(key, self.now), self.now), self.limit.burst
+        return ready if ready <= self.now + burst * interval else self.now + (burst - 1) * interval
 
 
 Uses = Mapping[Scope, Use]
