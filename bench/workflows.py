@@ -4,6 +4,8 @@ One client claims and settles through the store alone. ``layers``: nodes in laye
 before, by claims of that many jobs. ``chain``: nodes one after the other. Both are compared with as many plain jobs, claimed in the same
 way, in the same round. ``wide`` and ``failure`` time a single settle: of the parent of ``--children`` nodes that it releases, and of the
 first node of a chain of ``--depth``, which fails with all behind it. Each also prints by how much the event loop was late while it ran.
+``worker`` is another process with default settings: how many times as long it takes for a workflow of ``--layers`` nodes in layers of
+``--room`` as for as many plain jobs, with nodes that only wait for their parents, and with nodes that take their results.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ import asyncio
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from bench.lanes import databases
+from bench.workflow_workers import KINDS, seconds_of
 from holdfast._core.answers import Answer
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim, NewJob
@@ -194,7 +198,18 @@ async def _failure(urls: Iterator[str], options: argparse.Namespace) -> None:
     await _settled(f"the first of a chain of {options.depth:,} fails", chain(options.depth), Fail("no"), urls, options)
 
 
-FIGURES = {"layers": _layers, "chain": _chain, "wide": _wide, "failure": _failure}
+async def _worker(urls: Iterator[str], options: argparse.Namespace) -> None:
+    ratios = defaultdict[str, list[float]](list)
+    for _ in range(options.rounds):
+        took = {kind: await asyncio.to_thread(seconds_of, next(urls), options.layers, options.room, kind) for kind in KINDS}
+        for kind in KINDS[1:]:
+            ratios[kind].append(took[kind] / took["plain"])
+    for kind, found in ratios.items():
+        name = f"a worker, {options.layers:,} {kind} nodes in layers of {options.room}"
+        print(f"{options.store}: {name}: {statistics.median(found):.2f} times as long as plain jobs")
+
+
+FIGURES = {"layers": _layers, "chain": _chain, "wide": _wide, "failure": _failure, "worker": _worker}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -205,6 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--room", type=int, default=100, help="how many jobs a claim asks for, and a layer has; default 100")
     parser.add_argument("--depth", type=int, default=1000, help="how many nodes a chain has; default 1000")
     parser.add_argument("--children", type=int, default=10_000, help="how many children one parent has; default 10000")
+    parser.add_argument("--layers", type=int, default=1000, help="how many nodes a worker has in layers; default 1000")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured; default 3")
     parser.add_argument("--folder", type=Path, help="where the data is; default: the temporary folder")
     return parser

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-TURNS = ("tests/contract", "tests/stores", "tests/simulation", "tests/e2e", "tests/bench", "tests/code_evolution")
+TURNS = ("tests/contract", "tests/stores", "tests/simulation", "tests/e2e", "tests/bench", "tests/code_evolution", "tests/docs")
 """The folders that have long tests, one each day."""
 
 
@@ -15,7 +15,7 @@ def part(day: datetime.date) -> str:
     """Return the folder of that day.
 
     >>> part(datetime.date(2026, 1, 1))
-    'tests/e2e'
+    'tests/bench'
     """
     return TURNS[day.toordinal() % len(TURNS)]
 

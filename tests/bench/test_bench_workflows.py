@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SMALL = ["--nodes", "60", "--room", "10", "--depth", "20", "--children", "50", "--rounds", "1"]
+SMALL = ["--nodes", "60", "--room", "10", "--depth", "20", "--children", "50", "--layers", "20", "--rounds", "1"]
 
 
 @pytest.mark.timeout(120)
@@ -22,5 +22,7 @@ def test_members_of_workflows_are_measured_beside_plain_jobs(store: str, tmp_pat
         "a chain of 20",
         "one parent releases 50 children",
         "the first of a chain of 20 fails",
+        "a worker, 20 ordered nodes in layers of 10",
+        "a worker, 20 typed nodes in layers of 10",
     ]
     assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,15 @@ from holdfast.testing.servers import PostgresServer
 from tests.docs.pages import PAGES, ROOT, Reader, blocks_of, read
 
 RUN = ("python", "console")
+LONG = (
+    "tutorial.md",
+    "how-to/test-crashes.md",
+    "how-to/stuck-table.md",
+    "how-to/own-store.md",
+    "how-to/crashes.md",
+    "how-to/testing.md",
+)
+"""Pages of `docs` whose blocks take more than 8 s of a core."""
 SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql")
 
 
@@ -44,8 +53,16 @@ def reader(tmp_path: Path, environment: dict[str, str]) -> Iterator[Reader]:
     reader.close()
 
 
+def pages_to_run() -> Iterator[object]:
+    """Yield the pages with blocks to run; the long ones are marked."""
+    for page in PAGES:
+        if any(each.language in RUN for each in blocks_of(page)):
+            is_long = page in [ROOT / "docs" / each for each in LONG]
+            yield pytest.param(page, marks=[pytest.mark.prove] if is_long else [], id=name_of(page))
+
+
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("page", [page for page in PAGES if any(each.language in RUN for each in blocks_of(page))], ids=name_of)
+@pytest.mark.parametrize("page", [*pages_to_run()])
 def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> None:
     for block in blocks_of(page):
         if block.excuse is not None:

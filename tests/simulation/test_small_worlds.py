@@ -38,6 +38,7 @@ def test_no_single_deviation_breaks_anything() -> None:
     assert "0 violations" in output
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 def test_no_sharp_deviation_breaks_any_script() -> None:
     """Sharp deviations, at every call that changes something."""
