@@ -59,7 +59,6 @@ def survive(folder: Path, url: str, *, depth: int, width: int, kills: int, secon
         assert handle.result(timeout=START) == expected(depth, width)
         assert {UUID(job) for job in starts} | {handle.id} == {*completed}
         assert {*completed.values()} == {1}
-        assert again > 0
 
 
 @pytest.mark.timeout(300)
