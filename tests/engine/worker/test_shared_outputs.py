@@ -8,6 +8,7 @@ import pytest
 
 from holdfast._core.workflow import Output
 from holdfast._engine.client.outputs import PAGE
+from holdfast._engine.service import yield_to_loop
 from holdfast._engine.worker.shared_outputs import SharedOutputs
 from holdfast.errors import StoreUnavailable
 
@@ -39,6 +40,21 @@ def test_jobs_that_ask_in_one_turn_share_one_call_and_get_their_own_outcomes() -
         answers = await asyncio.gather(shared.read([ONE, TWO]), shared.read([TWO]), shared.read([UNFINISHED]))
         assert [*answers] == [{ONE: b"1", TWO: b"1"}, {TWO: b"1"}, {}]
         assert outcomes.calls == [[ONE, TWO, UNFINISHED]]
+
+    asyncio.run(story())
+
+
+def test_jobs_that_begin_one_in_each_turn_of_the_loop_share_one_call() -> None:
+    async def story() -> None:
+        outcomes = Outcomes()
+        outcomes.may_answer.set()
+        shared = SharedOutputs(outcomes.read)
+        reads = []
+        for job in (ONE, TWO, ONE):
+            reads.append(asyncio.create_task(shared.read([job])))
+            await yield_to_loop()
+        assert [await read for read in reads] == [{ONE: b"1"}, {TWO: b"1"}, {ONE: b"1"}]
+        assert outcomes.calls == [[ONE, TWO]]
 
     asyncio.run(story())
 

@@ -1,4 +1,4 @@
-"""One read of outcomes for the many jobs that a worker has claimed in one exchange: they ask for them in the same turn of its loop."""
+"""One read of outcomes for the many jobs that a worker has claimed in one exchange, which ask for them one after the other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,6 +6,7 @@ from uuid import UUID
 
 from holdfast._core.workflow import Output
 from holdfast._engine.client.outputs import PAGE
+from holdfast._engine.service import yield_to_loop
 
 Read = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, Output]]]
 
@@ -16,6 +17,7 @@ class SharedOutputs:
     def __init__(self, read: Read) -> None:
         self._read = read
         self._asked: dict[UUID, None] = {}
+        self._jobs = 0
         self._next: asyncio.Task[Mapping[UUID, Output]] | None = None
 
     async def read(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
@@ -25,10 +27,15 @@ class SharedOutputs:
             self._next = asyncio.create_task(self._send(self._asked))
             self._next.add_done_callback(_retrieve)
         self._asked.update(dict.fromkeys(ids))
+        self._jobs += 1
         found = await asyncio.shield(self._next)  # one job that is stopped must not end the read of the others
         return {job: found[job] for job in ids if job in found}
 
     async def _send(self, asked: dict[UUID, None]) -> Mapping[UUID, Output]:
+        jobs = 0
+        while jobs < self._jobs and len(asked) < PAGE:  # each turn of the loop begins another job of the exchange
+            jobs = self._jobs
+            await yield_to_loop()
         if self._asked is asked:
             self._next = None
         return await self._read([*asked])
