@@ -175,8 +175,9 @@ class Graph:
         return list(found)
 
     def _inner_edges(self, member: UUID) -> Sequence[Edge]:
-        is_gate = self.members[member].is_gate
-        return [edge for edge in self.parents.get(member, ()) if is_gate or edge.is_child]
+        edges = self.parents.get(member, ())
+        children = [edge for edge in edges if edge.is_child]
+        return children if children or not self.members[member].is_gate else edges
 
 
 def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:

@@ -56,12 +56,13 @@ def resume(graph: Graph, flow: Flow, failed: OnFailure) -> Steered:
 def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
     """Block again what did not complete, and all gates behind it; with ``node`` also that member and everything behind it.
 
-    Those whose joins are satisfied are released by the same verdicts. Completed members keep their results. Members that wait or are
+    A gate that is named so stands for all members that it waits for as its own. Those whose joins are satisfied are released by the same
+    verdicts. Completed members keep their results. Members that wait or are
     active go on, and their parents are counted again. The workflow has no deadline any more, because the operator asks for it in spite of
     its age.
     """
     chosen = {each.id for each in graph.members.values() if each.is_finished and each.state is not State.COMPLETED}
-    return _again(graph, flow, chosen if node is None else chosen | {node, *graph.behind(node)})
+    return _again(graph, flow, chosen if node is None else chosen | {*graph.below([node]), *graph.behind(node)})
 
 
 def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:

@@ -35,6 +35,16 @@ class NodeView(Struct, frozen=True, kw_only=True):
     awaits: str | None
 
 
+def maps_that_ran(view: FlowView, node: UUID) -> list[str]:
+    """Return the names of the maps that have run over a list which comes from this member, or from one behind it."""
+    again, level = {node}, {node}
+    while level:
+        level = {each.job for each in view.members if not level.isdisjoint(each.parents)} - again
+        again |= level
+    maps = [each.member for each in view.members if each.member.is_map and each.member.is_gate]
+    return [each.node for each in maps if any(taken.is_each and taken.parent in again for taken in each.inputs)]
+
+
 class WorkflowView(Struct, frozen=True, kw_only=True):
     """A workflow as read in one snapshot, with its nodes in the order in which they were added.
 

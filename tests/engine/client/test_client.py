@@ -12,11 +12,13 @@ from holdfast._core.answers import Duplicate, EnqueueAnswer, LeaseView, Pruned, 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition, finish
+from holdfast._core.member import Member
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, JobFilter, NewLease
 from holdfast._core.steps import Signal, SignalAnswer
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.workflow import Edge, NewFlow, NewMember
 from holdfast._engine.client import client
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
@@ -298,6 +300,23 @@ def test_counts_contain_every_state_zeros_included() -> None:
         assert (await bench.client.counts(None))[""]["available"] == 3
         assert {group: states["available"] for group, states in (await bench.client.counts("queue")).items()} == {"a": 1, "b": 2}
         assert {group: len(states) for group, states in (await bench.client.counts("task")).items()} == {"task": 9, "other": 9}
+
+    run(scenario)
+
+
+def test_cancelling_a_workflow_hints_the_workers_of_its_running_members_by_their_ids() -> None:
+    async def scenario(bench: ClientBench) -> None:
+        root, *jobs = [bench.job("q") for _ in range(3)]
+        members = tuple(NewMember(job, Member(flow=root.id, node=f"n{place}")) for place, job in enumerate(jobs))
+        gate = NewMember(root, Member(flow=root.id, node="root", is_gate=True))
+        edges = tuple(Edge(job.id, root.id) for job in jobs)
+        await bench.client.enqueue_flow(NewFlow(root=gate, members=members, edges=edges))
+        await bench.store.open_lease(LEASE)
+        claim = ClaimRequest(lease=LEASE.id, claim=bench.chance.uuid4(), tasks={"task": Policy()}, limit=1)
+        (running,) = (await bench.store.exchange([], claim)).claims
+        bench.transport.hints.clear()
+        assert await bench.client.cancel([root.id]) == {root.id: State.BLOCKED}
+        assert bench.transport.hints == [Hint(ids=(running.job.id,))]
 
     run(scenario)
 

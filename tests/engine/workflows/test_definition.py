@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast import ConfigurationError, Failed, Job, Node, NodeView, Workflow
+from holdfast import ConfigurationError, Failed, Job, Node, NodeView, Workflow, each
 from holdfast._core.job import State
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.around_enqueue import NewJobView
@@ -160,8 +160,8 @@ def test_nothing_is_stored_if_the_arguments_or_the_graph_are_wrong() -> None:
 
     @at.app.workflow(max_nodes=1)
     def wide(w: Workflow) -> None:
-        for each in "ab":
-            w.add(at.checkout.bind(ref=each))
+        for ref in "ab":
+            w.add(at.checkout.bind(ref=ref))
 
     @at.app.workflow
     def odd(w: Workflow) -> Node[int]:
@@ -284,6 +284,64 @@ def test_a_handle_pauses_resumes_cancels_and_retries_its_workflow() -> None:
         handle.retry(from_="deploy")
     with pytest.raises(ConfigurationError, match="failed="):
         handle.resume(failed="ignore")  # type: ignore[arg-type]
+
+
+def test_a_retry_from_what_a_map_has_read_is_refused_and_one_from_the_map_repeats_its_items() -> None:
+    app, ran = new_app(), list[str]()
+
+    @app.task
+    async def find(job: Job) -> list[int]:
+        ran.append("find")
+        return [*range(job.attempt + 1)]
+
+    @app.task
+    async def double(number: int) -> int:
+        ran.append(f"double {number}")
+        return 2 * number
+
+    @app.task
+    async def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    @app.workflow
+    def doubled(w: Workflow) -> Node[int]:
+        found = w.add(find.bind())
+        return w.add(total.bind(w.map(double.bind(each(found.output)), name="items").output))
+
+    handle = doubled.enqueue()
+    app.run_due()
+    assert handle.result() == 2
+    with pytest.raises(ConfigurationError, match="'items' ran over the old list"):
+        handle.retry(from_="find")
+    assert handle.get().state is State.COMPLETED
+    ran.clear()
+    handle.retry(from_="items")
+    app.run_due()
+    assert (sorted(ran), handle.result()) == (["double 0", "double 1"], 2)
+
+
+def test_a_retry_from_a_nested_workflow_repeats_its_nodes() -> None:
+    app, ran = new_app(), list[str]()
+
+    @app.task
+    async def step(name: str) -> str:
+        ran.append(name)
+        return name
+
+    @app.workflow
+    def inner(w: Workflow) -> Node[str]:
+        return w.add(step.bind("inner"), after=[w.add(step.bind("first"))])
+
+    @app.workflow
+    def outer(w: Workflow) -> Node[str]:
+        return w.add(step.bind("last"), after=[w.add(inner.bind(), name="in", after=[w.add(step.bind("before"))])])
+
+    handle = outer.enqueue()
+    app.run_due()
+    ran.clear()
+    handle.retry(from_="in")
+    app.run_due()
+    assert ran == ["first", "inner", "last"]
 
 
 def test_a_plain_job_is_not_a_workflow() -> None:

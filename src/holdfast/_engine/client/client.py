@@ -337,7 +337,9 @@ class Client(FlowCalls):
     async def _report_cancelled(self, states: States, _: frozenset[UUID]) -> None:
         for job, state in states.items():
             self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
-        await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
+        active = [job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE]
+        blocked = [job for job, state in states.items() if state is State.BLOCKED]
+        await self._publish_ids([*active, *await self.active_members(blocked)])
 
     async def _report_deleted(self, jobs: Sequence[UUID], states: States, left: frozenset[UUID]) -> None:
         for job in dict.fromkeys(jobs):

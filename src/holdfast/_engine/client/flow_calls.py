@@ -10,7 +10,7 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.dependencies import After
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.inputs import whole
-from holdfast._core.job import NewJob, NoResult, State
+from holdfast._core.job import PLACE_OF, NewJob, NoResult, Place, State
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
@@ -21,11 +21,13 @@ from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import Retrier
-from holdfast._engine.store_defaults import dependents, workflows
+from holdfast._engine.store_defaults import dependents, has_workflows, workflows
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, UniqueConflict
 
 PAGE = 1000
+MOST_READ = 20
+"""Cancelled workflows whose running members are looked up, to wake their workers; the workers of others know at their next beat."""
 
 
 class FlowCalls:
@@ -114,6 +116,14 @@ class FlowCalls:
         if how.verb in (FlowVerb.RESUME, FlowVerb.RETRY):
             await self._environment.transport.publish([Hint("")])
         return state
+
+    async def active_members(self, flows: Sequence[UUID]) -> list[UUID]:
+        """Return the members of these workflows that workers own; those of many workflows are left out, because each takes a read."""
+        if not has_workflows(self._store):
+            return []
+        found = [await self._retry("flow", partial(workflows(self._store).flow, flow)) for flow in flows[:MOST_READ]]
+        members = [member for each in found if each is not None for member in each.members]
+        return [member.job for member in members if PLACE_OF[member.state] is Place.ACTIVE]
 
     async def revive(self, flow: UUID | None = None, *, dry_run: bool = False) -> Revived:
         """Repair all unfinished workflows, or this one, in batches of a write each, and report what was done."""

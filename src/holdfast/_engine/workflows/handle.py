@@ -10,7 +10,7 @@ from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.member import OnFailure
 from holdfast._core.payload import decode_json, reader_of
 from holdfast._core.workflow import FlowVerb, SteerFlow
-from holdfast._core.workflow_view import NodeView, WorkflowView
+from holdfast._core.workflow_view import NodeView, WorkflowView, maps_that_ran
 from holdfast._engine.client.client import Client
 from holdfast._engine.client.handle import Handle
 from holdfast.errors import ConfigurationError
@@ -81,14 +81,20 @@ class WorkflowHandle(Handle, Generic[Result]):
     async def aretry(self, from_: str | None = None, *, fresh: bool = False) -> State:
         """Run again what did not complete; completed nodes keep their results. Return the workflow's state.
 
-        ``from_``: the name of a node that runs again with everything behind it, also if it completed. ``fresh``: nodes forget their
-        checkpoints and steps. ``UniqueConflict`` if another unfinished workflow has its unique key.
+        ``from_``: the name of a node that runs again with everything behind it, also if it completed; a nested workflow or a map stands for
+        all of its nodes. It is refused if the list of a map that has run comes from there. ``fresh``: nodes forget their checkpoints and
+        steps. ``UniqueConflict`` if another unfinished workflow has its unique key.
         """
         if from_ is None:
             return await super().aretry(fresh=fresh)
         if fresh:
             raise ConfigurationError(["retry: use fresh=True or from_=…, not both"])
-        state = await self._steer(SteerFlow(verb=FlowVerb.RETRY, node=await self._job_of(from_)))
+        node = await self._job_of(from_)
+        if maps := maps_that_ran(await self._connect().flow(self.id), node):
+            names = ", ".join(map(repr, maps))
+            problem = f"retry(from_={from_!r}): {names} ran over the old list, and would not run over the new one"
+            raise ConfigurationError([f"{problem}: enqueue the workflow again, or retry from a node behind"])
+        state = await self._steer(SteerFlow(verb=FlowVerb.RETRY, node=node))
         return state if PLACE_OF[state] is not Place.FINISHED else await super().aretry()  # which names who has its unique key
 
     async def asignal(self, name: str, value: Json = None, *, node: str | None = None) -> bool:
