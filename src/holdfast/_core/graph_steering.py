@@ -62,7 +62,10 @@ def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
     its age.
     """
     chosen = {each.id for each in graph.members.values() if each.is_finished and each.state is not State.COMPLETED}
-    return _again(graph, flow, chosen if node is None else chosen | {*graph.below([node]), *graph.behind(node)})
+    if node is None:
+        return _again(graph, flow, chosen)
+    own = graph.below([node]) if node in graph.members and graph.members[node].is_gate else [node]
+    return _again(graph, flow, chosen | {*own, *graph.behind(node)})
 
 
 def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:
