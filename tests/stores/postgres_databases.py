@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.flow_changes import FlowChange
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.store import Store
@@ -188,6 +189,9 @@ class ByRole:
 
     def enqueue_within(self, *arguments: Any) -> Any:
         return self._enqueuer.enqueue_within(*arguments)
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        return (*self._enqueuer.take_flow_changes(), *self._worker.take_flow_changes())
 
     async def close(self) -> None:
         for store in (self._enqueuer, self._worker, self._reader, self._owner):
