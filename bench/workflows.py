@@ -4,8 +4,8 @@ One client claims and settles through the store alone. ``layers``: nodes in laye
 before, by claims of that many jobs. ``chain``: nodes one after the other. Both are compared with as many plain jobs, claimed in the same
 way, in the same round. ``wide`` and ``failure`` time a single settle: of the parent of ``--children`` nodes that it releases, and of the
 first node of a chain of ``--depth``, which fails with all behind it. Each also prints by how much the event loop was late while it ran.
-``worker`` is another process with default settings: how many times as long it takes for a workflow of ``--layers`` nodes in layers of
-``--room`` as for as many plain jobs, with nodes that only wait for their parents, and with nodes that take their results.
+``worker`` compares a process with default settings that runs plain jobs and a workflow of as many nodes: ``--layers`` of them, in layers of
+``--room``. The nodes wait for their parents, or also take their results.
 """
 
 from __future__ import annotations

@@ -178,8 +178,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=OPERATION if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
-            # A supervisor calls eleven verbs. It sends each of them up to seven times in the first 3 s of an outage.
-            # It also recovers the jobs of each worker that died, and each new worker asks for a lease.
+            # A supervisor calls eleven verbs, each up to 7 times in the first 3 s; it recovers dead workers, and new ones ask for leases.
             calls=(77.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
             floor=self.floor,
             has_hints=self.hint_loss < 1.0,

@@ -64,7 +64,7 @@ def test_claims_alternate_also_when_one_kind_always_fills_all_slots() -> None:
     assert [claims.answer(0 if place % 2 else 10).value for place in range(4)] == ["plain", "limited", "plain", "limited"]
 
 
-def test_a_claim_ahead_that_takes_nothing_is_no_turn_of_the_lanes_without_limits() -> None:
+def test_a_claim_ahead_that_takes_nothing_does_not_count_as_a_turn_of_the_lanes_without_limits() -> None:
     claims = Claims()
     kinds = []
     for _ in range(4):
