@@ -17,6 +17,8 @@ from proof.checker.verdicts import CheckContext, Seers
 
 WHOLE = "a list"
 """Stands for the outcome of all items of a list."""
+SOURCE = "that of "
+"""Stands, before the id of a member, for the outcome of the workflow that returns it."""
 
 
 class Inputs:
@@ -135,11 +137,17 @@ class Inputs:
         """Return the outcomes that a parent has had since the claim of a child."""
         known = self._outcomes[parent] or [(0, "")]
         first = max((place for place, (index, _) in enumerate(known) if index <= claimed), default=0)
-        return [outcome for _, outcome in known[first:]]
+        outcomes = [outcome for _, outcome in known[first:]]
+        return [each for outcome in outcomes for each in self._of_source(outcome, claimed)]
+
+    def _of_source(self, outcome: str, claimed: int) -> list[str]:
+        return self._since(UUID(outcome.removeprefix(SOURCE)), claimed) if outcome.startswith(SOURCE) else [outcome]
 
 
 def _outcome(row: JobRow, member: Member) -> str:
-    return WHOLE if member.is_gate and member.is_map else row.result
+    if member.is_gate:
+        return WHOLE if member.is_map else f"{SOURCE}{member.source}" if member.source is not None else ""
+    return row.result
 
 
 def _place(node: str) -> int:

@@ -1,4 +1,4 @@
-"""The user code of jobs that add jobs: with ``job.call``, ``job.gather`` and ``job.enqueue``, and by running over a list."""
+"""The user code of jobs that add jobs: with ``job.call``, ``job.gather`` and ``job.enqueue``, as workflows, and by running over a list."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,13 +12,17 @@ from holdfast._core.steps import CALL, GATHER
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.tasks.registry import define as _define
+from holdfast._engine.workflows.builder import Workflow
+from holdfast._engine.workflows.node import Node
+from holdfast._engine.workflows.settings import define_workflow
 from holdfast.errors import JobCancelled, JobFailed
 from proof.simulator.flow_programs import Given, Steps, hurt, note_inputs
-from proof.simulator.programs import Scene, _written, write_row
+from proof.simulator.programs import SCENE, Scene, _written, write_row
 
 LISTING, MAPPED, REDUCING, ITEMS = "listing", "mapped", "reducing", "items"
+UNFOLDING = "unfolding"
 CALLERS = ("calling", "gathering", "nesting", "joining")
-NAMES = (*CALLERS, LISTING, MAPPED, REDUCING)
+NAMES = (*CALLERS, LISTING, MAPPED, REDUCING, UNFOLDING)
 LEAVES = ("node", "failing", "stepping", "sleeping")
 MOST_ITEMS = 4
 _BACKOFF = Backoff.fixed("300ms", "1s")
@@ -53,11 +57,11 @@ async def gathering(job: Job, left: Given = None, right: Given = None) -> Json:
 
 
 async def nesting(job: Job, left: Given = None, right: Given = None) -> Json:
-    """Wait for children that wait for children, and add one that it does not wait for."""
+    """Wait for children that wait for children or are workflows, and add one that it does not wait for."""
     async with _written(job) as scene:
         note_inputs(scene, job, left=left, right=right)
         calls = _Calls(scene, job)
-        await calls.gather(("gathering", "calling", "joining"))
+        await calls.gather(("gathering", "calling", UNFOLDING, "joining"))
         await hurt(scene)
         await scene.bear(job, "node", None)
         return scene.done(job)
@@ -103,6 +107,15 @@ async def reducing(job: Job, many: Items) -> Json:
         return scene.done(job)
 
 
+def unfolding(w: Workflow) -> Node[Json]:
+    """Build the graph of a workflow, in the worker that has claimed its job."""
+    scene = SCENE.get().of(w._root.id, "graph")
+    first = w.add(scene.child("node", None))
+    second = w.add(scene.child("calling", None), after=[first], when="finished", on_failure="continue")
+    w.add(scene.child("joining", None), after=[first])
+    return second
+
+
 class _Calls:
     """The calls of one run of code. It records what the children of each of them returned."""
 
@@ -138,4 +151,4 @@ def growth_tasks(*, has_hooks: bool = False) -> dict[str, TaskDefinition]:
     """Return the tasks of jobs that add jobs, by name."""
     define = partial(_define, on_rescue=write_row if has_hooks else None)
     made = [define(handler, max_attempts=3, backoff=_BACKOFF) for handler in _HANDLERS]
-    return {definition.name: definition for definition in made}
+    return {definition.name: definition for definition in (*made, define_workflow(unfolding))}

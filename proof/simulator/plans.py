@@ -205,7 +205,9 @@ class Plan(Struct, frozen=True, kw_only=True):
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
         # A runner that could not be started is not asked for again at once: other jobs are claimed in the meantime.
         is_whole = is_whole and not (self.lanes and self.lanes.counts_tasks)  # jobs of one lane may wait for different limits
-        is_whole = is_whole and ({*THREADED}.isdisjoint(self.tasks) or not self.ahead)  # claims ahead leave threads out
+        has_graphs = self.flows is not None and self.flows.growth is not None  # which are built in threads
+        is_threaded = has_graphs or not {*THREADED}.isdisjoint(self.tasks)
+        is_whole = is_whole and not (is_threaded and self.ahead)  # claims ahead leave threads out
         return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property

@@ -93,7 +93,16 @@ def test_members_add_children_in_every_way_and_jobs_wait_for_existing_ones() -> 
     rows = [event.after for event in outcome.history if isinstance(event.after, JobRow) and event.after.member is not None]
     members = [row.member for row in rows if row.member is not None]
     assert {True, False} == {member.is_suspended for member in members}
-    assert {row.task for row in rows} >= {"calling", "gathering", "nesting", "joining", "listing", "mapped", "reducing"}
+    assert {row.task for row in rows} >= {
+        "calling",
+        "gathering",
+        "nesting",
+        "joining",
+        "listing",
+        "mapped",
+        "reducing",
+        "unfolding",
+    }
     assert max(member.node.count("/") for member in members) > 1
     edges = [edge for event in outcome.history if isinstance(event.after, FlowRow) for edge in event.after.edges]
     assert [edge for edge in edges if edge.parent_flow is not None]
