@@ -112,11 +112,14 @@ def test_members_add_children_in_every_way_and_jobs_wait_for_existing_ones() -> 
     assert max(sizes) > 1
 
 
-def test_a_member_that_crashes_after_its_children_gets_their_results_again() -> None:
-    seed, plan = _steered()
-    outcome = perform(structs.replace(plan, flows=GROWN), seed)
-    calls = [(event.job, event.note.split("|")[0]) for event in outcome.history if event.what == "children.returned"]
-    assert len(set(calls)) < len(calls)
+def test_a_member_that_runs_again_after_its_children_gets_their_results_again() -> None:
+    plan = structs.replace(_steered()[1], flows=GROWN)
+    assert any(_is_replayed(perform(plan, seed)) for seed in range(5))
+
+
+def _is_replayed(outcome: Outcome) -> bool:
+    calls = [(event.job, *event.note.split("|")[:2]) for event in outcome.history if event.what == "children.returned"]
+    return len(set(calls)) < len(calls)
 
 
 # small worlds
