@@ -52,7 +52,7 @@ class Flows:
         self._behind: defaultdict[UUID, dict[UUID, None]] = defaultdict(dict)  # by flow: those that depend on its members
         self._touched: dict[UUID, None] = {}
         self._repaired = set[UUID]()  # those that were damaged at any time
-        self._forgotten = set[UUID]()  # those of which only the outcome is left
+        self._forgotten = set[UUID]()  # those of which only the outcome is left, or not all parents are
         self._is_done = False
 
     def seers(self) -> Seers:
@@ -144,12 +144,13 @@ class Flows:
                 each.pop(event.job, None)
             return
         known = self._flows.setdefault(event.job, _Flow())
-        known.row, known.parents = event.after, {}
+        before, known.row, known.parents = known.parents, event.after, {}
         known.was_held &= _is_held(event.after)  # a write that resumes it claims nothing
         for edge in event.after.edges:
             known.parents.setdefault(edge.child, []).append(edge)
             if edge.parent_flow is not None:
                 self._behind[edge.parent_flow][event.job] = None
+        self._forgotten.update(job for job, edges in before.items() if len(known.parents.get(job, ())) < len(edges))
         self._touched[event.job] = None
 
     def _see_written(self, event: Event) -> None:
