@@ -27,10 +27,10 @@ class Cancels:
             return
         asked = self._asked.setdefault(event.job, {})
         if event.phase is Phase.INVOKE:
-            asked[event.process] = _is_heeded(self._rows.get(event.job))
+            asked[event.process] = _is_heeded(event.job, self._rows.get(event.job))
         elif event.phase is Phase.OK:
             # Real stores do not record the request itself: there the row must show the cancellation by now.
-            is_heeded = asked.pop(event.process, False) or _is_heeded(self._rows.get(event.job))
+            is_heeded = asked.pop(event.process, False) or _is_heeded(event.job, self._rows.get(event.job))
             self._expect("S10", is_heeded, event.job, "a cancellation was confirmed, and the job goes on without the request")
 
     def _see_row(self, event: Event) -> None:
@@ -41,7 +41,7 @@ class Cancels:
         else:
             self._rows.pop(event.job, None)
         if asked := self._asked.get(event.job):
-            is_heeded = _is_heeded(self._rows.get(event.job))
+            is_heeded = _is_heeded(event.job, self._rows.get(event.job))
             self._asked[event.job] = {caller: was or is_heeded for caller, was in asked.items()}
         is_forgetting = event.by is not None and event.by.verb == FAIL_OVER
         if isinstance(before, JobRow) and isinstance(after, JobRow) and not is_forgetting:
@@ -54,7 +54,10 @@ class Cancels:
             self._expect("S10", is_kept and is_ended, job, "its cancellation was requested, and it became {}", after.state)
 
 
-def _is_heeded(row: JobRow | None) -> bool:
+def _is_heeded(job: UUID, row: JobRow | None) -> bool:
     """Return whether nothing is left to cancel, or the row carries the request to its owner; a root ends after its members."""
-    is_gate = row is not None and row.member is not None and row.member.is_gate
-    return row is None or is_gate or row.is_finished or row.is_cancel_requested
+    member = None if row is None else row.member
+    if row is None or member is None:
+        return row is None or row.is_finished or row.is_cancel_requested
+    is_root = member.flow == job and member.is_suspended and row.state is State.BLOCKED
+    return member.is_gate or is_root or row.is_finished or row.is_cancel_requested

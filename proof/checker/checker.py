@@ -58,8 +58,9 @@ def check(history: History, rules: Rules | None = None) -> Report:
 def _is_steered(event: Event, before: JobRow) -> bool:
     """Return whether an operator's verb for a workflow, or for another member of it, moved a member, or completed its record."""
     is_operator = event.by is not None and event.by.verb in ("steer_flow", "reopen")
-    is_same = isinstance(event.after, JobRow) and event.after.state is before.state
-    return before.member is not None and (is_operator or is_same)
+    after = event.after
+    is_same = isinstance(after, JobRow) and after.state is before.state and after.member is not None
+    return is_same or (before.member is not None and is_operator)
 
 
 class Checker:

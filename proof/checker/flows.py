@@ -3,6 +3,7 @@
 After each write the rules compute the counters and the next state of all members from the rows and edges alone.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from uuid import UUID
@@ -48,8 +49,10 @@ class Flows:
         self._context, self._expect = context, context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._flows: dict[UUID, _Flow] = {}
+        self._behind: defaultdict[UUID, dict[UUID, None]] = defaultdict(dict)  # by flow: those that depend on its members
         self._touched: dict[UUID, None] = {}
         self._repaired = set[UUID]()  # those that were damaged at any time
+        self._forgotten = set[UUID]()  # those of which only the outcome is left, or not all parents are
         self._is_done = False
 
     def seers(self) -> Seers:
@@ -107,8 +110,17 @@ class Flows:
             root = self._rows.get(flow)
             is_over = root is None or root.is_finished
             self._expect("S27", is_over, job, "the result of the member is gone, and its workflow goes on")
+        if verb == "prune":
+            self._forgotten.add(job)
         if isinstance(before, JobRow):
             known.moves.append(_Move(job, verb, before, after))
+
+    def _expect_unawaited(self, flow: UUID, job: UUID, row: JobRow) -> None:
+        """Check that no job of another workflow waits, and depends on this one, which is forgotten now."""
+        edges = [edge for each in self._behind[flow] for edge in self._flows[each].parents.get(each, ()) if edge.parent == job]
+        waiting = [edge.child for edge in edges if edge.child in self._rows and self._rows[edge.child].state is State.BLOCKED]
+        text = "it has ended and is gone, and {} still waits and depends on it"
+        self._expect("S27", not row.is_finished or not waiting, job, text, next(iter(waiting), None))
 
     def _see_removal(self, flow: UUID, known: _Flow, job: UUID) -> None:
         if job == flow:
@@ -118,7 +130,8 @@ class Flows:
             root = self._rows.get(flow)
             is_over = root is not None and root.is_finished
             self._expect("S27", is_over, job, "the member is gone, and its workflow is {}", root and root.state)
-        self._rows.pop(job, None)
+        if job in self._rows:
+            self._expect_unawaited(flow, job, self._rows.pop(job))
         known.members.pop(job, None)
         known.moves = [each for each in known.moves if each.job != job]
 
@@ -127,27 +140,35 @@ class Flows:
         if not isinstance(event.after, FlowRow):
             self._flows.pop(event.job, None)
             self._touched.pop(event.job, None)
+            for each in self._behind.values():
+                each.pop(event.job, None)
             return
         known = self._flows.setdefault(event.job, _Flow())
-        known.row, known.parents = event.after, {}
+        before, known.row, known.parents = known.parents, event.after, {}
+        known.was_held &= _is_held(event.after)  # a write that resumes it claims nothing
         for edge in event.after.edges:
             known.parents.setdefault(edge.child, []).append(edge)
+            if edge.parent_flow is not None:
+                self._behind[edge.parent_flow][event.job] = None
+        self._forgotten.update(job for job, edges in before.items() if len(known.parents.get(job, ())) < len(edges))
         self._touched[event.job] = None
 
     def _see_written(self, event: Event) -> None:
         at = datetime.fromisoformat(event.note)
-        for flow in self._touched:
+        behind = {flow: None for touched in self._touched for flow in self._behind[touched]}
+        for flow in self._touched | behind:
             known = self._flows[flow]
             moves, known.moves = known.moves, []
             if flow in self._rows:
                 self._judge(flow, known, moves, at)
-            known.was_held = known.row.is_paused or known.row.ended_for is not None
+            known.was_held = _is_held(known.row)
         self._touched = {}
 
     # what a write must have done
 
     def _judge(self, flow: UUID, known: _Flow, moves: list[_Move], at: datetime) -> None:
         self._expect_claims(known, moves)
+        self._expect_end_of_all(flow, known, moves)
         blocked = {move.job for move in moves if move.after.state is State.BLOCKED}
         for move in moves:
             if move.before.state is State.BLOCKED and move.after.state is not State.BLOCKED:
@@ -169,30 +190,50 @@ class Flows:
         self._expect_in_time(flow, known, moves, at)
 
     def _expect_claims(self, known: _Flow, moves: list[_Move]) -> None:
-        is_held = known.was_held or known.row.is_paused or known.row.ended_for is not None
+        is_held = known.was_held or _is_held(known.row)
         for move in moves:
             is_claim = PLACE_OF[move.before.state] is Place.PENDING and PLACE_OF[move.after.state] is Place.ACTIVE
             if is_claim:
                 why = "paused" if known.row.is_paused else f"ended for {known.row.ended_for}"
                 self._expect("S20", not is_held, move.job, "it was claimed, and its workflow is {}", why)
 
+    def _expect_end_of_all(self, flow: UUID, known: _Flow, moves: list[_Move]) -> None:
+        """Check that nothing of a workflow is left when its root ends, which has no code."""
+        for move in moves:
+            member = move.after.member
+            if (
+                move.job == flow
+                and member is not None
+                and member.is_gate
+                and move.after.is_finished
+                and not move.before.is_finished
+            ):
+                left = [job for job, row in self._members(known) if not row.is_finished]
+                text = "the workflow has ended, and {} of its members have not, {} among them"
+                self._expect("S18", not left, flow, text, len(left), next(iter(left), None))
+
     def _expect_verdict(self, flow: UUID, known: _Flow, move: _Move) -> None:
         """Check the end of a member's wait by the states of its parents after the write."""
         after, member = move.after, move.after.member
         assert member is not None
         needs, waits = self._counters(known, move.job, member)
-        ended_for = known.row.ended_for
+        ended_for, is_root = known.row.ended_for, move.job == flow
+        is_cancelled = ended_for is not None or move.before.is_cancel_requested
         match after.state:
+            case State.AVAILABLE | State.HELD if member.is_suspended:
+                is_right = waits <= 0 and not move.before.is_cancel_requested
             case State.AVAILABLE | State.HELD:
                 is_right = not member.is_gate and needs <= 0
             case State.COMPLETED:
                 is_right = member.is_gate and needs <= 0 and waits <= 0
             case State.FAILED if member.is_gate:
-                is_right = waits <= 0 and needs > 0 and after.reason is (ended_for or Reason.DEPENDENCY_FAILED)
+                is_right = waits <= 0 and needs > 0 and (is_root or not is_cancelled)
+                is_right &= after.reason is ((is_root and ended_for) or Reason.DEPENDENCY_FAILED)
             case State.FAILED:
-                is_right = waits < needs and after.reason is Reason.DEPENDENCY_FAILED
-            case State.CANCELLED if member.is_gate:
-                is_right = waits <= 0 and needs > 0 and ended_for is Reason.BY_OPERATOR
+                is_right = waits < needs and after.reason is Reason.DEPENDENCY_FAILED and not member.is_suspended
+            case State.CANCELLED if member.is_gate or member.is_suspended:
+                is_right = waits <= 0 and is_cancelled and (needs > 0 or not member.is_gate)
+                is_right &= not is_root or ended_for in (None, Reason.BY_OPERATOR)
             case State.CANCELLED:
                 is_right = ended_for is not None or (move.verb == "request_cancel" and after.reason is Reason.BY_OPERATOR)
             case _:
@@ -201,7 +242,6 @@ class Flows:
             return  # with damaged counters it waits longer, and never less
         text = "it waited for {} more of {} parents, and became {} {}"
         self._expect("S18", is_right, move.job, text, needs, waits, after.state, after.reason or "")
-        del flow
 
     def _expect_nothing_left(self, known: _Flow) -> None:
         """Check that no member is left where the write should have moved it from."""
@@ -209,13 +249,15 @@ class Flows:
         for job, each in self._members(known):
             member = each.member
             assert member is not None
-            if each.reason is Reason.DEPENDENCY_FAILED and each.is_finished and not member.is_gate:
+            is_failed = each.reason is Reason.DEPENDENCY_FAILED and each.is_finished and job not in self._forgotten
+            if is_failed and not member.is_gate:
                 needs, waits = self._counters(known, job, member)
                 text = "it failed because of its parents, and needs {} of {} that may still complete"
                 self._expect("S19", waits < needs, job, text, needs, waits)
             elif each.state is State.BLOCKED:
                 needs, waits = self._counters(known, job, member)
-                waits_on = waits > 0 if member.is_gate else row.ended_for is None and 0 < needs <= waits
+                is_late = member.is_gate or member.is_suspended  # it ends, or goes on, after all that it waits for
+                waits_on = waits > 0 if is_late else row.ended_for is None and 0 < needs <= waits
                 self._expect("S19", waits_on, job, "it is still blocked, and needs {} of {} parents", needs, waits)
             elif each.state is State.AVAILABLE:
                 is_allowed = not row.is_paused and row.ended_for is None
@@ -247,18 +289,31 @@ class Flows:
 
     def _counters(self, known: _Flow, job: UUID, member: Member) -> tuple[int, int]:
         """Return how many successes a member still needs, and how many of its parents have not ended."""
-        edges = known.parents.get(job, [])
-        needs, waits = len(edges) if member.join is None else member.join, 0
+        edges = [edge for edge in known.parents.get(job, []) if _counts(edge, member)]
+        needs = len(edges) if member.join is None or member.is_suspended else min(member.join, len(edges))
+        waits = 0
         for edge in edges:
             parent = self._rows.get(edge.parent)
+            flow = known.row if edge.parent_flow is None else self._flows.get(edge.parent_flow, known).row
             if parent is None or parent.member is None:
                 needs -= edge.tolerates
-            elif not parent.is_finished or _is_held_back(parent, parent.member, known.row):
+            elif not parent.is_finished or _is_held_back(parent, parent.member, flow):
                 waits += 1
             else:
                 is_success = parent.state is State.COMPLETED or parent.member.on_failure is OnFailure.CONTINUE
                 needs -= edge.tolerates or is_success
         return needs, waits
+
+
+def _is_held(row: FlowRow) -> bool:
+    return row.is_paused or row.ended_for is not None
+
+
+def _counts(edge: Edge, member: Member) -> bool:
+    """Return whether a member waits for the parent of an edge now: for its children if it has added some, else for the others."""
+    if member.is_gate:
+        return edge.parent_flow is None
+    return edge.is_child == member.is_suspended
 
 
 def _is_held_back(row: JobRow, member: Member, flow: FlowRow) -> bool:

@@ -239,6 +239,12 @@ def label(process: ProcessIdentity) -> str:
     return f"{process.host}-{process.pid}-{process.start}"
 
 
+def token_in(result: object) -> str:
+    """Return the token that a handler returned: its result is that text, or has it beside a list."""
+    token = result.get("token") if isinstance(result, dict) else result
+    return token if isinstance(token, str) else ""
+
+
 def outcome_of(move: Transition) -> str:
     """Name what distinguishes one outcome under a token from another."""
     kind = move.record or (AttemptOutcome.RELEASED if move.to is State.AVAILABLE else "first try")

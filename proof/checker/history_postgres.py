@@ -18,7 +18,7 @@ from holdfast._core.job import Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label
+from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label, token_in
 from proof.checker.process_log import ProcessEvent
 
 # SECURITY DEFINER: changes by a role that may not write to this schema are recorded as well.
@@ -213,4 +213,4 @@ def _lease(text: str | None) -> _Lease | None:
 def _text(result: str | None) -> str:
     """Return a result that is a string: the token that its handler returned. PostgreSQL prints bytes as ``\\x`` and hex digits."""
     value = None if result is None else msgspec.json.decode(bytes.fromhex(result.removeprefix("\\x")))
-    return value if isinstance(value, str) else ""
+    return token_in(value)

@@ -20,7 +20,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.driver import Connection
-from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label
+from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label, token_in
 from proof.checker.process_log import CALLS, ProcessEvent
 
 BUSY_TIMEOUT = 30.0
@@ -249,4 +249,4 @@ def _row(text: str | None) -> JobRow | None:
 def _text(result: str | None) -> str:
     """Decode a result; one that is a string is the token that its handler returned."""
     value = None if result is None else msgspec.json.decode(result)
-    return value if isinstance(value, str) else ""
+    return token_in(value)

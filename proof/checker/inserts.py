@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.job import PLACE_OF, Place, State, Token
 from proof.checker.history import FAIL_OVER, By, Event, JobRow, Phase
 from proof.checker.verdicts import RATE, CheckContext, Seers
 
@@ -115,7 +115,7 @@ class Inserts:
         self._expect("S7", not known.is_refused or self._context.has_forgotten, job, "it was inserted after it had been refused")
         if by.parent is not None:
             parent = self._jobs[by.parent].row
-            is_owner = parent is not None and PLACE_OF[parent.state] is Place.ACTIVE and parent.token == by.token
+            is_owner = parent is not None and by.token is not None and _may_add(parent, by, by.token)
             self._expect("S7", is_owner, job, "the job is a child of {}, which {} no longer owned", by.parent, by.token)
         if by.call is not None:
             self._see_written(by.call, job)
@@ -166,3 +166,10 @@ class Inserts:
         elif job in holders:
             holders.remove(job)
             known.freed_at = self._context.now
+
+
+def _may_add(parent: JobRow, by: By, token: Token) -> bool:
+    """Return whether a job may add others under a token: while it is active, or in the write that lets it wait for them."""
+    if by.verb == "adopt":
+        return parent.state is State.BLOCKED and parent.token == Token(None, token.number)
+    return PLACE_OF[parent.state] is Place.ACTIVE and parent.token == token

@@ -3,9 +3,11 @@
 from collections import defaultdict
 from uuid import UUID
 
+from msgspec import json
+
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._core.steps import WAIT, StepKey
+from holdfast._core.steps import CALL, GATHER, WAIT, StepKey
 from proof.checker.claims import ACCURACY
 from proof.checker.flow_rows import SignalRow, StepRow
 from proof.checker.history import Event, JobRow, Phase
@@ -13,13 +15,15 @@ from proof.checker.verdicts import CheckContext, Seers
 
 
 class Steps:
-    """S22 and S23."""
+    """S22 and S23. ``_added``: the children that jobs have added in a write, and those that their steps remember of it."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context, self._expect = context, context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._records: defaultdict[UUID, dict[StepKey, str | None]] = defaultdict(dict)
         self._signals: defaultdict[UUID, dict[UUID, SignalRow]] = defaultdict(dict)
+        self._added: defaultdict[UUID, tuple[set[UUID], set[UUID]]] = defaultdict(lambda: (set(), set()))
+        self._left: dict[UUID, Token] = {}  # the owners that have given their jobs up in a write
         self._kept = set[UUID]()
         self._touched = set[UUID]()
 
@@ -30,6 +34,7 @@ class Steps:
             "step": self._see_step,
             "steps.forgotten": self._see_forgotten,
             "step.returned": self._see_returned,
+            "children.returned": self._see_children,
             "signal": self._see_answer,
             "signal.kept": self._see_kept,
             "signal.taken": self._see_taken,
@@ -47,6 +52,10 @@ class Steps:
                 known.pop(job, None)
             return
         self._rows[job] = after
+        if isinstance(before, JobRow) and PLACE_OF[before.state] is Place.ACTIVE:
+            self._left[job] = before.token
+        if before is None and event.by is not None and event.by.verb == "adopt" and event.by.parent is not None:
+            self._added[event.by.parent][0].add(job)
         if after.awaits or job in self._signals:
             self._touched.add(job)
         is_woken = event.by is not None and event.by.verb == "signal"
@@ -62,6 +71,8 @@ class Steps:
         self._expect_owner("S22", event, "the record of the step {} was written by {}, which did not own the job", key)
         self._expect("S22", key not in records, event.job, "the record of the step {} was written again", key)
         records[key] = event.after.result
+        if key[0].startswith((CALL, GATHER)):
+            self._added[event.job][1].update(json.decode(event.after.result or "[]", type=list[UUID]))
 
     def _see_forgotten(self, event: Event) -> None:
         assert event.job is not None
@@ -79,6 +90,21 @@ class Steps:
         if key in records:
             text = "the step {} returned {}, and its record is {}"
             self._expect("S22", (records[key] or "") == result, event.job, text, key, result, records[key])
+
+    def _see_children(self, event: Event) -> None:
+        name, nth, _ = event.note.split("|", 2)
+        if event.job is not None and self._is_owner(event.job, event.token):
+            is_known = (name, int(nth)) in self._records.get(event.job, {})
+            self._expect("S22", is_known, event.job, "code went on after the children of {}, of which it has no record", name)
+
+    def _expect_remembered(self) -> None:
+        """Check that each job's steps remember the children that it has added in this write, if it is to run again."""
+        for job, (added, remembered) in self._added.items():
+            row = self._rows.get(job)
+            if row is not None and row.member is not None and not row.member.is_gate:
+                text = "it has added {} children, and its steps remember {} of them"
+                self._expect("S22", added == remembered, job, text, len(added), len(added & remembered))
+        self._added.clear()
 
     # signals
 
@@ -109,6 +135,8 @@ class Steps:
 
     def _see_written(self, event: Event) -> None:
         del event
+        self._expect_remembered()
+        self._left.clear()
         for job in self._touched:
             row = self._rows.get(job)
             if row is None:
@@ -130,7 +158,10 @@ class Steps:
 
     def _expect_owner(self, name: str, event: Event, text: str, what: object) -> None:
         token = None if event.by is None else event.by.token
-        self._expect(name, self._is_owner(event.job, token), event.job, text, what, token)
+        is_owner = self._is_owner(event.job, token)
+        if event.by is not None and event.by.verb == "adopt" and event.job is not None:  # it has given the job up in this write
+            is_owner = token is not None and self._left.get(event.job) == token
+        self._expect(name, is_owner, event.job, text, what, token)
 
     def _is_owner(self, job: UUID | None, token: Token | None) -> bool:
         row = None if job is None else self._rows.get(job)

@@ -24,9 +24,9 @@ from proof.checker.history import Event, Phase
 from proof.search.deviations import Deviation, Until, What
 from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.deterministic import SteadyLoop
+from proof.simulator.flow_calls import store_of
 from proof.simulator.flow_plan import FlowsPlan
 from proof.simulator.flow_programs import ROOT, SIGNAL, root_task
-from proof.simulator.flows import store_of
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.simulator.pending_calls import LASTING, Owners, PendingCalls, PendingClock

@@ -201,7 +201,7 @@ class Faulty:
                     phase = Phase.OK if settled is Answer.APPLIED else Phase.FAIL
                     self._note([item], phase, settled.value)
                 self._note([("claim", claim.job.id, claim.job.token, None) for claim in answer.claims], Phase.OK)
-            case "enqueue":
+            case "enqueue" | "enqueue_member":
                 for item in items:
                     self._note([_answered(item, answer)], Phase.FAIL if _is_refused(item, answer) else Phase.OK)
             case "ticks" if answer.found:
@@ -236,6 +236,11 @@ def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> l
         case "enqueue_flow":
             by, new = By("enqueue", call=arguments[0]), arguments[1]
             return [("enqueue", each.job.id, None, by) for each in (*new.members, new.root)]
+        case "enqueue_member":
+            parent, token = keywords["under"]
+            return [("enqueue", arguments[1].job.id, None, By("enqueue", token, call=arguments[0], parent=parent))]
+        case "enqueue_after":
+            return [("enqueue", job.id, None, By("enqueue", call=arguments[0])) for job in arguments[1]]
         case "signal":
             return [(verb, arguments[0], None, By(verb, call=arguments[1].call))]
         case "revive":

@@ -12,6 +12,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.workflow import Edge, NewFlow, NewMember, gate_edges
 from proof.search.decisions import Operation
 from proof.simulator.flow_programs import ROOT, root_task
+from proof.simulator.growth_plan import GrowthPlan, grown, map_tasks
 
 SHARE = 0.2  # of the worlds that may have some
 OPERATIONS = (
@@ -31,13 +32,14 @@ class FlowsPlan(Struct, frozen=True, kw_only=True):
     """The workflows of a world. ``most``: their members, at most. ``waiting``: how many jobs with steps belong to none.
 
     ``has_operator``: an operator steers workflows, sends signals and damages counters at random; without one, signals only come in the
-    end.
+    end. ``growth``: what is added to workflows, and waits for them, once they have begun.
     """
 
     flows: int
     most: int
     waiting: int
     has_operator: bool = False
+    growth: GrowthPlan | None = None
 
 
 class Kit(Struct, frozen=True):
@@ -50,7 +52,7 @@ class Kit(Struct, frozen=True):
 
 
 def draw_flows(numbers: random.Random) -> FlowsPlan | None:
-    """Draw workflows for some of the worlds."""
+    """Draw workflows for some of the worlds, without their growth."""
     if numbers.random() >= SHARE:
         return None
     return FlowsPlan(
@@ -81,6 +83,19 @@ def draw_flow(plan: FlowsPlan, numbers: random.Random, kit: Kit) -> NewFlow:
         edges=(*edges, *gate_edges(root, ids, edges)),
         deadline=numbers.random() * 2 * kit.ttl if numbers.random() < 0.15 else None,
     )
+
+
+def draw_grown_flow(plan: FlowsPlan, growth: GrowthPlan, numbers: random.Random, later: random.Random, kit: Kit) -> NewFlow:
+    """Draw a workflow that grows; ``later``: the numbers of what the growth adds."""
+    flow = draw_flow(plan, numbers, kit)
+    first, root = len(flow.members), flow.root.job.id
+    spares = [
+        NewMember(
+            kit.place(_draw_job(later, kit.new_id(first + place + 1), task, kit), first + place), Member(flow=root, node=name)
+        )
+        for place, (task, name) in enumerate((task, f"{task} {number}") for number in range(growth.maps) for task in map_tasks())
+    ]
+    return grown(flow, growth, later, spares, kit.policies)
 
 
 def _draw_graph(numbers: random.Random, size: int) -> list[list[int]]:

@@ -28,9 +28,9 @@ Given = str | Failed | None
 async def node(job: Job, left: Given = None, right: Given = None) -> Json:
     """Record the results of other members, and end in any way after a while."""
     async with _written(job) as scene:
-        _note_inputs(scene, job, left=left, right=right)
+        note_inputs(scene, job, left=left, right=right)
         await scene.wait(scene.chance.random() * scene.pace)
-        await _hurt(scene)
+        await hurt(scene)
         if scene.chance.random() < 0.15:
             raise ValueError(str(job.token))
         return scene.done(job)
@@ -39,7 +39,7 @@ async def node(job: Job, left: Given = None, right: Given = None) -> Json:
 async def failing(job: Job, left: Given = None, right: Given = None) -> Json:
     """Fail in most of the attempts, or at once for good."""
     async with _written(job) as scene:
-        _note_inputs(scene, job, left=left, right=right)
+        note_inputs(scene, job, left=left, right=right)
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.3:
             return Fail("never")
@@ -51,10 +51,10 @@ async def failing(job: Job, left: Given = None, right: Given = None) -> Json:
 async def stepping(job: Job) -> Json:
     """Run steps, alone and beside each other, and fail or die between them."""
     async with _written(job) as scene:
-        steps = _Steps(scene, job)
+        steps = Steps(scene, job)
         await steps.run("first")
         await asyncio.gather(*(steps.run(name, later=scene.chance.random()) for name in ("left", "right", "left")))
-        await _hurt(scene)
+        await hurt(scene)
         if scene.chance.random() < 0.3:
             raise ValueError(str(job.token))
         await steps.run("last")
@@ -64,11 +64,11 @@ async def stepping(job: Job) -> Json:
 async def waiting(job: Job) -> Json:
     """Wait for a signal, with a timeout or without one, and perhaps for a second one."""
     async with _written(job) as scene:
-        steps, plan = _Steps(scene, job), _plan_of(job, scene)
+        steps, plan = Steps(scene, job), _plan_of(job, scene)
         await steps.run("first")
         for timeout in plan:
             await steps.wait(timeout)
-            await _hurt(scene)
+            await hurt(scene)
         if scene.chance.random() < 0.2:
             raise ValueError(str(job.token))
         await steps.run("last")
@@ -78,15 +78,15 @@ async def waiting(job: Job) -> Json:
 async def sleeping(job: Job) -> Json:
     """Sleep in its slot, or for longer than that, between two steps."""
     async with _written(job) as scene:
-        steps = _Steps(scene, job)
+        steps = Steps(scene, job)
         await steps.run("first")
         await job.sleep(scene.pace * (1 if job.id.int % 3 else 6))
-        await _hurt(scene)
+        await hurt(scene)
         await steps.run("last")
         return scene.done(job)
 
 
-class _Steps:
+class Steps:
     """The steps of one run of code. It records what each of them returned."""
 
     def __init__(self, scene: Scene, job: Job) -> None:
@@ -128,12 +128,14 @@ def _plan_of(job: Job, scene: Scene) -> tuple[float | None, ...]:
     return plans[job.id.int % len(plans)]
 
 
-def _note_inputs(scene: Scene, job: Job, **given: Given) -> None:
+def note_inputs(scene: Scene, job: Job, **given: Given) -> None:
+    """Record the results of other members that the code got."""
     values = {name: "" if isinstance(value, Failed) else value for name, value in given.items() if value is not None}
     scene.write("inputs.given", job, json.encode(values).decode())
 
 
-async def _hurt(scene: Scene) -> None:
+async def hurt(scene: Scene) -> None:
+    """End the process at some of these moments."""
     if scene.is_rough and scene.chance.random() < _CRASHES:
         await scene.crash()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, NewJob, Place
@@ -12,22 +12,20 @@ from holdfast._core.member_record import with_member
 from holdfast._core.steps import Signal
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._engine.store_defaults import steps, workflows
-from holdfast._system.clock import compose_uuid7
-from holdfast.errors import StoreUnavailable
-from proof.simulator.call_outcomes import ODD_ERRORS, is_odd
-from proof.simulator.flow_plan import SIGNALS, Kit, draw_flow, operations_on
-from proof.simulator.flow_programs import SIGNAL
+from proof.simulator.flow_calls import attempt, new_id, store_of
+from proof.simulator.flow_plan import SIGNALS, Kit, draw_flow, draw_grown_flow, operations_on
+from proof.simulator.flow_programs import SIGNAL, flow_tasks
+from proof.simulator.growing import WorldGrowth
+from proof.simulator.growth_programs import growth_tasks
 from proof.stores.recording_store import Witness
 from proof.stores.statement_recorder import Mirror
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from holdfast._core.workflow import NewFlow
     from holdfast._engine.client.client import Client
-    from holdfast._ports.clock import Clock
-    from holdfast._ports.store import Store
+    from holdfast._engine.tasks.registry import TaskDefinition
     from proof.search.decisions import Operation
     from proof.simulator.hosts import SimClock
     from proof.simulator.loop import Process
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 GOES_ON = 1.0
 """The ttls for which workflows stay paused, and jobs wait for signals, after all faults have ended."""
-Answered = TypeVar("Answered")
 AT_ONCE = 3  # workflows that one pass of repairs looks at
 TRIES = 4
 
@@ -50,12 +47,21 @@ class WorldFlows:
         self._repairers = 0
         self._caretaker: Process | None = None
 
+    def tasks(self) -> dict[str, TaskDefinition]:
+        """Return the tasks of members, and of what they add."""
+        if self._plan is None:
+            return {}
+        has_hooks = self._world.plan.has_hooks
+        return flow_tasks(has_hooks=has_hooks) | ({} if self._plan.growth is None else growth_tasks(has_hooks=has_hooks))
+
     def start(self) -> None:
         """Start the client, the operator and the repairer, if there are workflows."""
         world = self._world
         if self._plan is None:
             return
         world.start_client("client of flows", self._enqueue_all)
+        if self._plan.growth is not None:
+            WorldGrowth(world, self._plan.growth).start()
         found = operations_on(self._plan, world.plan.script, world.plan.chaos, world.loop.stream("operations on flows"))
         if found:
             world.decisions += found
@@ -72,13 +78,13 @@ class WorldFlows:
             await self._enqueue(client, clock, number)
             await world.pause(pace.random() * world.plan.chaos / 4)
         for number in range(self._plan.waiting):
-            await _attempt(client.enqueue([self._new_job(clock, number)]))
+            await attempt(client.enqueue([self._new_job(clock, number)]))
             await world.pause(pace.random() * world.plan.chaos / 4)
 
     async def _enqueue(self, client: Client, clock: SimClock, number: int) -> None:
         new, call = self._new_flow(clock, number), UUID(int=self._world.loop.stream(f"call of flow {number}").getrandbits(128))
         for _ in range(TRIES):
-            if await _attempt(workflows(store_of(client)).enqueue_flow(call, new)):
+            if await attempt(workflows(store_of(client)).enqueue_flow(call, new)):
                 return
             await self._world.pause(self._world.plan.mix.timeout)
 
@@ -87,17 +93,19 @@ class WorldFlows:
         world, numbers = self._world, self._world.loop.stream(f"flow {number}")
         known = world.known(world.plan.settings.timing.ttl)
         kit = Kit(
-            new_id=partial(_new_id, clock, numbers, 1000 + 100 * number),
+            new_id=partial(new_id, clock, numbers, 1000 + 100 * number),
             policies={name: task.policy for name, task in known.items()},
             place=lambda job, member: world.lanes.placed(job, f"flow {number}.{member}"),
             ttl=world.plan.settings.timing.ttl,
         )
-        return draw_flow(self._plan, numbers, kit)
+        if self._plan.growth is None:
+            return draw_flow(self._plan, numbers, kit)
+        return draw_grown_flow(self._plan, self._plan.growth, numbers, world.loop.stream(f"growth of flow {number}"), kit)
 
     def _new_job(self, clock: SimClock, number: int) -> NewJob:
         world, numbers = self._world, self._world.loop.stream(f"waiting job {number}")
         task = world.known(world.plan.settings.timing.ttl)[numbers.choice(["waiting", "waiting", "stepping", "sleeping"])]
-        job = NewJob(id=_new_id(clock, numbers, 900, number), task=task.name, payload=b"{}", policy=task.policy)
+        job = NewJob(id=new_id(clock, numbers, 900, number), task=task.name, payload=b"{}", policy=task.policy)
         return world.lanes.placed(job, f"waiting {number}")
 
     # steering
@@ -119,14 +127,14 @@ class WorldFlows:
             member = members[int(operation.pick * 7919) % len(members)]
             match operation.name:
                 case "retry_member":
-                    await _attempt(client.retry([member]))
+                    await attempt(client.retry([member]))
                 case "cancel_member":
-                    await _attempt(client.cancel([member]))
+                    await attempt(client.cancel([member]))
                 case "drift":
                     self._damage(member, int(operation.delay))
                 case _:
                     how = _steering(operation, member if member != flow else None)
-                    await _attempt(workflows(store_of(client)).steer_flow(flow, how))
+                    await attempt(workflows(store_of(client)).steer_flow(flow, how))
 
     async def _signal(self, client: Client, operation: Operation) -> None:
         """Send a signal to a job in any state, or the last one again."""
@@ -138,7 +146,7 @@ class WorldFlows:
             call = UUID(int=int(operation.pick * 2**53) << 64 | int(operation.time * 2**30))
             self._last = jobs[int(operation.pick * len(jobs))], Signal(call, SIGNAL, b'"%d"' % (call.int & 2**32 - 1))
         job, signal = self._last
-        await _attempt(steps(store_of(client)).signal(job, signal))
+        await attempt(steps(store_of(client)).signal(job, signal))
 
     def _damage(self, member: UUID, variant: int) -> None:
         """Damage the counters of a blocked member, so that it waits for more than it should."""
@@ -173,7 +181,7 @@ class WorldFlows:
         after: UUID | None = None
         while True:
             await self._world.pause(self._world.plan.settings.recovery_interval)
-            found = await _attempt(workflows(store_of(client)).revive(AT_ONCE, after=after))
+            found = await attempt(workflows(store_of(client)).revive(AT_ONCE, after=after))
             after = found[0].next if found else None
 
     # the end
@@ -190,9 +198,9 @@ class WorldFlows:
 
     async def _free(self, client: Client) -> None:
         for flow in self._paused():
-            await _attempt(workflows(store_of(client)).steer_flow(flow, SteerFlow(verb=FlowVerb.RESUME)))
+            await attempt(workflows(store_of(client)).steer_flow(flow, SteerFlow(verb=FlowVerb.RESUME)))
         for job, call in self._waiting():
-            await _attempt(steps(store_of(client)).signal(job, Signal(call, SIGNAL, b'"in the end %d"' % (call.int & 2**32 - 1))))
+            await attempt(steps(store_of(client)).signal(job, Signal(call, SIGNAL, b'"in the end %d"' % (call.int & 2**32 - 1))))
 
     def _paused(self) -> list[UUID]:
         seen = self._store.snapshot()
@@ -221,24 +229,3 @@ def _steering(operation: Operation, node: UUID | None) -> SteerFlow:
             return SteerFlow(verb=FlowVerb.RETRY, node=node)
         case _:
             return SteerFlow(verb=FlowVerb.RETRY)
-
-
-def _new_id(clock: Clock, numbers: random.Random, first: int, number: int) -> UUID:
-    return compose_uuid7(int(clock.wall() * 1000), (first + number) << 32 | numbers.getrandbits(32))
-
-
-def store_of(client: Client) -> Store:
-    """Return the store as a client reaches it, for verbs that it has no method for."""
-    return client._store
-
-
-async def _attempt(call: Awaitable[Answered]) -> list[Answered]:
-    """Return the answer in a list, which is empty if there was none."""
-    try:
-        return [await call]
-    except StoreUnavailable:
-        return []
-    except ODD_ERRORS as error:
-        if not is_odd(error):
-            raise
-        return []

@@ -14,6 +14,7 @@ from proof.simulator.ahead_plan import draw_ahead
 from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, tick_bound, void_bound
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.flow_plan import FlowsPlan, draw_flows
+from proof.simulator.growth_plan import draw_growth
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
@@ -203,7 +204,9 @@ class Plan(Struct, frozen=True, kw_only=True):
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
         # A runner that could not be started is not asked for again at once: other jobs are claimed in the meantime.
         is_whole = is_whole and not (self.lanes and self.lanes.counts_tasks)  # jobs of one lane may wait for different limits
-        is_whole = is_whole and ({*THREADED}.isdisjoint(self.tasks) or not self.ahead)  # claims ahead leave threads out
+        has_graphs = self.flows is not None and self.flows.growth is not None  # which are built in threads
+        is_threaded = has_graphs or not {*THREADED}.isdisjoint(self.tasks)
+        is_whole = is_whole and not (is_threaded and self.ahead)  # claims ahead leave threads out
         return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property
@@ -235,6 +238,8 @@ def draw(numbers: random.Random) -> Plan:
     # A store that forgets writes, and rows that other programs lock, are not judged together with workflows.
     has_flows = plan.mode in TICKING and plan.mode is not Mode.FORGETFUL and not locks
     flows = draw_flows(random.Random(f"flows {plan.chaos}")) if has_flows else None
+    if flows is not None:
+        flows = structs.replace(flows, growth=draw_growth(random.Random(f"growth {plan.chaos}")))
     varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead, flows=flows)
     return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
 

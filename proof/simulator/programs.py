@@ -123,8 +123,12 @@ class Scene:
 
     async def bear(self, job: Job, name: str, key: str | None) -> None:
         """Enqueue a child of the job, perhaps with a unique key."""
+        await job.enqueue(self.child(name, key))
+
+    def child(self, name: str, key: str | None) -> PreparedJob[Any]:
+        """Return a new child, whose id no other run of code draws."""
         ids: Any = Ids(SimChance(self.chance, self._clock))
-        await job.enqueue(PreparedJob(Task(self._tasks[name], ids), Options(unique_key=key), b"{}"))
+        return PreparedJob(Task(self._tasks[name], ids), Options(unique_key=key), b"{}")
 
     async def wait(self, seconds: float) -> None:
         """Wait, as code that works."""

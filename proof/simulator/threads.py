@@ -47,7 +47,8 @@ class SimThreads(ThreadRunner):
     def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
         context = self._loop.context_of(self._process.thread)
         context.run(SCENE.set, SCENE.get())
-        return self._loop.create_task(contained(call()), context=context)
+        code = call()
+        return self._loop.create_task(contained(code if isinstance(code, Awaitable) else _value(code)), context=context)
 
 
 class ThreadJob(Job):
@@ -96,6 +97,11 @@ def _as_def(handler: Callable[[Job], Awaitable[Json]]) -> Callable[[SyncJob], An
 
     call.__doc__ = handler.__doc__
     return call
+
+
+async def _value(value: Any) -> Any:
+    """Stand for code that needs no time, such as that of the graph of a workflow."""
+    return value
 
 
 async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:

@@ -30,7 +30,6 @@ from proof.simulator.connections import Connections
 from proof.simulator.event_listeners import Ears
 from proof.simulator.fault_schedule import operations_of
 from proof.simulator.faults import faulty
-from proof.simulator.flow_programs import flow_tasks
 from proof.simulator.flows import WorldFlows
 from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from proof.simulator.laned import WorldLanes
@@ -241,7 +240,7 @@ class World:
     def known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
         """Return the tasks of a release, by name, for leases of ``ttl`` seconds."""
         known = (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
-        return known if self.plan.flows is None else known | flow_tasks(has_hooks=self.plan.has_hooks)
+        return known | self.flows.tasks()
 
     # clients
 

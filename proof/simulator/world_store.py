@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.book import Book
-from proof.simulator import flow_programs
+from proof.simulator import flow_programs, growth_programs
 from proof.simulator.profiles import Brand
 from proof.simulator.programs import NAMES
 from proof.simulator.threads import PROCESSES, THREADED
@@ -17,7 +17,7 @@ from proof.stores.statement_recorder import Mirror
 if TYPE_CHECKING:
     from proof.simulator.world import World
 
-KNOWN = (*NAMES, *THREADED, *PROCESSES, *flow_programs.NAMES)
+KNOWN = (*NAMES, *THREADED, *PROCESSES, *flow_programs.NAMES, *growth_programs.NAMES)
 
 
 def open_store(world: World, kind: type[Book]) -> Witness | Mirror:

@@ -30,12 +30,12 @@ from holdfast._ports.store import (
     Selectors,
     Store,
 )
-from holdfast._ports.workflows import Workflows
+from holdfast._ports.workflows import DependentJobs, GrowingWorkflows, Workflows
 from holdfast.stores.memory import MemoryStore
 
 PROTOCOLS = (
     *(Ownership, Reading, Operating, Administration, Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling),
-    *(Lanes, Limits, Prefetching, Steps, Workflows),
+    *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
 READING = frozenset(

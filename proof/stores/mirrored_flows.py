@@ -74,7 +74,7 @@ class MirroredFlows:
             self._record("steps.forgotten", By(call.verb), job=job)
         for (job, name, nth), result in now.steps.items():
             if (job, name, nth) not in before.steps or before.steps[job, name, nth] != result:
-                by = By(call.verb, call.arguments[1] if call.verb in ("record_step", "take_signal") else None)
+                by = _right_to_step(call, job)
                 self._record("step", by, job=job, token=by.token, after=StepRow(name, nth, result))
 
     def _see_signals(self, call: Call, before: FlowsSeen, now: FlowsSeen) -> None:
@@ -92,3 +92,9 @@ class MirroredFlows:
                 sent = self._calls[place] = call.arguments[1].call
                 by = By(call.verb, call=sent)
                 self._record("signal.kept", by, job=signal.job, after=SignalRow(sent, signal.name, signal.value))
+
+
+def _right_to_step(call: Call, job: UUID) -> By:
+    if call.verb == "exchange" and (adopting := call.adopting(job)) is not None:
+        return By("adopt", adopting.token, parent=job)
+    return By(call.verb, call.arguments[1] if call.verb in ("record_step", "take_signal") else None)

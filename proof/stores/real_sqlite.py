@@ -44,9 +44,13 @@ from proof.stores.statement_recorder import Change, Mirror, announced
 AGAIN = 0.05  # seconds after which a statement that failed with BUSY is sent again
 _NEW = "SELECT place, what, id, before, after FROM history WHERE place > ? ORDER BY place"
 _SCHEDULES = "SELECT name, plan, next_at, last_tick, last_job, paused_at, version FROM holdfast_schedules"
-_MEMBERS = "SELECT job, flow, node, required, on_failure, is_gate, inputs, needs, waits, is_paused FROM holdfast_members"
+_MEMBERS = (
+    "SELECT job, flow, node, required, on_failure, is_gate, inputs, needs, waits, is_paused, is_suspended FROM holdfast_members"
+)
 _FLOWS = "SELECT id, paused_at, ended_for, deadline_at FROM holdfast_flows"
-_EDGES = "SELECT m.flow, e.parent, e.child, e.tolerates FROM holdfast_edges e JOIN holdfast_members m ON m.job = e.child"
+_EDGES = """
+SELECT m.flow, e.parent, e.child, e.tolerates, e.is_child, e.parent_flow FROM holdfast_edges e JOIN holdfast_members m ON m.job = e.child
+"""
 _STEPS = "SELECT job, name, nth, result FROM holdfast_steps ORDER BY job, place"
 _SIGNALS = "SELECT place, job, name, value FROM holdfast_signals ORDER BY place"
 _NUMBERS = count()
@@ -99,8 +103,8 @@ class SqliteFile(Mirror):
             return self._flows.seen  # no other connection has committed since
         self._version = version
         edges: dict[bytes, list[Edge]] = {}
-        for flow, parent, child, tolerates in read(_EDGES).fetchall():
-            edges.setdefault(flow, []).append(Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates)))
+        for flow, *edge in read(_EDGES).fetchall():
+            edges.setdefault(flow, []).append(_edge(*edge))
         return FlowsSeen(
             at=_moment(micros(self._clock.wall())),
             members={UUID(bytes=row[0]): _member(*row[1:]) for row in read(_MEMBERS).fetchall()},
@@ -173,7 +177,7 @@ def _moment(micros: int) -> datetime:
 
 
 def _member(flow: bytes, node: str, join: int | None, on_failure: str, is_gate: int, inputs: str | None, *rest: int) -> Member:
-    needs, waits, is_paused = rest
+    needs, waits, is_paused, is_suspended = rest
     return Member(
         flow=UUID(bytes=flow),
         node=node,
@@ -184,7 +188,13 @@ def _member(flow: bytes, node: str, join: int | None, on_failure: str, is_gate: 
         needs=needs,
         waits=waits,
         is_paused=bool(is_paused),
+        is_suspended=bool(is_suspended),
     )
+
+
+def _edge(parent: bytes, child: bytes, tolerates: int, is_child: int, parent_flow: bytes | None) -> Edge:
+    flow = None if parent_flow is None else UUID(bytes=parent_flow)
+    return Edge(UUID(bytes=parent), UUID(bytes=child), bool(tolerates), bool(is_child), flow)
 
 
 def _flow(values: Sequence[Any], edges: Sequence[Edge]) -> FlowRow:

@@ -8,13 +8,14 @@ from uuid import UUID
 
 from holdfast._core.answers import BeatAnswer, EnqueueAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
 from holdfast._core.book_state import Moment, Snapshot
+from holdfast._core.dependencies import After
 from holdfast._core.job import Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, NewLease, ProgressUpdate
-from holdfast._core.workflow import NewFlow, Revived, SteerFlow
-from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
+from holdfast._core.workflow import NewFlow, NewMember, Revived, SteerFlow
+from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of, token_in
 from proof.checker.hooks import HookedBook
 from proof.stores.recording_lanes import RecordingLanes
 
@@ -72,6 +73,16 @@ class RecordingBook(RecordingLanes):
         """Record all jobs of a workflow as enqueued by one call."""
         self._by, self._tokens = By("enqueue", call=call), ()
         return super().enqueue_flow(now, call, new)
+
+    def enqueue_member(self, now: Moment, call: UUID, child: NewMember, *, under: tuple[UUID, Token]) -> EnqueueAnswer:
+        """Record the new member as enqueued by a handler under its token."""
+        self._by, self._tokens = By("enqueue", under[1], call=call, parent=under[0]), ()
+        return super().enqueue_member(now, call, child, under=under)
+
+    def enqueue_after(self, now: Moment, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        """Record the jobs as enqueued by one call."""
+        self._by, self._tokens = By("enqueue", call=call), ()
+        return super().enqueue_after(now, call, jobs, after)
 
     def steer_flow(self, now: Moment, flow: UUID, how: SteerFlow) -> State | None:
         self._by, self._tokens = By("steer_flow", outcome=how.verb), ()
@@ -143,6 +154,8 @@ class RecordingBook(RecordingLanes):
         if by is not None and under:
             by = By(by.verb, row.token if row.token in under else under[0])
         old, new = self.recorded_rows.get(row.id), self._row_of(row)
+        if by is not None and old is not None and by.parent is not None:
+            by = By(by.verb)  # the right of a job that adds others is to insert them
         self.recorded_rows[row.id] = new
         lease = row.lease or (old.lease if old is not None else None)
         self._record("job", by, job=row.id, token=row.token, lease=lease, before=old, after=new)
@@ -240,7 +253,7 @@ class RecordingBook(RecordingLanes):
             policy=row.policy,
             is_cancel_requested=row.cancel_requested,
             witness=row.message or "",
-            result=_text(row.result),
+            result=token_in(None if row.result is None else decode_json(row.result)),
             reason=row.reason,
             queue=row.queue,
             key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",
@@ -262,9 +275,3 @@ class RecordingBook(RecordingLanes):
             row = self._lease_row(lease)
             if row is not None and row != old:
                 self._record("lease", by, lease=lease, before=old, after=row)
-
-
-def _text(result: bytes | None) -> str:
-    """Return a result that is a string: the token that its handler returned."""
-    value = None if result is None else decode_json(result)
-    return value if isinstance(value, str) else ""

@@ -1,6 +1,6 @@
 """The part of a recording book that concerns workflows, steps and signals, and where each write that moved members ends."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -8,14 +8,18 @@ from uuid import UUID
 
 from holdfast._core.book_state import Moment
 from holdfast._core.job import Token
+from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
 from holdfast._core.steps import Signal, SignalAnswer, SignalTaken, StepRecord
-from holdfast._core.workflow import Flow
+from holdfast._core.workflow import Edge, Flow
 from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.history import By
 from proof.stores.recording_schedules import RecordingSchedules
 
-_WRITES = ("enqueue_flow", "steer_flow", "revive", "exchange", "request_cancel", "reopen", "delete", "purge", "expire", "prune")
+_WRITES = (
+    *("enqueue_flow", "enqueue_member", "enqueue_after", "steer_flow", "revive"),
+    *("exchange", "request_cancel", "reopen", "delete", "purge", "expire", "prune"),
+)
 
 
 class RecordingFlows(RecordingSchedules):
@@ -31,6 +35,7 @@ class RecordingFlows(RecordingSchedules):
     def __init__(self) -> None:
         super().__init__()
         self.recorded_flows = {}
+        self._grown = set[UUID]()  # the flows whose edges this write has changed
         self._depth = 0
         self._is_marked = False
 
@@ -71,13 +76,31 @@ class RecordingFlows(RecordingSchedules):
         self._by, self._tokens = By("pass_on"), ()
         super()._pass_on(moved, now)
 
+    def _adopt_all(self, moved: Sequence[Transition], now: Moment) -> None:
+        for each in moved:
+            if each.children is not None:
+                self._by, self._tokens = By("adopt", each.token, parent=each.job), ()
+                with self._changes_of(each.job, self._by):
+                    super()._adopt_all([each], now)
+
+    def _put_edges(self, edges: Iterable[Edge]) -> None:
+        edges = list(edges)
+        super()._put_edges(edges)
+        self._grown |= self._flows_of([edge.child for edge in edges])
+
     def _put(self, row: JobRecord) -> None:
         super()._put(row)
         self._is_marked |= row.member is not None or row.awaits is not None
 
     def _forget(self, row: JobRecord) -> None:
+        if row.member is not None:
+            self._is_marked = True
+            self._grown |= self._flows_of([row.id, *self._all.children.get(row.id, ())])
         super()._forget(row)
-        self._is_marked |= row.member is not None
+
+    def _flows_of(self, jobs: Sequence[UUID]) -> set[UUID]:
+        rows = [self._all.jobs.get(job) for job in jobs]
+        return {row.member.flow for row in rows if row is not None and row.member is not None}
 
     def _forget_steps(self, job: UUID, *, with_signals: bool) -> None:
         had_steps = bool(self._all.steps.get(job) or (with_signals and self._all.signals.get(job)))
@@ -120,9 +143,10 @@ class RecordingFlows(RecordingSchedules):
             del self.recorded_flows[flow]
             self._record("flow", self._by, job=flow)
         for flow, state in self._all.flows.items():
-            if self.recorded_flows.get(flow) != state:
+            if self.recorded_flows.get(flow) != state or flow in self._grown:
                 self.recorded_flows[flow] = state
                 self._record("flow", self._by, job=flow, after=self._flow_row(state))
+        self._grown.clear()
 
     def _flow_row(self, flow: Flow) -> FlowRow:
         members = self._all.members.get(flow.id, {})

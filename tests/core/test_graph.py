@@ -176,6 +176,13 @@ def test_a_failure_held_up_by_a_pause_does_not_keep_a_cancelled_workflow_from_en
     assert world.states(2, 0) == [CANCELLED, CANCELLED]
 
 
+def test_jobs_of_other_flows_learn_from_a_cancel_of_the_failures_that_a_pause_held_up() -> None:
+    world = World([node(1, on_failure=OnFailure.PAUSE), node(2)], [(1, 2)])
+    world.fail(1)
+    steered = cancel(world.graph, world.flow, Reason.BY_OPERATOR)
+    assert [(each.id, each.has_completed) for each in steered.cascade.ended[-2:]] == [(job(1), False), (job(2), False)]
+
+
 def test_a_retry_runs_again_only_what_has_not_completed() -> None:
     world = World([node(each) for each in range(1, 5)], [ONE, TWO, (3, 4)])
     world.complete(1)

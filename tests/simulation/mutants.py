@@ -10,11 +10,13 @@ from holdfast._core.book import Book
 from holdfast._core.timing import LeaseTiming
 from proof.simulator.faults import Fault
 from proof.simulator.flow_plan import FlowsPlan
+from proof.simulator.growth_plan import GrowthPlan
 from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Profile
 from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
 from tests.simulation import broken_flows as flows
+from tests.simulation import broken_growth as growth
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_lanes as lanes
 from tests.simulation import broken_rows as rows
@@ -137,6 +139,11 @@ def late_takes(plan: Plan) -> Plan:
     return woven()(under("take_signal", Fault.LATE, Fault.TWICE)(plan))
 
 
+def late_joins(plan: Plan) -> Plan:
+    """A world of growing workflows in which the calls that add members arrive late."""
+    return GROWN(under("enqueue_member", Fault.LATE, strikes=("kill_worker", "cut_worker"))(plan))
+
+
 def straight(plan: Plan) -> Plan:
     """The world as it was drawn."""
     return plan
@@ -211,6 +218,9 @@ OPENINGS = under("open_lease", Fault.LATE, Fault.TWICE, strikes=("kill_worker",)
 
 
 AGAIN = woven(flows=FlowsPlan(flows=5, most=8, waiting=0), strikes=("cut_worker",))
+
+GROWN = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, growth=GrowthPlan(share=0.8, maps=2, callers=2)))
+AWAITED = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, has_operator=True, growth=GrowthPlan(dependents=8)), jobs=8)
 
 DELETED = woven(operations=("delete", "purge", "delete"))
 PRUNED = woven(operations=("prune",), floor=20.0)
@@ -743,4 +753,70 @@ MUTANTS = (
         "signal consumed without a token", "S23", 200, flows.SignalWithoutToken, where=flowing, aim=late_takes, has_flows=True
     ),
     Mutant("signal that wakes no job", "S23", 50, flows.WakesNoJob, where=flowing, aim=woven(), has_flows=True),
+    # workflows that grow, and jobs that wait for existing ones
+    Mutant(
+        "child of a member not added to its root's counters",
+        *("S19", 50),
+        patch=growth.children_raise_no_counters,
+        where=flowing,
+        aim=GROWN,
+        has_flows=True,
+    ),
+    Mutant(
+        "child that its root does not wait for",
+        "S18",
+        50,
+        patch=growth.roots_wait_for_no_children,
+        where=flowing,
+        aim=GROWN,
+        has_flows=True,
+    ),
+    Mutant("children of a lost token", "S7", 200, growth.ChildrenOfLostTokens, where=flowing, aim=late_joins, has_flows=True),
+    Mutant(
+        "replayed gather adds its children again",
+        "S22",
+        50,
+        patch=growth.gathers_are_not_remembered,
+        where=flowing,
+        aim=GROWN,
+        has_flows=True,
+    ),
+    Mutant("empty map that never ends", "S19", 50, patch=growth.empty_maps_never_end, where=flowing, aim=GROWN, has_flows=True),
+    Mutant("results of a map out of order", "S21", 50, growth.ItemsOutOfOrder, where=flowing, aim=GROWN, has_flows=True),
+    Mutant(
+        "parent released by its first child",
+        "S18",
+        50,
+        patch=growth.first_child_releases,
+        where=flowing,
+        aim=GROWN,
+        has_flows=True,
+    ),
+    Mutant(
+        "dependent of another flow never released",
+        "S19",
+        50,
+        patch=growth.ends_reach_no_other_flow,
+        where=flowing,
+        aim=AWAITED,
+        has_flows=True,
+    ),
+    Mutant(
+        "dependent of another flow released in a second write",
+        "S19",
+        50,
+        patch=growth.dependents_released_later,
+        where=flowing,
+        aim=AWAITED,
+        has_flows=True,
+    ),
+    Mutant(
+        "cancel keeps failures that a pause held up",
+        "S19",
+        200,
+        patch=growth.cancels_keep_failures,
+        where=flowing,
+        aim=AWAITED,
+        has_flows=True,
+    ),
 )

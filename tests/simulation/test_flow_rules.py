@@ -8,6 +8,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Reason, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.member import Input, Member
+from holdfast._core.steps import CALL
 from holdfast._core.workflow import Edge
 from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.history import IN_CARE, By, History, JobRow, Phase
@@ -117,6 +118,56 @@ class Flow(Tale):
 
 
 OWNER, FORMER = token_of(LEFT), token_of(LEFT, 0)
+BORN, OUTSIDE = UUID(int=105), UUID(int=106)
+GROWN = FlowRow(edges=(*EDGES, Edge(BORN, LEFT, True, is_child=True), Edge(BORN, ROOT, True)))
+
+
+class Growing(Flow):
+    """A tale whose first parent adds a child, or on which a job of another flow depends."""
+
+    def adopted(self, right: Token = OWNER, *, counted: int = 4, remembered: str = f'["{BORN}"]') -> "Growing":
+        """Let the first parent wait for a child."""
+        self.claimed(LEFT)
+        by = By("exchange", OWNER, Precondition.TOKEN, record=AttemptOutcome.SNOOZED)
+        self.put(LEFT, by, state=State.BLOCKED, token=Token(None, 1), lease=None)
+        self.put(BORN, By("adopt", right, parent=LEFT), member=Member(flow=ROOT, node="born"))
+        self.put(LEFT, "adopt", member=Member(flow=ROOT, node="101", needs=1, waits=1, is_suspended=True))
+        self.count(ROOT, counted, counted).put(BORN, "adopt", state=State.AVAILABLE)
+        if remembered:
+            by = By("adopt", right, parent=LEFT)
+            self.say("step", Phase.TRUTH, job=LEFT, token=right, by=by, after=StepRow(f"{CALL}born", 1, remembered))
+        self.flow(GROWN)
+        return self
+
+    def born(self) -> "Growing":
+        """Complete the child, and let its parent go on."""
+        self.claimed(BORN).done(BORN).count(ROOT, 3, 3).put(LEFT, "pass_on", state=State.AVAILABLE).written()
+        return self
+
+    def got(self, result: str) -> "Growing":
+        """Report what the parent got from its child."""
+        self.claimed(LEFT, 2)
+        note = f'{CALL}born|1|["{result}"]'
+        self.say("children.returned", Phase.LIFE, job=LEFT, token=token_of(LEFT, 2), note=note)
+        return self
+
+    def awaited(self) -> "Growing":
+        """Enqueue a job of another flow that depends on the first parent."""
+        self.put(OUTSIDE, "enqueue", member=Member(flow=OUTSIDE, node="outside", needs=1, waits=1))
+        self.say("flow", Phase.TRUTH, job=OUTSIDE, after=FlowRow(edges=(Edge(LEFT, OUTSIDE, parent_flow=ROOT),))).written()
+        return self
+
+    def over_rest(self) -> "Growing":
+        """Complete all that is left, and forget the first parent."""
+        self.claimed(RIGHT).done(RIGHT).count(ROOT, 1, 1).put(CHILD, "pass_on", state=State.AVAILABLE).written()
+        self.claimed(CHILD).done(CHILD).put(ROOT, "pass_on", state=State.COMPLETED).written()
+        self.remove(LEFT).written()
+        return self
+
+    def left(self) -> "Growing":
+        """Complete the first parent, in a write that goes on."""
+        self.claimed(LEFT).done(LEFT).count(CHILD, 1, 1).count(ROOT, 2, 2)
+        return self
 
 
 def half() -> Flow:
@@ -223,6 +274,39 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         OPEN,
         Flow().over().remove(LEFT).remove(RIGHT).remove(CHILD).remove(ROOT).written(),
         Flow().over().remove(ROOT).written(),
+    ),
+    "a job that waits for its children goes on after them": (
+        "S18",
+        OPEN,
+        Growing().adopted().born(),
+        Growing().adopted().put(LEFT, "pass_on", state=State.AVAILABLE).written(),
+    ),
+    "a workflow ends after all its members": (
+        "S18",
+        OPEN,
+        Flow().over(),
+        Flow().parents().claimed(CHILD).put(ROOT, "pass_on", state=State.COMPLETED).written(),
+    ),
+    "children are added by the owner": ("S7", OPEN, Growing().adopted(), Growing().adopted(FORMER)),
+    "a root waits for the children of its members": ("S19", OPEN, Growing().adopted(), Growing().adopted(counted=3)),
+    "the children of a job are remembered": ("S22", OPEN, Growing().adopted(), Growing().adopted(remembered="")),
+    "a job gets the outcomes of its children": (
+        "S21",
+        OPEN,
+        Growing().adopted().born().got(str(token_of(BORN))),
+        Growing().adopted().born().got(""),
+    ),
+    "jobs of other flows are released in the write of the move": (
+        "S19",
+        OPEN,
+        Growing().awaited().left().put(OUTSIDE, "pass_on", state=State.AVAILABLE).written(),
+        Growing().awaited().left().written(),
+    ),
+    "a job is kept while one of another flow waits": (
+        "S27",
+        OPEN,
+        Growing().awaited().left().put(OUTSIDE, "pass_on", state=State.AVAILABLE).written().over_rest(),
+        Growing().awaited().left().written().over_rest(),
     ),
     "a workflow ends": ("L12", WHOLE, Flow().over().say("done", Phase.LIFE), Flow().say("done", Phase.LIFE)),
     "claims of a blocked worker are back": ("L16", VOIDED, blocked(3.0), blocked(12.0)),

@@ -11,6 +11,7 @@ from proof.checker.flow_rows import FlowRow
 from proof.checker.history import Event, JobRow
 from proof.search.enumeration import SCRIPTS, Enumeration, Reach, attempt
 from proof.simulator.flow_plan import OPERATIONS, FlowsPlan
+from proof.simulator.growth_plan import GrowthPlan
 from proof.simulator.plans import Mode, Plan, draw, draw_for
 from proof.simulator.profiles import Brand
 from proof.simulator.simulation import Outcome, perform, simulate
@@ -75,6 +76,52 @@ def _steered() -> tuple[int, Plan]:
     return next(fit)
 
 
+GROWN = FlowsPlan(flows=6, most=5, waiting=0, growth=GrowthPlan(share=0.8, maps=4, callers=3, dependents=6))
+
+
+def test_some_workflows_grow_and_the_rest_of_their_worlds_stays_as_it_was() -> None:
+    plans = [plan for plan in (draw(random.Random(seed)) for seed in range(400)) if plan.flows is not None]
+    grown = [plan.flows.growth for plan in plans if plan.flows is not None and plan.flows.growth is not None]
+    assert 15 < len(grown) < len(plans) - 15
+    assert {bool(growth.dependents) for growth in grown} == {bool(growth.callers) for growth in grown} == {True, False}
+
+
+def test_members_add_children_in_every_way_and_jobs_wait_for_existing_ones() -> None:
+    seed, plan = _steered()
+    outcome = perform(structs.replace(plan, flows=GROWN), seed)
+    assert outcome.is_clean, outcome.explain()
+    rows = [event.after for event in outcome.history if isinstance(event.after, JobRow) and event.after.member is not None]
+    members = [row.member for row in rows if row.member is not None]
+    assert {True, False} == {member.is_suspended for member in members}
+    assert {row.task for row in rows} >= {
+        "calling",
+        "gathering",
+        "nesting",
+        "joining",
+        "listing",
+        "mapped",
+        "reducing",
+        "unfolding",
+    }
+    assert max(member.node.count("/") for member in members) > 1
+    edges = [edge for event in outcome.history if isinstance(event.after, FlowRow) for edge in event.after.edges]
+    assert [edge for edge in edges if edge.parent_flow is not None]
+    assert {"children.returned", "items.given"} <= {event.what for event in outcome.history}
+    sizes = [event.note.count('"') // 2 for event in outcome.history if event.what == "items.given"]
+    assert 0 in sizes
+    assert max(sizes) > 1
+
+
+def test_a_member_that_runs_again_after_its_children_gets_their_results_again() -> None:
+    plan = structs.replace(_steered()[1], flows=GROWN)
+    assert any(_is_replayed(perform(plan, seed)) for seed in range(5))
+
+
+def _is_replayed(outcome: Outcome) -> bool:
+    calls = [(event.job, *event.note.split("|")[:2]) for event in outcome.history if event.what == "children.returned"]
+    return len(set(calls)) < len(calls)
+
+
 # small worlds
 
 GUARDS: dict[str, tuple[str, str, type[Book]]] = {
@@ -113,6 +160,14 @@ def test_the_workflows_of_a_real_store_are_judged() -> None:
     outcome = simulate(seed, brand=Brand.SQLITE)
     assert outcome.is_clean, outcome.explain()
     assert min(outcome.report.checked[name] for name in ("S18", "S19", "S22", "S23")) > 2
+
+
+def test_the_growth_of_workflows_in_a_real_store_is_judged() -> None:
+    seed = next(each for each in range(400) if _is_steered_on_sqlite(each))
+    small = FlowsPlan(flows=2, most=4, waiting=0, growth=GrowthPlan(share=0.8, maps=1, callers=1, dependents=2))
+    outcome = perform(structs.replace(draw_for(seed, Brand.SQLITE), flows=small), seed)
+    assert outcome.is_clean, outcome.explain()
+    assert {"children.returned", "items.given"} & {event.what for event in outcome.history}
 
 
 def _is_steered_on_sqlite(seed: int) -> bool:

@@ -29,8 +29,10 @@ class Steered(Struct, frozen=True):
 def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel.
 
-    So do members that wait for their children. A pause is over: a later retry runs at once.
+    So do members that wait for their children. A pause is over: a later retry runs at once, and jobs of other flows learn of the failures
+    that it held up.
     """
+    held = [each.ended() for each in graph.members.values() if each.is_finished and is_held_back(each.ended(), flow)]
     ended = structs.replace(flow, ended_for=reason, paused_at=None)
     pending = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING]
     waiting = [each for each in pending if not each.is_gate and not (each.is_suspended and each.state is State.BLOCKED)]
@@ -38,7 +40,7 @@ def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     then = graph.replaced(over)
     cascade = recount(then, ended, then.blocked())
     cascade.verdicts = {each.id: Verdict.CANCEL for each in waiting} | cascade.verdicts
-    cascade.ended += [each.ended() for each in over]
+    cascade.ended += [*held, *(each.ended() for each in over)]
     return Steered(ended, cascade)
 
 

@@ -38,7 +38,7 @@ class ChildJobs:
                 return growing_workflows(store).enqueue_member(call, NewMember(child, member), under=under)
             return store.enqueue(call, [child], under=under)
 
-        answer = await self._calls.call(job, "enqueue", write)
+        answer = await self._calls.call(job, "enqueue_member" if joins else "enqueue", write)
         self._calls.require(job, is_lost=answer.is_lost)
         if not answer.duplicates:
             await announce(self._environment, [child])

@@ -124,6 +124,18 @@ class ParentContract(Part):
 
     @story
     @needs(DependentJobs, no_dependents)
+    async def test_s19_dependents_learn_of_a_failure_that_a_pause_held_up_when_the_workflow_is_cancelled(self, at: Scene) -> None:
+        graph = await Graph(at).add("a", on_failure=OnFailure.PAUSE).add("b", "a").stored()
+        (strict,) = await after(at, graph.ids["a"])
+        (tolerant,) = await after(at, graph.ids["a"], tolerates=True)
+        await graph.fail("a")
+        assert await states(at, strict, tolerant) == [BLOCKED, BLOCKED]
+        await graph.steer(FlowVerb.CANCEL)
+        assert await states(at, strict, tolerant, graph.ids["b"]) == [LOST, AVAILABLE, CANCELLED]
+        assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
     async def test_s20_the_deadline_of_a_workflow_fails_its_dependents(self, at: Scene) -> None:
         graph = await Graph(at, deadline=10.0).add("a").stored()
         (child,) = await after(at, graph.ids["root"])
