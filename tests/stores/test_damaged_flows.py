@@ -108,6 +108,14 @@ class RowsAreLost(Part):
         await graph.run("a", "b")
         assert await graph.root() is State.COMPLETED
 
+    @story
+    async def test_l17_a_blocked_member_whose_row_was_lost_fails_however_its_parents_end(self, at: Scene) -> None:
+        graph = await Graph(at).add("a").add("b", "a").stored()
+        self.lose_member(graph.ids["b"])
+        await verbs(at.store).revive(9)
+        await graph.run("a")
+        assert await graph.states() == [State.FAILED, State.COMPLETED, State.FAILED]
+
     async def view(self, at: Scene, graph: Graph) -> FlowView:
         found = await verbs(at.store).flow(graph.ids["root"])
         assert found is not None

@@ -183,7 +183,7 @@ def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:
     """Return ``needs`` and ``waits`` of a blocked member, from the states of all its parents.
 
     A parent without a trace, or completed without the stored result that the child reads, counts as one that failed. A parent of another
-    flow that was deleted since is not counted: its edge is deleted with it.
+    flow that was deleted since is not counted: its edge is deleted with it. So the root of a flow requires no more than it has left.
     """
     waiting = child.waiting()
     edges = [
@@ -191,7 +191,9 @@ def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:
         for edge in graph.parents.get(child.id, ())
         if waiting.counts(is_child=edge.is_child, is_outside=edge.parent_flow is not None)
     ]
-    needs, waits = len(edges) if child.join is None or child.is_suspended else min(child.join, len(edges)), 0
+    needs, waits = len(edges) if child.join is None or child.is_suspended else child.join, 0
+    if child.id == flow.id and not child.is_gate:
+        needs = min(needs, len(edges))
     for edge in edges:
         parent = graph.members.get(edge.parent) or graph.outside.get(edge.parent)
         if parent is not None and (not parent.is_finished or is_held_back(parent.ended(), flow)):
