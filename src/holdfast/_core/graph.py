@@ -83,7 +83,7 @@ class Cascade(Struct):
     """What a store writes after moves: new counters of members that still wait, and the verdicts of those that no longer do.
 
     ``ended``: the members whose ends are passed on, also to other flows. ``pauses``: the flow is to be paused. ``cancels``: the flow is to
-    be cancelled in the same write, before anything else is passed on.
+    be cancelled in the same write, before anything else is passed on. ``is_end``: the flow is a workflow, and its root ends.
     """
 
     counters: dict[UUID, Waiting] = {}
@@ -91,6 +91,7 @@ class Cascade(Struct):
     ended: list[Ended] = []
     pauses: bool = False
     cancels: bool = False
+    is_end: bool = False
 
 
 class Vertex(Struct, frozen=True, kw_only=True):
@@ -305,6 +306,7 @@ def _judge(cascade: Cascade, child: Waiting, flow: Flow, level: list[Ended]) -> 
     if verdict is not Verdict.RELEASE:
         is_cause = child.is_gate or (child.is_cancelled and flow.ended_for is None)
         level.append(Ended(child.id, verdict is Verdict.COMPLETE, child.on_failure, is_cause))
+        cascade.is_end = cascade.is_end or (child.is_gate and child.id == flow.id)
 
 
 def _is_success(parent: Vertex, child: Vertex) -> bool:

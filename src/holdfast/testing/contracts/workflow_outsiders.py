@@ -1,0 +1,62 @@
+"""Verbs that meet jobs on which others depend: they take the locks of all workflows that their moves reach."""
+
+from holdfast._core.flow_changes import FlowChange
+from holdfast._core.job import Reason, State
+from holdfast._core.schedule import Overlap, TickAnswer
+from holdfast._engine import store_defaults
+from holdfast._ports.store import Scheduling
+from holdfast._ports.workflows import DependentJobs, FlowReports
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, needs, story
+from holdfast.testing.contracts.scheduling import move, refused, written
+from holdfast.testing.contracts.workflow_changes import no_reports
+from holdfast.testing.contracts.workflow_dependents import after, complete, fail, failed_because_of, is_intact, no_dependents, states
+from holdfast.testing.contracts.workflow_scene import Graph, chain
+
+AVAILABLE, BLOCKED, DONE, LOST, CANCELLED = State.AVAILABLE, State.BLOCKED, State.COMPLETED, State.FAILED, State.CANCELLED
+
+
+class OutsiderContract(Part):
+    """What is promised to jobs that depend on others when verbs of other kinds move those."""
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    @needs(Scheduling, refused)
+    async def test_s19_a_tick_that_cancels_a_parent_fails_its_dependents_whatever_else_they_wait_for(self, at: Scene) -> None:
+        store = store_defaults.scheduling(at.store)
+        (older,) = await at.enqueue(at.new())
+        await written(at, overlap=Overlap.CANCEL)
+        at.advance(60.0 + EARLY)
+        one = await move(at)
+        assert await store.advance(one) is TickAnswer.FIRED
+        assert one.job is not None
+        (child,) = await after(at, older, one.job.id)
+        at.advance(60.0)
+        two = await move(at)
+        assert await store.advance(two) is TickAnswer.FIRED
+        assert await store.advance(two) is TickAnswer.FIRED
+        assert two.job is not None
+        assert await states(at, older, one.job.id, two.job.id, child) == [AVAILABLE, CANCELLED, AVAILABLE, LOST]
+        assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s27_no_member_of_a_workflow_is_deleted_while_a_job_waits_that_depends_on_another_one(self, at: Scene) -> None:
+        graph, (other,) = await chain(at, "a", "b").stored(), await at.enqueue(at.new())
+        (child,) = await after(at, graph.ids["a"], other)
+        await graph.run("a", "b")
+        assert await at.store.delete([graph.ids["b"]]) == {graph.ids["b"]: DONE}
+        await complete(at, other, child)
+        assert await at.store.delete([graph.ids["b"]]) == {}
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    @needs(FlowReports, no_reports)
+    async def test_a_job_that_only_depends_on_others_is_reported_as_no_workflow(self, at: Scene) -> None:
+        graph, (plain,) = await Graph(at).add("a").stored(), await at.enqueue(at.new())
+        (of_plain,), (of_root,) = await after(at, plain), await after(at, graph.ids["root"])
+        await fail(at, plain)
+        await graph.fail("a")
+        assert await failed_because_of(at, of_plain)
+        assert await failed_because_of(at, of_root)
+        found = store_defaults.take_flow_changes(at.store)
+        assert found == (FlowChange(graph.ids["root"], LOST, Reason.DEPENDENCY_FAILED),)
