@@ -9,7 +9,15 @@ from holdfast._ports.workflows import DependentJobs, FlowReports
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, needs, story
 from holdfast.testing.contracts.scheduling import move, refused, written
 from holdfast.testing.contracts.workflow_changes import no_reports
-from holdfast.testing.contracts.workflow_dependents import after, complete, fail, failed_because_of, is_intact, no_dependents, states
+from holdfast.testing.contracts.workflow_dependents import (
+    after,
+    complete,
+    fail,
+    failed_because_of,
+    is_intact,
+    no_dependents,
+    states,
+)
 from holdfast.testing.contracts.workflow_scene import Graph, chain
 
 AVAILABLE, BLOCKED, DONE, LOST, CANCELLED = State.AVAILABLE, State.BLOCKED, State.COMPLETED, State.FAILED, State.CANCELLED
