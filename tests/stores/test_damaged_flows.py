@@ -11,6 +11,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._core.book import Book
+from holdfast._core.dependencies import After
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.member_record import with_member
@@ -22,6 +23,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, rescued, story
+from holdfast.testing.contracts.workflow_dependents import after, complete, dependents, is_intact, states
 from holdfast.testing.contracts.workflow_scene import Graph, chain, verbs
 from tests.contract.test_postgres import AtHome
 from tests.stores.damaged_flows import Damage, Hands
@@ -46,11 +48,38 @@ def survive(part: Part, hands: Hands, pieces: int, *, has_rows_of_members: bool 
     play(part, act)
 
 
-class RowsAreLost(Part):
-    """What is promised where single rows can be lost."""
+class FlowsAreLost(Part):
+    """What is promised where the rows of flows can be lost."""
 
     def lose_flow(self, flow: UUID) -> None:
         raise NotImplementedError
+
+    @story
+    async def test_l11_a_dependent_whose_flow_was_lost_delays_no_settle_and_is_repaired(self, at: Scene) -> None:
+        job, other = await at.running(), await at.running()
+        (child,), (beside,) = await after(at, job.id), await after(at, other.id)
+        self.lose_flow(child)
+        assert await at.settle(done(job), done(other)) == (Answer.APPLIED, Answer.APPLIED)
+        await verbs(at.store).revive(9)
+        assert await states(at, child, beside) == [State.AVAILABLE, State.AVAILABLE]
+        await complete(at, child, beside)
+
+    @story
+    async def test_l17_a_parent_whose_flow_was_lost_is_still_waited_for(self, at: Scene) -> None:
+        child, (parent, over) = at.new(), await at.enqueue(at.new(), at.new())
+        await dependents(at.store).enqueue_after(at.chance.uuid4(), [child], After((parent, over)))
+        await complete(at, over)
+        self.lose_flow(parent)
+        self.lose_flow(over)
+        await verbs(at.store).revive(9)
+        assert await states(at, child.id) == [State.BLOCKED]
+        await complete(at, parent)
+        await verbs(at.store).revive(9)
+        assert await states(at, child.id) == [State.AVAILABLE]
+
+
+class RowsAreLost(FlowsAreLost):
+    """What is promised where single rows can be lost."""
 
     def lose_job(self, job: UUID) -> None:
         raise NotImplementedError
@@ -116,6 +145,30 @@ class RowsAreLost(Part):
         await graph.run("a")
         assert await graph.states() == [State.FAILED, State.COMPLETED, State.FAILED]
 
+    @story
+    async def test_l17_a_dependent_whose_row_was_lost_waits_for_all_its_parents(self, at: Scene) -> None:
+        first, second = await at.enqueue(at.new(), at.new())
+        (child,), (lone,) = await after(at, first, second), await after(at, first)
+        self.lose_member(child)
+        self.lose_member(lone)
+        await verbs(at.store).revive(9)
+        assert await states(at, child, lone) == [State.BLOCKED] * 2
+        await complete(at, first)
+        assert await states(at, child, lone) == [State.BLOCKED, State.AVAILABLE]
+        await complete(at, second, child, lone)
+        assert await is_intact(at)
+
+    @story
+    async def test_l17_a_parent_whose_row_was_lost_is_a_job_with_code_again(self, at: Scene) -> None:
+        waiting, job = (await at.enqueue(at.new()))[0], await at.running()
+        (child,), (of_job,) = await after(at, waiting), await after(at, job.id)
+        self.lose_member(waiting)
+        self.lose_member(job.id)
+        await verbs(at.store).revive(9)
+        assert await at.settle(done(job)) == (Answer.APPLIED,)
+        assert await at.store.request_cancel([waiting]) == {waiting: State.CANCELLED}
+        assert await states(at, child, of_job) == [State.FAILED, State.AVAILABLE]
+
     async def view(self, at: Scene, graph: Graph) -> FlowView:
         found = await verbs(at.store).flow(graph.ids["root"])
         assert found is not None
@@ -131,7 +184,7 @@ class RowsAreLost(Part):
         assert await at.store.delete([*graph.ids.values()]) == {}
 
 
-class TestMemory(Part):
+class TestMemory(FlowsAreLost):
     """Memory: what a job is in its workflow is part of its record."""
 
     @pytest.fixture(autouse=True)

@@ -246,7 +246,7 @@ class BookWorkflows(BookState):
         edges = [edge for row in rows for edge in self._all.edges.get(row.id, {}).values()]
         outside = self._rows([edge.parent for edge in self._all.edges.get(flow, {}).values() if edge.parent_flow is not None])
         seen = [
-            shown_outside(vertex_of(row, row.member), self._all.flows[row.member.flow])
+            shown_outside(vertex_of(row, row.member), self._state_of(row.member.flow))
             for row in outside
             if row.member is not None
         ]

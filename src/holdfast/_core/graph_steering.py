@@ -29,7 +29,7 @@ class Steered(Struct, frozen=True):
 def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel.
 
-    So do members that wait for their children. A pause is over: a later retry runs at once, and the failures that it held back are passed on.
+    So do members that wait for their children. A pause is over: a later retry runs at once, and what it held back is passed on.
     """
     ended = structs.replace(flow, ended_for=reason, paused_at=None)
     pending = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING]
