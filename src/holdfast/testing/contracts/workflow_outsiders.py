@@ -1,14 +1,19 @@
 """Verbs that meet jobs on which others depend: they take the locks of all workflows that their moves reach."""
 
+from holdfast._core.answers import Answer
+from holdfast._core.children import Children
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import Reason, State
+from holdfast._core.outcome import WaitFor
 from holdfast._core.schedule import Overlap, TickAnswer
+from holdfast._core.workflow import Edge
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Scheduling
 from holdfast._ports.workflows import DependentJobs, FlowReports
-from holdfast.testing.contracts.scene import EARLY, Part, Scene, needs, story
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, needs, story
 from holdfast.testing.contracts.scheduling import move, refused, written
 from holdfast.testing.contracts.workflow_changes import no_reports
+from holdfast.testing.contracts.workflow_children import added
 from holdfast.testing.contracts.workflow_dependents import (
     after,
     complete,
@@ -16,9 +21,10 @@ from holdfast.testing.contracts.workflow_dependents import (
     failed_because_of,
     is_intact,
     no_dependents,
+    start,
     states,
 )
-from holdfast.testing.contracts.workflow_scene import Graph, chain
+from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain
 
 AVAILABLE, BLOCKED, DONE, LOST, CANCELLED = State.AVAILABLE, State.BLOCKED, State.COMPLETED, State.FAILED, State.CANCELLED
 
@@ -45,6 +51,27 @@ class OutsiderContract(Part):
         assert two.job is not None
         assert await states(at, older, one.job.id, two.job.id, child) == [AVAILABLE, CANCELLED, AVAILABLE, LOST]
         assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_l12_a_job_that_waited_for_one_of_several_waits_for_all_members_that_it_adds(self, at: Scene) -> None:
+        for last, expected in ((FAILED, LOST), (COMPLETED, DONE)):
+            first, second = await at.enqueue(at.new(), at.new())
+            (job,) = await after(at, first, second, required=1)
+            await complete(at, first)
+            graph, active = Graph(at), await start(at, job)
+            graph.ids = {"root": job}
+            members = added(at, graph, "x", "y")
+            edges = tuple(Edge(each.job.id, job) for each in members)
+            children = Children(members=members, edges=edges, is_gate=True)
+            assert await at.settle(answered(active, WaitFor(children))) == (Answer.APPLIED,)
+            await graph.run("x")
+            await complete(at, second)
+            assert await graph.root() is BLOCKED
+            assert await is_intact(at)
+            await graph.run("y", outcome=last)
+            assert await graph.root() is expected
+            assert await is_intact(at)
 
     @story
     @needs(DependentJobs, no_dependents)
