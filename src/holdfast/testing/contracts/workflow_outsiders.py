@@ -1,15 +1,19 @@
 """Verbs that meet jobs on which others depend: they take the locks of all workflows that their moves reach."""
 
+from msgspec import structs
+
 from holdfast._core.answers import Answer
 from holdfast._core.children import Children
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import Reason, State
 from holdfast._core.outcome import WaitFor
+from holdfast._core.policy import HOOK_RETENTION
 from holdfast._core.schedule import Overlap, TickAnswer
 from holdfast._core.workflow import Edge
 from holdfast._engine import store_defaults
-from holdfast._ports.store import Scheduling
+from holdfast._ports.store import RescueHooks, Scheduling
 from holdfast._ports.workflows import DependentJobs, FlowReports
+from holdfast.testing.contracts.rescuing import HOOKED, crashed, no_hooks
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, needs, story
 from holdfast.testing.contracts.scheduling import move, refused, written
 from holdfast.testing.contracts.workflow_changes import no_reports
@@ -72,6 +76,20 @@ class OutsiderContract(Part):
             await graph.run("y", outcome=last)
             assert await graph.root() is expected
             assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    @needs(RescueHooks, no_hooks)
+    async def test_a_cancelled_parent_whose_rescue_hook_is_owed_is_kept_under_any_retention(self, at: Scene) -> None:
+        row = await crashed(at, structs.replace(HOOKED, retention=0.0))
+        (child,) = await after(at, row.id)
+        assert await at.store.request_cancel([row.id]) == {row.id: CANCELLED}
+        assert await at.store.delete([child]) == {}
+        at.advance(HOOK_RETENTION - 1.0)
+        assert (await at.store.prune(99)).jobs == 0
+        assert (await at.row(row.id)).hook_due_at is not None
+        at.advance(2.0)
+        assert (await at.store.prune(99)).jobs == 1
 
     @story
     @needs(DependentJobs, no_dependents)
