@@ -215,5 +215,5 @@ class FlowMoves(ABC):
             if child.state is State.BLOCKED:
                 known, graph = self.flow(job), self.graph(job)
                 self.apply(known, recount(graph, known, [graph.members[job]]))
-            elif child.reason in BECAUSE_OF_OTHERS and not child.is_stub:
+            elif child.reason in BECAUSE_OF_OTHERS and not (child.is_gate or child.is_stub):
                 self.retry_member(job, job, is_fresh=is_fresh)

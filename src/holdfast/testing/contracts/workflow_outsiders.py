@@ -1,5 +1,7 @@
 """Verbs that meet jobs on which others depend: they take the locks of all workflows that their moves reach."""
 
+from uuid import UUID
+
 from msgspec import structs
 
 from holdfast._core.answers import Answer
@@ -33,6 +35,16 @@ from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, 
 AVAILABLE, BLOCKED, DONE, LOST, CANCELLED = State.AVAILABLE, State.BLOCKED, State.COMPLETED, State.FAILED, State.CANCELLED
 
 
+async def expanded(at: Scene, job: UUID, *names: str) -> Graph:
+    """Start a job, which becomes a workflow with these members."""
+    graph, active = Graph(at), await start(at, job)
+    graph.ids = {"root": job}
+    members = added(at, graph, *names)
+    children = Children(members=members, edges=tuple(Edge(each.job.id, job) for each in members), is_gate=True)
+    assert await at.settle(answered(active, WaitFor(children))) == (Answer.APPLIED,)
+    return graph
+
+
 class OutsiderContract(Part):
     """What is promised to jobs that depend on others when verbs of other kinds move those."""
 
@@ -63,12 +75,7 @@ class OutsiderContract(Part):
             first, second = await at.enqueue(at.new(), at.new())
             (job,) = await after(at, first, second, required=1)
             await complete(at, first)
-            graph, active = Graph(at), await start(at, job)
-            graph.ids = {"root": job}
-            members = added(at, graph, "x", "y")
-            edges = tuple(Edge(each.job.id, job) for each in members)
-            children = Children(members=members, edges=edges, is_gate=True)
-            assert await at.settle(answered(active, WaitFor(children))) == (Answer.APPLIED,)
+            graph = await expanded(at, job, "x", "y")
             await graph.run("x")
             await complete(at, second)
             assert await graph.root() is BLOCKED
@@ -76,6 +83,18 @@ class OutsiderContract(Part):
             await graph.run("y", outcome=last)
             assert await graph.root() is expected
             assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s18_a_workflow_that_failed_because_of_its_members_does_not_run_again_with_a_parent(self, at: Scene) -> None:
+        (parent,) = await at.enqueue(at.new())
+        (job,) = await after(at, parent)
+        await complete(at, parent)
+        graph = await expanded(at, job, "x")
+        await graph.fail("x")
+        assert await graph.states("root", "x") == [LOST, LOST]
+        assert (await at.store.reopen([parent])).states == {parent: AVAILABLE}
+        assert await graph.states("root", "x") == [LOST, LOST]
 
     @story
     @needs(DependentJobs, no_dependents)
