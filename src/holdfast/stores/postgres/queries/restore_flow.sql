@@ -39,9 +39,8 @@ job AS MATERIALIZED (
     FROM known
     CROSS JOIN LATERAL (
         SELECT task, state = 'blocked' AND (
-            id <> :flow OR EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.child = :flow AND edges.parent_flow IS NULL OFFSET 0)
-            OR NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.child = :flow OFFSET 0)
-        ) AS is_unknown
+            SELECT bool_and(edges.parent_flow IS NOT NULL) FROM holdfast.edges AS edges WHERE edges.child = known.id
+        ) IS NOT TRUE AS is_unknown
         FROM holdfast.pending WHERE id = known.id
         UNION ALL
         SELECT task, false FROM holdfast.active WHERE id = known.id

@@ -7,9 +7,8 @@ SELECT
     id = :flow AND is_unknown
 FROM (
     SELECT jobs.id, jobs.task, jobs.state = 'blocked' AND (
-        jobs.id <> :flow OR EXISTS (SELECT 1 FROM holdfast_edges AS edges WHERE edges.child = :flow AND edges.parent_flow IS NULL)
-        OR NOT EXISTS (SELECT 1 FROM holdfast_edges AS edges WHERE edges.child = :flow)
-    ) AS is_unknown
+        SELECT min(edges.parent_flow IS NOT NULL) FROM holdfast_edges AS edges WHERE edges.child = jobs.id
+    ) IS NOT 1 AS is_unknown
     FROM (
         SELECT :flow AS job
         UNION
