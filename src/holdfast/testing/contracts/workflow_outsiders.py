@@ -19,7 +19,7 @@ from holdfast.testing.contracts.rescuing import HOOKED, crashed, no_hooks
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, needs, story
 from holdfast.testing.contracts.scheduling import move, refused, written
 from holdfast.testing.contracts.workflow_changes import no_reports
-from holdfast.testing.contracts.workflow_children import added
+from holdfast.testing.contracts.workflow_children import added, waiting
 from holdfast.testing.contracts.workflow_dependents import (
     after,
     complete,
@@ -83,6 +83,20 @@ class OutsiderContract(Part):
             await graph.run("y", outcome=last)
             assert await graph.root() is expected
             assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s18_a_job_that_has_waited_for_children_still_requires_one_of_several_when_it_is_retried(self, at: Scene) -> None:
+        first, second = await at.enqueue(at.new(), at.new())
+        (job,) = await after(at, first, second, required=1)
+        await complete(at, first)
+        await fail(at, second)
+        graph, active = Graph(at), await start(at, job)
+        graph.ids = {"root": job}
+        assert await at.settle(waiting(active, added(at, graph, "x"))) == (Answer.APPLIED,)
+        await graph.run("x")
+        await fail(at, job)
+        assert (await at.store.reopen([job])).states == {job: AVAILABLE}
 
     @story
     @needs(DependentJobs, no_dependents)
