@@ -51,7 +51,7 @@ class OutsiderContract(Part):
     @story
     @needs(DependentJobs, no_dependents)
     @needs(Scheduling, refused)
-    async def test_s19_a_tick_that_cancels_a_parent_fails_its_dependents_whatever_else_they_wait_for(self, at: Scene) -> None:
+    async def test_s19_a_tick_that_cancels_a_parent_fails_its_dependents_that_wait_for_older_jobs_too(self, at: Scene) -> None:
         store = store_defaults.scheduling(at.store)
         (older,) = await at.enqueue(at.new())
         await written(at, overlap=Overlap.CANCEL)
@@ -86,7 +86,9 @@ class OutsiderContract(Part):
 
     @story
     @needs(DependentJobs, no_dependents)
-    async def test_s18_a_job_that_has_waited_for_children_still_requires_one_of_several_when_it_is_retried(self, at: Scene) -> None:
+    async def test_s18_a_job_that_has_waited_for_children_still_requires_one_of_several_when_it_is_retried(
+        self, at: Scene
+    ) -> None:
         first, second = await at.enqueue(at.new(), at.new())
         (job,) = await after(at, first, second, required=1)
         await complete(at, first)
