@@ -260,8 +260,8 @@ class _Simulated(PostgresStore):
     async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> list[asyncpg.Record]:
         return await self._send(partial(super()._claim_for_isolated_lease, request, name, where))
 
-    async def _cancel_and_advance(self, name: str, values: tuple[object, ...]) -> bool | None:
-        return await self._send(partial(super()._cancel_and_advance, name, values))
+    async def _cancel_and_advance(self, name: str, values: tuple[object, ...], more: frozenset[UUID]) -> bool | None:
+        return await self._send(partial(super()._cancel_and_advance, name, values, more))
 
     async def _send(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         until = self._clock.monotonic() + LOCK_LIMIT

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._core.book import Book
+from holdfast._core.dependencies import After
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.member_record import with_member
@@ -22,6 +23,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, rescued, story
+from holdfast.testing.contracts.workflow_dependents import after, complete, dependents, is_intact, states
 from holdfast.testing.contracts.workflow_scene import Graph, chain, verbs
 from tests.contract.test_postgres import AtHome
 from tests.stores.damaged_flows import Damage, Hands
@@ -46,11 +48,38 @@ def survive(part: Part, hands: Hands, pieces: int, *, has_rows_of_members: bool 
     play(part, act)
 
 
-class RowsAreLost(Part):
-    """What is promised where single rows can be lost."""
+class FlowsAreLost(Part):
+    """What is promised where the rows of flows can be lost."""
 
     def lose_flow(self, flow: UUID) -> None:
         raise NotImplementedError
+
+    @story
+    async def test_l11_a_dependent_whose_flow_was_lost_delays_no_settle_and_is_repaired(self, at: Scene) -> None:
+        job, other = await at.running(), await at.running()
+        (child,), (beside,) = await after(at, job.id), await after(at, other.id)
+        self.lose_flow(child)
+        assert await at.settle(done(job), done(other)) == (Answer.APPLIED, Answer.APPLIED)
+        await verbs(at.store).revive(9)
+        assert await states(at, child, beside) == [State.AVAILABLE, State.AVAILABLE]
+        await complete(at, child, beside)
+
+    @story
+    async def test_l17_a_parent_whose_flow_was_lost_is_still_waited_for(self, at: Scene) -> None:
+        child, (parent, over) = at.new(), await at.enqueue(at.new(), at.new())
+        await dependents(at.store).enqueue_after(at.chance.uuid4(), [child], After((parent, over)))
+        await complete(at, over)
+        self.lose_flow(parent)
+        self.lose_flow(over)
+        await verbs(at.store).revive(9)
+        assert await states(at, child.id) == [State.BLOCKED]
+        await complete(at, parent)
+        await verbs(at.store).revive(9)
+        assert await states(at, child.id) == [State.AVAILABLE]
+
+
+class RowsAreLost(FlowsAreLost):
+    """What is promised where single rows can be lost."""
 
     def lose_job(self, job: UUID) -> None:
         raise NotImplementedError
@@ -103,10 +132,46 @@ class RowsAreLost(Part):
         await verbs(at.store).revive(9, flow=graph.ids["root"])
         assert await graph.states("a", "b") == [State.COMPLETED, State.AVAILABLE]
         assert [each.parents for each in (await self.view(at, graph)).members[:2]] == [(), (graph.ids["a"],)]
-        assert len((await self.view(at, other)).members) == 2
+        assert [len((await self.view(at, each)).members) for each in (graph, other)] == [3, 2]
         await graph.steer(FlowVerb.RETRY, node=graph.ids["a"])
         await graph.run("a", "b")
         assert await graph.root() is State.COMPLETED
+
+    @story
+    async def test_l17_what_a_blocked_member_waited_for_is_not_known_once_its_row_was_lost(self, at: Scene) -> None:
+        graph = await Graph(at).add("a").add("b", "a").stored()
+        for name in ("b", "root"):
+            self.lose_member(graph.ids[name])
+        await verbs(at.store).revive(9)
+        assert await graph.states() == [State.BLOCKED, State.AVAILABLE, State.FAILED]
+        _, member, root = (each.member for each in (await self.view(at, graph)).members)
+        assert (member.is_gate, root.is_gate, root.needs, root.waits) == (False, True, 3, 1)
+        await graph.run("a")
+        assert await graph.root() is State.FAILED
+
+    @story
+    async def test_l17_a_dependent_whose_row_was_lost_waits_for_all_its_parents(self, at: Scene) -> None:
+        first, second, *_ = *await at.enqueue(at.new(), at.new()), await chain(at, "a", "b").stored()
+        (child,), (lone,) = await after(at, first, second), await after(at, first)
+        self.lose_member(child)
+        self.lose_member(lone)
+        await verbs(at.store).revive(9)
+        assert await states(at, child, lone) == [State.BLOCKED] * 2
+        await complete(at, first)
+        assert await states(at, child, lone) == [State.BLOCKED, State.AVAILABLE]
+        await complete(at, second, child, lone)
+        assert await is_intact(at)
+
+    @story
+    async def test_l17_a_parent_whose_row_was_lost_is_a_job_with_code_again(self, at: Scene) -> None:
+        waiting, job = (await at.enqueue(at.new()))[0], await at.running()
+        (child,), (of_job,) = await after(at, waiting), await after(at, job.id)
+        self.lose_member(waiting)
+        self.lose_member(job.id)
+        await verbs(at.store).revive(9)
+        assert await at.settle(done(job)) == (Answer.APPLIED,)
+        assert await at.store.request_cancel([waiting]) == {waiting: State.CANCELLED}
+        assert await states(at, child, of_job) == [State.FAILED, State.AVAILABLE]
 
     async def view(self, at: Scene, graph: Graph) -> FlowView:
         found = await verbs(at.store).flow(graph.ids["root"])
@@ -123,7 +188,7 @@ class RowsAreLost(Part):
         assert await at.store.delete([*graph.ids.values()]) == {}
 
 
-class TestMemory(Part):
+class TestMemory(FlowsAreLost):
     """Memory: what a job is in its workflow is part of its record."""
 
     @pytest.fixture(autouse=True)

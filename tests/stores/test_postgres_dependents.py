@@ -2,17 +2,22 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.dependencies import After
 from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.workflow import FlowVerb, SteerFlow
+from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
 from holdfast.errors import ConfigurationError, JobNotFound
+from holdfast.stores.postgres.locked_flows import LockedFlows
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, answered, done, insist, play
 from holdfast.testing.contracts.workflow_dependents import after, dependents, start
@@ -112,6 +117,29 @@ class TestDependents(AtHome):
             assert await at.state(child.id) is State.BLOCKED
             assert await at.settle(done(await start(at, parent.id))) == (Answer.APPLIED,)
             assert await at.state(child.id) is State.AVAILABLE
+
+        play(self, act)
+
+    def test_s19_a_choice_of_jobs_moves_one_that_gets_a_dependent_after_the_locks_of_workflows(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def act(at: Scene) -> None:
+            for verb in (SteerVerb.CANCEL, SteerVerb.DELETE, SteerVerb.REOPEN):
+                (parent,), lock_of, children = await at.enqueue(at.new()), LockedFlows.lock_of, list[UUID]()
+                if verb is SteerVerb.REOPEN:
+                    assert await at.settle(answered(await start(at, parent), FAILED)) == (Answer.APPLIED,)
+
+                async def lock(self: LockedFlows, jobs: Sequence[UUID]) -> None:
+                    await lock_of(self, jobs)  # noqa: B023
+                    if not children:  # noqa: B023
+                        children.extend(await after(at, parent))  # noqa: B023
+
+                monkeypatch.setattr(LockedFlows, "lock_of", lock)
+                answer = await store_defaults.steer(at.store, Steer(verb), [parent], JobFilter())
+                monkeypatch.undo()
+                left = {SteerVerb.CANCEL: State.CANCELLED, SteerVerb.REOPEN: State.AVAILABLE}.get(verb)
+                assert answer.states == ({} if left is None else {parent: left})
+                assert await at.state(children[0]) is (State.BLOCKED if verb is SteerVerb.REOPEN else State.FAILED)
 
         play(self, act)
 

@@ -193,8 +193,9 @@ class BookWorkflows(BookState):
         return self._is_unfinished(row.member.flow) or self._is_awaited(row)
 
     def _is_awaited(self, row: JobRecord) -> bool:
-        """Return whether a job of another flow waits, and depends on this one, or on a member that would be deleted with it."""
-        children = [edge for each in (row, *self._members_kept_for(row)) for edge in self._edges_from(each.id)]
+        """Return whether a job of another flow waits, and depends on this one, or on another member of its flow."""
+        members = () if row.member is None else self._all.members[row.member.flow]
+        children = [edge for member in members for edge in self._edges_from(member)]
         return any(edge.parent_flow is not None and self._all.jobs[edge.child].state is State.BLOCKED for edge in children)
 
     def _edges_from(self, parent: UUID) -> list[Edge]:
@@ -245,7 +246,7 @@ class BookWorkflows(BookState):
         edges = [edge for row in rows for edge in self._all.edges.get(row.id, {}).values()]
         outside = self._rows([edge.parent for edge in self._all.edges.get(flow, {}).values() if edge.parent_flow is not None])
         seen = [
-            shown_outside(vertex_of(row, row.member), self._all.flows[row.member.flow])
+            shown_outside(vertex_of(row, row.member), self._state_of(row.member.flow))
             for row in outside
             if row.member is not None
         ]

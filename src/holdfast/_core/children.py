@@ -62,7 +62,10 @@ def adopt(parent: Adopter, children: Children, near: Graph) -> Adopted:
     """
     own = parent.member or Member(flow=parent.flow, node=parent.task)
     inputs = own.inputs if children.result is None else (Input("", children.result),)
-    own = structs.replace(own, is_gate=children.is_gate, is_suspended=not children.is_gate, inputs=inputs, is_paused=False)
+    required = None if children.is_gate else own.join  # its parents have satisfied it: as a gate it waits for all its members
+    own = structs.replace(
+        own, join=required, is_gate=children.is_gate, is_suspended=not children.is_gate, inputs=inputs, is_paused=False
+    )
     members = [_named(parent, each) for each in children.members]
     if own.is_gate and own.is_map:
         # The policy of a map is that of its items, which decide about the map: it must not apply a second time.

@@ -111,9 +111,8 @@ class FlowMoves(ABC):
         self.set_flow(flow)
         self.set_counters(cascade.counters)
         self.judge(cascade.verdicts, flow)
-        verdict = cascade.verdicts.get(flow.id, Verdict.RELEASE)
-        if verdict is not Verdict.RELEASE:
-            self.changes.append(FlowChange(flow.id, *end_of(flow.id, verdict, flow)))
+        if cascade.is_end:
+            self.changes.append(FlowChange(flow.id, *end_of(flow.id, cascade.verdicts[flow.id], flow)))
         if flow.is_paused:
             self.hold(flow.id)
         self._pass_outside(flow, cascade.ended)
@@ -216,5 +215,5 @@ class FlowMoves(ABC):
             if child.state is State.BLOCKED:
                 known, graph = self.flow(job), self.graph(job)
                 self.apply(known, recount(graph, known, [graph.members[job]]))
-            elif child.reason in BECAUSE_OF_OTHERS and not child.is_stub:
+            elif child.reason in BECAUSE_OF_OTHERS and not (child.is_gate or child.is_stub):
                 self.retry_member(job, job, is_fresh=is_fresh)

@@ -83,7 +83,7 @@ class Cascade(Struct):
     """What a store writes after moves: new counters of members that still wait, and the verdicts of those that no longer do.
 
     ``ended``: the members whose ends are passed on, also to other flows. ``pauses``: the flow is to be paused. ``cancels``: the flow is to
-    be cancelled in the same write, before anything else is passed on.
+    be cancelled in the same write, before anything else is passed on. ``is_end``: the flow is a workflow, and its root ends.
     """
 
     counters: dict[UUID, Waiting] = {}
@@ -91,6 +91,7 @@ class Cascade(Struct):
     ended: list[Ended] = []
     pauses: bool = False
     cancels: bool = False
+    is_end: bool = False
 
 
 class Vertex(Struct, frozen=True, kw_only=True):
@@ -184,7 +185,7 @@ def counters_of(child: Vertex, graph: Graph, flow: Flow) -> tuple[int, int]:
     """Return ``needs`` and ``waits`` of a blocked member, from the states of all its parents.
 
     A parent without a trace, or completed without the stored result that the child reads, counts as one that failed. A parent of another
-    flow that was deleted since is not counted: its edge is deleted with it.
+    flow that was deleted since is not counted: its edge is deleted with it. So the root of a flow requires no more than it has left.
     """
     waiting = child.waiting()
     edges = [
@@ -306,6 +307,7 @@ def _judge(cascade: Cascade, child: Waiting, flow: Flow, level: list[Ended]) -> 
     if verdict is not Verdict.RELEASE:
         is_cause = child.is_gate or (child.is_cancelled and flow.ended_for is None)
         level.append(Ended(child.id, verdict is Verdict.COMPLETE, child.on_failure, is_cause))
+        cascade.is_end = cascade.is_end or (child.is_gate and child.id == flow.id)
 
 
 def _is_success(parent: Vertex, child: Vertex) -> bool:

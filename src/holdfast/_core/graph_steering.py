@@ -29,10 +29,8 @@ class Steered(Struct, frozen=True):
 def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     """Cancel all members that wait. Gates decide once the active ones have ended, which the store asks to cancel.
 
-    So do members that wait for their children. A pause is over: a later retry runs at once, and jobs of other flows learn of the failures
-    that it held up.
+    So do members that wait for their children. A pause is over: a later retry runs at once, and what it held back is passed on.
     """
-    held = [each.ended() for each in graph.members.values() if each.is_finished and is_held_back(each.ended(), flow)]
     ended = structs.replace(flow, ended_for=reason, paused_at=None)
     pending = [each for each in graph.members.values() if PLACE_OF[each.state] is Place.PENDING]
     waiting = [each for each in pending if not each.is_gate and not (each.is_suspended and each.state is State.BLOCKED)]
@@ -40,7 +38,7 @@ def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
     then = graph.replaced(over)
     cascade = recount(then, ended, then.blocked())
     cascade.verdicts = {each.id: Verdict.CANCEL for each in waiting} | cascade.verdicts
-    cascade.ended += [*held, *(each.ended() for each in over)]
+    cascade.ended += [each.ended() for each in over + held_back(graph, flow)]
     return Steered(ended, cascade)
 
 
@@ -49,19 +47,23 @@ def resume(graph: Graph, flow: Flow, failed: OnFailure) -> Steered:
 
     The decision is written into the members that failed. Else a later pause would hold up what has been passed on.
     """
-    held = [each for each in graph.members.values() if each.is_finished and is_held_back(each.ended(), flow)]
+    held = held_back(graph, flow)
     then = graph.replaced(structs.replace(each, on_failure=failed) for each in held)
     running = structs.replace(flow, paused_at=None)
     return Steered(running, recount(then, running, then.blocked()), policies={each.id: failed for each in held})
+
+
+def held_back(graph: Graph, flow: Flow) -> list[Vertex]:
+    """Return the members whose failures the pause of their flow holds back."""
+    return [each for each in graph.members.values() if each.is_finished and is_held_back(each.ended(), flow)]
 
 
 def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
     """Block again what did not complete, and all gates behind it; with ``node`` also that member and everything behind it.
 
     A gate that is named so stands for all members that it waits for as its own. Those whose joins are satisfied are released by the same
-    verdicts. Completed members keep their results. Members that wait or are
-    active go on, and their parents are counted again. The workflow has no deadline any more, because the operator asks for it in spite of
-    its age.
+    verdicts. Completed members keep their results. Members that wait or are active go on, and their parents are counted again. The workflow
+    has no deadline any more, because the operator asks for it in spite of its age.
     """
     chosen = {each.id for each in graph.members.values() if each.is_finished and each.state is not State.COMPLETED}
     if node is None:

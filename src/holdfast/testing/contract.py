@@ -45,6 +45,7 @@ from holdfast.testing.contracts.workflow_children import WorkflowChildrenContrac
 from holdfast.testing.contracts.workflow_dependents import DependentJobsContract
 from holdfast.testing.contracts.workflow_maps import WorkflowMapContract
 from holdfast.testing.contracts.workflow_neighbours import WorkflowNeighbourContract
+from holdfast.testing.contracts.workflow_outsiders import OutsiderContract
 from holdfast.testing.contracts.workflow_parents import ParentContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
@@ -92,6 +93,7 @@ class StoreContract(
     WorkflowRaceContract,
     DependentJobsContract,
     ParentContract,
+    OutsiderContract,
     WorkflowStepContract,
     RaceContract,
 ):

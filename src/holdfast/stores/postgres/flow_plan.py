@@ -135,6 +135,8 @@ class FlowPlan(FlowGrowth):
                 raise NotRead(parents=missing)
             links = [link for member in members for link in self._known.links[member] if link.is_outside]
             found = [Dependent(link.parent, blocked_vertex(link.child), link.tolerates) for link in links]
+        # One whose row was lost counts its parents when it is repaired.
+        found = [each for each in found if each.child.id in self.flows]
         return [
             structs.replace(each, child=structs.replace(each.child, **self._changed.get(each.child.id, {}))) for each in found
         ]

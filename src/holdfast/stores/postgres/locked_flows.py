@@ -1,7 +1,7 @@
 """Workflows that a transaction has locked, and the moves of their members in it."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -73,7 +73,7 @@ class LockedFlows:
     ``more``: workflows that are locked with the first ones, because those depend on them or they on those.
     """
 
-    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = (), more: Iterable[UUID] = ()) -> None:
+    def __init__(self, fetch: Fetch, locked: Iterable[UUID] = (), more: Collection[UUID] = ()) -> None:
         self.fetch, self.locked, self._more = fetch, list(locked), more
         self.changes = list[FlowChange]()
         self._known: Known | None = None
@@ -93,8 +93,13 @@ class LockedFlows:
     async def lock_of(self, jobs: Sequence[UUID]) -> None:
         """Lock the workflows of these jobs."""
         found = [row["flow"] for row in await self.fetch("flows_of", list(jobs))]
-        if found:
+        if found or self._more:
             await self.lock(found)
+
+    def require(self, flows: set[UUID]) -> None:
+        """Raise ``MoreFlows`` if some of these workflows are not locked: jobs became their roots since this transaction began."""
+        if missing := flows.difference(self.locked):
+            raise MoreFlows(missing)
 
     async def _lock_more(self, flows: set[UUID]) -> bool:
         """Lock those of these workflows that are not locked; return whether there were any: then what was read is forgotten.

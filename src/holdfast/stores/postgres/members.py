@@ -1,7 +1,7 @@
 """The moves of members of workflows: each is a transaction that locks their workflows first, and then sees what others have committed."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -41,7 +41,7 @@ class MemberMoves(Claiming):
 
     @asynccontextmanager
     async def _locking(
-        self, flows: Iterable[UUID] = (), settings: str = "", more: Iterable[UUID] = ()
+        self, flows: Iterable[UUID] = (), settings: str = "", more: Collection[UUID] = ()
     ) -> AsyncIterator[LockedFlows]:
         """Lock workflows for a transaction. Only inside ``_with_flows``, or ``_retrying`` if no member moves."""
         async with self._transaction(settings=settings) as connection:

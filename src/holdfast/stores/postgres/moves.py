@@ -114,6 +114,7 @@ class Moves(LimitedClaiming):
                 chosen = [row["id"] for row in found]
                 left = await connection.fetch(self._sql(how.verb), chosen, *more)
                 if members := members_of(left, chosen):
+                    flows.require({row["flow"] for row in left if row.get("flow") is not None})
                     await move_members(flows, how.verb, members, more)
                 states = await connection.fetch(self._sql("states"), list(ids))
             self._flow_changes.add(flows.changes)

@@ -10,14 +10,13 @@ from holdfast._core.text import json_text
 from holdfast.databases.postgres.pool import Connection
 from holdfast.databases.readable import readable
 from holdfast.stores.postgres import parameters as packing
-from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.locked_flows import LockedFlows
-from holdfast.stores.postgres.members import members_of, move_members
+from holdfast.stores.postgres.members import MemberMoves, members_of, move_members
 from holdfast.stores.postgres.moves import HURRIED
 from holdfast.stores.postgres.records import Row
 
 
-class ScheduleVerbs(StoreDatabase):
+class ScheduleVerbs(MemberMoves):
     """The part of the store that has the verbs of ``Scheduling`` in ``_ports.store``."""
 
     async def schedules(self) -> ScheduleList:
@@ -33,7 +32,7 @@ class ScheduleVerbs(StoreDatabase):
         times = (move.name, move.version, version_of(move.change), move.change, move.tick, move.following)
         values = (*times, move.overlap is Overlap.SKIP, None if job is None else job.id, call)
         if move.overlap is Overlap.CANCEL and job is not None:
-            fires = await self._retrying(lambda: self._cancel_and_advance(move.name, values), "advance")
+            fires = await self._with_flows("advance", partial(self._cancel_and_advance, move.name, values))
         else:
             ((fires,),) = await self._fetch("advance", *values)
         if fires is None:
@@ -51,7 +50,7 @@ class ScheduleVerbs(StoreDatabase):
     async def remove_schedule(self, name: str) -> None:
         await self._fetch("remove_schedule", name)
 
-    async def _cancel_and_advance(self, name: str, values: tuple[object, ...]) -> bool | None:
+    async def _cancel_and_advance(self, name: str, values: tuple[object, ...], more: frozenset[UUID]) -> bool | None:
         """Move the schedule on, and cancel its last job in the same transaction; a job that is locked delays both."""
         async with self._transaction() as connection:
             await connection.execute(HURRIED)
@@ -59,20 +58,20 @@ class ScheduleVerbs(StoreDatabase):
             ((fires,),) = await connection.fetch(self._sql("advance"), *values)
             changes = list[FlowChange]()
             if fires and found and (last := found[0]["last_job"]) is not None and last != values[-2]:
-                changes = await self._cancel(connection, last)
+                changes = await self._cancel(connection, last, more)
         self._flow_changes.add(changes)
         return None if fires is None else bool(fires)
 
-    async def _cancel(self, connection: Connection, job: UUID) -> list[FlowChange]:
+    async def _cancel(self, connection: Connection, job: UUID, more: frozenset[UUID]) -> list[FlowChange]:
         """Cancel a job; return what that does to its workflow."""
         found = await connection.fetch(self._sql("request_cancel"), [job])
         if members := members_of(found, [job]):
-            flows = LockedFlows(partial(self._fetch_on, connection))
+            flows = LockedFlows(partial(self._fetch_on, connection), more=more)
             await flows.lock_of(members)
             await move_members(flows, "request_cancel", members, ())
             return flows.changes
         if any(row["state"] is None for row in found):
-            return await self._cancel(connection, job)  # it moved during the statement: the next one sees where to
+            return await self._cancel(connection, job, more)  # it moved during the statement: the next one sees where to
         return []
 
     async def _schedules(self, is_due: bool, limit: int | None) -> ScheduleList:

@@ -142,8 +142,8 @@ class FileFlows(FlowGrowth):
         """Put back the rows of an unfinished flow that were lost, as far as its jobs show them; return whether there were any."""
         lost = self._database.read("lost_members", flow=flow.bytes)
         if lost:
-            columns = [(task, required, OnFailure.FAIL, job == flow.bytes, None) for job, task, required in lost]
-            packed = packing.ids([UUID(bytes=job) for job, _, _ in lost])
+            columns = [(task, required, OnFailure.FAIL, bool(is_gate), None) for _, task, required, is_gate in lost]
+            packed = packing.ids([UUID(bytes=job) for job, *_ in lost])
             self._database.write("insert_members", **packed, flow=flow.bytes, members=json_text(columns))
         is_row_lost = not self._database.read("flow_state", flow=flow.bytes)
         if is_row_lost:

@@ -146,6 +146,27 @@ class ParentContract(Part):
 
     @story
     @needs(DependentJobs, no_dependents)
+    async def test_s19_the_end_of_a_paused_workflow_passes_on_what_its_pause_held_back(self, at: Scene) -> None:
+        for deadline in (None, 10.0):
+            graph = await Graph(at, deadline=deadline).add("a", on_failure=OnFailure.PAUSE).add("b").stored()
+            (other,) = await at.enqueue(at.new())
+            (child,), (late,) = await after(at, graph.ids["a"]), await after(at, graph.ids["a"], other, tolerates=True)
+            await graph.fail("a")
+            assert await states(at, child, late) == [BLOCKED, BLOCKED]
+            if deadline is None:
+                await graph.steer(FlowVerb.CANCEL)
+            else:
+                at.advance(11.0)
+                await verbs(at.store).revive(9, flow=graph.ids["root"])
+            assert await failed_because_of(at, child, "a")
+            assert await is_intact(at)
+            await complete(at, other)
+            assert await states(at, late) == [AVAILABLE]
+            await graph.steer(FlowVerb.RETRY)
+            assert await states(at, child, late) == [BLOCKED, AVAILABLE]
+
+    @story
+    @needs(DependentJobs, no_dependents)
     async def test_l12_a_parent_may_still_add_children_and_wait_for_them(self, at: Scene) -> None:
         job = await at.running()
         (child,) = await after(at, job.id)

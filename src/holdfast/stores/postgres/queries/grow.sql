@@ -5,10 +5,11 @@ WITH known AS MATERIALIZED (
 ),
 
 own AS (
-    INSERT INTO holdfast.members (job, flow, position, node, on_failure, is_gate, inputs, needs, waits, is_suspended)
+    INSERT INTO holdfast.members AS members (job, flow, position, node, on_failure, is_gate, inputs, needs, waits, is_suspended)
     VALUES (:job, :flow, 0, :node, :on_failure, :is_gate, :inputs, 0, 0, :is_suspended)
     ON CONFLICT (job) DO UPDATE SET
-        on_failure = excluded.on_failure, is_gate = excluded.is_gate, inputs = excluded.inputs, is_suspended = excluded.is_suspended
+        on_failure = excluded.on_failure, is_gate = excluded.is_gate, inputs = excluded.inputs, is_suspended = excluded.is_suspended,
+        required = CASE WHEN NOT excluded.is_gate THEN members.required END
 ),
 
 -- include new_members()

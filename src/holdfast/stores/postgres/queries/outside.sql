@@ -1,9 +1,10 @@
--- Return members of other workflows on which one depends, as the rules of graphs see them, each with the state of its workflow.
+-- Return members of other workflows on which one depends, as the rules of graphs see them, each with the state of its workflow: NULL, if the
+-- row of that was lost.
 -- :ids of members.
 SELECT
-    flows.id AS flow, flows.paused_at, flows.ended_for, flows.deadline_at, -- include vertex()
+    members.flow, flows.paused_at, flows.ended_for, flows.deadline_at, -- include vertex()
 CROSS JOIN LATERAL (
     SELECT NULL::uuid[] AS ids, NULL::boolean[] AS tolerates, NULL::boolean[] AS are_children, NULL::uuid[] AS flows
 ) AS parents
-JOIN holdfast.flows AS flows ON flows.id = members.flow
+LEFT JOIN holdfast.flows AS flows ON flows.id = members.flow
 WHERE members.job = ANY(:ids::uuid[]);

@@ -1,5 +1,6 @@
 -- Put back the row of an unfinished workflow, and what its jobs are in it, where they were lost, as far as its jobs show them; return the jobs of
 -- those rows. What a blocked one waited for, and what it would have done, is not known any more: it requires more than its parents, so it fails.
+-- A root that only waits for jobs of other workflows requires all of them; one that does not wait, or so, is no gate.
 -- :flow.
 WITH root AS MATERIALIZED (
     SELECT id FROM holdfast.pending WHERE id = :flow
@@ -34,10 +35,13 @@ known AS MATERIALIZED (
 ),
 
 job AS MATERIALIZED (
-    SELECT known.id, job.task, job.is_blocked
+    SELECT known.id, job.task, job.is_unknown
     FROM known
     CROSS JOIN LATERAL (
-        SELECT task, state = 'blocked' AS is_blocked FROM holdfast.pending WHERE id = known.id
+        SELECT task, state = 'blocked' AND (
+            SELECT bool_and(edges.parent_flow IS NOT NULL) FROM holdfast.edges AS edges WHERE edges.child = known.id
+        ) IS NOT TRUE AS is_unknown
+        FROM holdfast.pending WHERE id = known.id
         UNION ALL
         SELECT task, false FROM holdfast.active WHERE id = known.id
         UNION ALL
@@ -49,8 +53,8 @@ rows_of_members AS (
     INSERT INTO holdfast.members (job, flow, position, node, required, on_failure, is_gate, needs, waits)
     SELECT
         job.id, :flow, 0, job.task, CASE
-            WHEN job.is_blocked THEN (SELECT count(*) + 1 FROM holdfast.edges AS edges WHERE edges.child = job.id)
-        END, 'fail', job.id = :flow, 0, 0
+            WHEN job.is_unknown THEN (SELECT count(*) + 1 FROM holdfast.edges AS edges WHERE edges.child = job.id)
+        END, 'fail', job.id = :flow AND job.is_unknown, 0, 0
     FROM job
     ON CONFLICT DO NOTHING
     RETURNING job
