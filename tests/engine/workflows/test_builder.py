@@ -1,5 +1,7 @@
 """The builder of workflows: what it stores, and everything that it refuses before anything is stored."""
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -40,6 +42,10 @@ def inspect(source: Source, level: int = 1) -> int:
 @app.task
 def report(source: Source | Failed, passed: int | Failed | None = None) -> str:
     return ""
+
+
+@app.task
+def store(anything: object) -> None: ...
 
 
 @app.task(queue="slow", priority=5)
@@ -183,6 +189,48 @@ def test_a_job_with_a_reference_cannot_be_enqueued_on_its_own() -> None:
         inspect.bind(source=source.output).new_job()
     with pytest.raises(PayloadInvalid):
         inspect.enqueue(source.output)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        str,
+        bool,
+        list,
+        len,
+        int,
+        "<{}>".format,
+        lambda output: f"{output:>9}",
+        lambda output: output == "x",
+        lambda output: output != "x",
+        lambda output: output > 1,
+        lambda output: output + 1,
+        lambda output: 1 + output,
+        lambda output: -output,
+        lambda output: output[0],
+        lambda output: "x" in output,
+        lambda output: output.path,
+        lambda output: checkout.bind(**output),
+    ],
+)
+def test_an_output_that_is_used_as_a_value_raises_with_what_to_do(use: Callable[[object], object]) -> None:
+    output = workflow().add(checkout.bind(ref="a")).output
+    with pytest.raises(
+        ConfigurationError, match=r"the output of 'checkout' has no value .* as an argument of bind\(…\); .* w.map"
+    ):
+        use(output)
+
+
+def test_an_output_inside_another_argument_is_refused() -> None:
+    source = workflow().add(checkout.bind(ref="a"))
+    with pytest.raises(PayloadInvalid, match="the output of 'checkout' has no value"):
+        store.bind(anything={"source": source.output})
+
+
+def test_an_output_can_be_shown_copied_and_kept_in_a_set() -> None:
+    output = workflow().add(checkout.bind(ref="a")).output
+    assert (repr(output), repr(copy(output)), len({output, output})) == (("<output of checkout>",) * 2 + (1,))
+    assert checkout.bind(ref=output).references == checkout.bind(ref=copy(output)).references  # type: ignore[arg-type]
 
 
 def test_a_parameter_that_accepts_failed_is_read_as_the_rest_of_its_type() -> None:

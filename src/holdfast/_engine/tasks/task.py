@@ -18,7 +18,8 @@ from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.options import Options
-from holdfast._engine.tasks.reference import Reference, references_in
+from holdfast._engine.tasks.output import references_in
+from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, PayloadInvalid
 from holdfast.sync import blocking, refuse_inside_loop

@@ -11,6 +11,7 @@ from holdfast._core.job import NewJob
 from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.workflow import Edge, NewFlow, NewMember, WorkflowSettings, gate_edges
 from holdfast._engine.tasks.after import AtLeast, Join, When, required
+from holdfast._engine.tasks.output import outputs_of
 from holdfast._engine.tasks.registry import NAME, TaskDefinition
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._engine.workflows.fitting import fits
@@ -346,5 +347,5 @@ def _inner(job: PreparedJob[Any], gate: NewJob, outer: Workflow) -> tuple[Workfl
     definition = job.task.definition
     graph = Workflow(gate, definition.workflow or DEFAULTS, outer=outer)
     arguments, _ = definition.payload.without(frozenset(job.references)).decode(job.payload)
-    result = definition.function(graph, **arguments, **job.references)
+    result = definition.function(graph, **arguments, **outputs_of(job.references))
     return graph, graph.flow(result)
