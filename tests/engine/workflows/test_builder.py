@@ -155,6 +155,61 @@ def test_all_problems_of_a_graph_are_reported_at_once() -> None:
     assert all(problem.startswith("workflow release: ") for problem in found)
 
 
+def test_options_of_a_node_that_there_are_not_are_refused_with_those_that_there_are() -> None:
+    w = workflow()
+    before = w.add(checkout.bind(ref="a"))
+    w.add(shout.bind("a"), after=[before], join="most", when="done", on_failure="ignore")  # type: ignore[call-overload]
+    w.map(shout.bind("a"), name="mapped", when="done", on_failure="ignore")  # type: ignore[call-overload]
+    policy = "on_failure='ignore': use one of 'fail', 'continue', 'pause', 'cancel'"
+    assert problems_of(w) == [
+        "workflow release: shout: join='most': use 'all', 'any' or AtLeast(2)",
+        "workflow release: shout: when='done': use 'succeeded' or 'finished'",
+        f"workflow release: shout: {policy}",
+        "workflow release: mapped: when='done': use 'succeeded' or 'finished'",
+        "workflow release: mapped: w.map needs an argument each(node.output)",
+        f"workflow release: mapped: {policy}",
+    ]
+
+
+def test_what_is_not_a_bound_task_is_refused_with_how_to_bind_it() -> None:
+    w = workflow()
+    node = w.add(checkout.bind(ref="a"))
+    for given, message in (
+        (checkout, "w.add(checkout): bind the arguments first: w.add(checkout.bind(…))"),
+        (checkout.options(key="k"), "w.add(task): bind the arguments first: w.add(task.bind(…))"),
+        (node, "w.add(<node checkout>): bind the arguments first: w.add(task.bind(…))"),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            w.add(given)  # type: ignore[call-overload]
+        assert raised.value.problems == [f"workflow release: {message}"]
+    with pytest.raises(ConfigurationError, match=r"w.map\(checkout\): .* w.map\(checkout.bind"):
+        w.map(checkout)  # type: ignore[call-overload]
+
+
+def test_nodes_and_bound_tasks_are_not_arguments() -> None:
+    node = workflow().add(checkout.bind(ref="a"))
+    for given in (node, [node]):
+        with pytest.raises(ConfigurationError, match=r"^source: a node has no value: .* node.output$"):
+            inspect.bind(source=given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^text: a bound task has no value: .* node = w.add\(.* node.output$"):
+        shout.bind(checkout.bind(ref="a"))  # type: ignore[arg-type]
+
+
+def test_parents_that_are_not_nodes_are_refused_with_what_to_use() -> None:
+    w = workflow()
+    node = w.add(checkout.bind(ref="a"))
+    w.add(shout.bind("a"), after=node)  # type: ignore[call-overload]
+    w.add(shout.bind("b"), after="checkout")  # type: ignore[call-overload]
+    w.add(shout.bind("c"), after=["checkout", node])  # type: ignore[list-item]
+    one, text, several = problems_of(w)
+    assert one == "workflow release: shout: after=<node checkout>: use a list of nodes of this workflow: after=[node]"
+    assert text == "workflow release: shout-2: after='checkout': use a list of nodes of this workflow: after=[node]"
+    assert several.startswith(
+        "workflow release: shout-3: after=['checkout']: use nodes of this workflow, as w.add(…) returns them"
+    )
+    assert several.endswith("task.options(after=[handle])")
+
+
 def test_a_result_that_cannot_be_the_parameter_is_refused() -> None:
     w = workflow()
     source = w.add(checkout.bind(ref="a"))

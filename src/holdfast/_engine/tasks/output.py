@@ -1,10 +1,17 @@
 """The output of a workflow's node, which functions that build a graph pass on before there is a value."""
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from holdfast._engine.tasks.reference import Reference
 from holdfast.errors import ConfigurationError
+
+
+class NotAnArgument:
+    """A part of a workflow that stands for no value. ``instead``: why it is no argument of ``bind``, and what is."""
+
+    __slots__ = ()
+    instead: ClassVar[str]
 
 
 class Output:
@@ -38,9 +45,15 @@ for _name in (*_UNARY.split(), *_COMPARISONS.split(), *_BINARY.split(), *(f"r{ea
 
 
 def references_in(arguments: Mapping[str, object]) -> dict[str, Reference | list[Reference]]:
-    """Return the arguments that stand for results, one or a list of them; ``ConfigurationError`` for a list with other values, too."""
+    """Return the arguments that stand for results, one or a list of them.
+
+    ``ConfigurationError`` for a list with other values, too, and for nodes and bound tasks.
+    """
     found = dict[str, Reference | list[Reference]]()
     for name, value in arguments.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, NotAnArgument):
+                raise ConfigurationError([f"{name}: {each.instead}"])
         if isinstance(value, Output):
             found[name] = value._reference
         elif isinstance(value, list | tuple) and (some := [each._reference for each in value if isinstance(each, Output)]):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._engine.tasks.output import Output
+from holdfast._engine.tasks.output import NotAnArgument, Output
 from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast.errors import ConfigurationError
@@ -15,8 +15,10 @@ Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")
 
 
-class Node(Generic[Result]):
+class Node(NotAnArgument, Generic[Result]):
     """A member of a workflow. ``name`` is unique in the workflow. ``is_map``: it runs once for each item of a list."""
+
+    instead = "a node has no value: pass on its result, node.output"
 
     def __init__(self, job: UUID, name: str, prepared: PreparedJob[Any], *, is_map: bool = False) -> None:
         self.job, self.name, self.prepared, self.is_map = job, name, prepared, is_map
