@@ -18,7 +18,7 @@ from holdfast._engine.tasks.after import AtLeast
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.fitting import fits
-from holdfast._engine.workflows.node import Node
+from holdfast._engine.workflows.node import Node, each
 from holdfast.errors import ConfigurationError, PayloadInvalid
 
 app = App("memory://")
@@ -42,6 +42,16 @@ def inspect(source: Source, level: int = 1) -> int:
 @app.task
 def report(source: Source | Failed, passed: int | Failed | None = None) -> str:
     return ""
+
+
+@app.task
+def find() -> list[str]:
+    return []
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
 
 
 @app.task
@@ -214,7 +224,23 @@ def test_a_result_that_cannot_be_the_parameter_is_refused() -> None:
     w = workflow()
     source = w.add(checkout.bind(ref="a"))
     w.add(shout.bind(source.output))  # type: ignore[arg-type]
-    assert "text cannot be the result of 'checkout'" in problems_of(w)[0]
+    told = "shout: text cannot be the result of 'checkout', which has the type Source: text is of the type str"
+    assert problems_of(w) == [f"workflow release: {told}"]
+
+
+def test_a_list_that_cannot_be_the_parameter_is_refused_with_both_types_and_the_way_to_its_items() -> None:
+    w = workflow()
+    found, source = w.add(find.bind()), w.add(checkout.bind(ref="a"))
+    w.add(shout.bind(found.output))  # type: ignore[arg-type]
+    w.add(total.bind([found.output, source.output]))  # type: ignore[list-item]
+    w.map(inspect.bind(source=each(found.output)))  # type: ignore[arg-type]
+    of_find = "of 'find', which has the type"
+    assert [problem.removeprefix("workflow release: ") for problem in problems_of(w)] == [
+        f"shout: text cannot be the result {of_find} list[str]: text is of the type str; for its items use w.map and each(node.output)",
+        f"total: numbers cannot have the result {of_find} list[str]: numbers has items of the type int",
+        "total: numbers cannot have the result of 'checkout', which has the type Source: numbers has items of the type int",
+        f"inspect: source cannot be an item of the result {of_find} str: source is of the type Source",
+    ]
 
 
 @pytest.mark.parametrize("how", [{"when": "finished"}, {"parent": "continue"}])

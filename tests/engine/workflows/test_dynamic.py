@@ -143,7 +143,7 @@ def test_what_cannot_be_in_a_list_of_outputs_is_refused() -> None:
         wrong.enqueue()
     problems = [problem.removeprefix("workflow wrong: ") for problem in raised.value.problems]
     assert problems == [
-        "type: reports cannot have the result of 'find', which has the type list[str]",
+        "type: reports cannot have the result of 'find', which has the type list[str]: reports has items of the type Report",
         "map: reports: the list of 'test' in a list: give it a separate parameter",
         "failed: reports may be a Failed, because 'test-2' need not complete: annotate it with `Sequence[… | Failed]`",
     ]
@@ -261,7 +261,7 @@ def test_a_map_is_checked_before_anything_is_stored() -> None:
     assert [problem.removeprefix("workflow wrong: ") for problem in raised.value.problems] == [
         "added: each(…) is for w.map, which runs it for each item",
         "no-list: w.map needs an argument each(node.output)",
-        "number: each(…) takes a list, and 'total' returns <class 'int'>",
+        "number: each(…) takes a list, and 'total' returns int",
         "strict: reports may be a Failed, because 'tested' need not complete: annotate it with `Sequence[… | Failed]`",
     ]
     with pytest.raises(ConfigurationError, match="add a node for each item in a loop"):

@@ -1,7 +1,7 @@
 """The graph of a new workflow: members are added, and everything is checked before anything is stored."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar, get_args, overload
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from msgspec import structs
@@ -15,7 +15,7 @@ from holdfast._engine.tasks.output import outputs_of
 from holdfast._engine.tasks.registry import NAME, TaskDefinition
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._engine.workflows.failure_policy import PolicyName, failure_policy
-from holdfast._engine.workflows.fitting import fits
+from holdfast._engine.workflows.fitting import fits, item_of, kinds_of, name_of_type
 from holdfast._engine.workflows.node import Node
 from holdfast._engine.workflows.waits import Waits
 from holdfast.errors import ConfigurationError
@@ -298,13 +298,16 @@ class Workflow:
             )
             return
         if given.is_each and not fits(produced, list[Any]):
-            self._problems.append(f"{node.name}: each(…) takes a list, and {parent.name!r} returns {produced}")
+            self._problems.append(f"{node.name}: each(…) takes a list, and {parent.name!r} returns {name_of_type(produced)}")
             return
-        item = (get_args(produced) or (Any,))[0] if given.is_each else produced
-        if not fits(item, (get_args(accepted) or (Any,))[0] if given.is_item else accepted):
+        item, expected = item_of(produced) if given.is_each else produced, item_of(accepted) if given.is_item else accepted
+        if not fits(item, expected):
             part = "an item of the result" if given.is_each else "the result"
             what = f"{parameter} cannot {'have' if given.is_item else 'be'} {part} of {parent.name!r}"
-            self._problems.append(f"{node.name}: {what}, which has the type {item}")
+            is_mappable = kinds_of(item) == {"array"} and fits(item_of(item), expected) and not given.is_each | given.is_item
+            remedy = "; for its items use w.map and each(node.output)" if is_mappable else ""
+            types = f"which has the type {name_of_type(item)}: {parameter} {'has items' if given.is_item else 'is'} of the type"
+            self._problems.append(f"{node.name}: {what}, {types} {name_of_type(expected)}{remedy}")
         is_list = parent.is_map or given.is_item
         if is_tolerant and not given.is_each and parameter not in (accepts.fallible_items if is_list else accepts.fallible):
             wanted = "Sequence[… | Failed]" if is_list else "… | Failed"
