@@ -364,6 +364,45 @@ def test_s19_dependents_of_nested_workflows_start_after_all_of_them_to_depth_5()
         too_deep.enqueue()
 
 
+def test_a_workflow_that_adds_itself_is_refused_once_with_how_to_recurse() -> None:
+    at = Nested()
+
+    @at.app.workflow
+    def tree(w: Workflow, name: str) -> Node[str]:
+        left = w.add(forest.bind(name=name))  # type: ignore[attr-defined]
+        return w.add(at.act.bind(name="end", before=left.output))
+
+    @at.app.workflow
+    def forest(w: Workflow, name: str) -> Node[str]:
+        w.add(tree.bind(name=name))
+        return w.add(tree.bind(name=name))
+
+    for flow in (tree, forest):
+        with pytest.raises(ConfigurationError) as raised:
+            flow.enqueue(name="x")
+        limit = f"{flow.name} adds itself, and workflows in workflows are at most 5 deep"
+        remedy = f"for recursion, await job.call({flow.name}.bind(…)) in a task"
+        assert raised.value.problems == [f"workflow {flow.name}: {limit}: {remedy}"]
+
+
+def test_a_node_whose_workflow_has_a_problem_is_not_reported_as_that_of_another_workflow() -> None:
+    at = Nested()
+
+    @at.app.workflow
+    def broken(w: Workflow) -> Node[str]:
+        return w.add(at.act.bind(name="x"), when="done")  # type: ignore[call-overload, no-any-return]
+
+    @at.app.workflow
+    def outer(w: Workflow) -> Node[str]:
+        inner = w.add(broken.bind())
+        w.add(at.act.bind(name="y", before=inner.output), after=[inner])
+        return inner
+
+    with pytest.raises(ConfigurationError) as raised:
+        outer.enqueue()
+    assert raised.value.problems == ["workflow outer: broken: workflow broken: act: when='done': use 'succeeded' or 'finished'"]
+
+
 def test_the_failure_of_an_inner_workflow_is_that_of_its_node() -> None:
     at = Nested()
     at.broken = {"b1"}

@@ -27,6 +27,10 @@ DEEPEST = 5
 """How deep workflows may be members of each other."""
 
 
+class _AddsItself(ConfigurationError):
+    """A workflow is a node of itself, too deep."""
+
+
 class Workflow:
     """A workflow that is being built. ``root``: its own job, from which members take what they do not have themselves.
 
@@ -36,8 +40,15 @@ class Workflow:
     ...     return w.add(publish.bind(source=source.output), after=[tested])
     """
 
-    def __init__(self, root: NewJob, settings: WorkflowSettings = DEFAULTS, *, outer: "Workflow | None" = None) -> None:
-        self._root, self._settings, self._outer = root, settings, outer
+    def __init__(
+        self,
+        root: NewJob,
+        settings: WorkflowSettings = DEFAULTS,
+        *,
+        outer: "Workflow | None" = None,
+        definition: TaskDefinition | None = None,
+    ) -> None:
+        self._root, self._settings, self._outer, self._definition = root, settings, outer, definition
         self._depth: int = 0 if outer is None else outer._depth + 1
         self._nodes = dict[str, Node[Any]]()
         self._members = dict[UUID, NewMember]()
@@ -45,6 +56,7 @@ class Workflow:
         self._numbers = dict[str, int]()
         self._problems = list[str]()
         self._is_complete = False
+        self._refused: set[UUID] = set() if outer is None else outer._refused  # nodes that have a problem, and are not added
         self._inner = set[UUID]()  # members of workflows that are members, for whose nodes this one waits
 
     @overload
@@ -175,13 +187,18 @@ class Workflow:
         self._check_options(node, gate)
         self._check_parents(node, waits, parents)
         if self._depth == DEEPEST:
-            self._problems.append(f"{node.name}: workflows in workflows, {DEEPEST + 1} deep: at most {DEEPEST}")
-            return node
+            if self._is_in(node.prepared.task.definition):
+                remedy = f"for recursion, await job.call({gate.task}.bind(…)) in a task"
+                raise _AddsItself([f"{gate.task} adds itself, and workflows in workflows are at most {DEEPEST} deep: {remedy}"])
+            return self._refuse(node, [f"{node.name}: workflows in workflows, {DEEPEST + 1} deep: at most {DEEPEST}"])
         try:
             inner, flow = _inner(node.prepared, gate, self)
+        except _AddsItself as error:
+            if self._outer is not None:
+                raise  # each level would repeat it
+            return self._refuse(node, error.problems)
         except ConfigurationError as error:
-            self._problems += [f"{node.name}: {problem}" for problem in error.problems]
-            return node
+            return self._refuse(node, [f"{node.name}: {problem}" for problem in error.problems])
         self._put(node, gate, structs.replace(flow.root.member, flow=self._root.id, node=node.name), on_failure)
         for each in flow.members:
             named = f"{node.name}/{each.member.node}"
@@ -190,6 +207,14 @@ class Workflow:
             self._members[each.job.id] = NewMember(each.job, structs.replace(each.member, flow=self._root.id, node=named))
         self._inner |= {each.job.id for each in flow.members}
         self._enter(node, flow, waits, parents)
+        return node
+
+    def _is_in(self, definition: TaskDefinition) -> bool:
+        return self._definition is definition or (self._outer is not None and self._outer._is_in(definition))
+
+    def _refuse(self, node: Node[Any], problems: Sequence[str]) -> Node[Any]:
+        self._problems += [each for each in problems if each not in self._problems]
+        self._refused.add(node.job)
         return node
 
     def _enter(self, node: Node[Any], flow: NewFlow, waits: Waits, parents: Sequence[UUID]) -> None:
@@ -217,7 +242,7 @@ class Workflow:
             problems.append(f"{len(self._members):,} members, at most {most:,}: raise max_nodes, or use fewer")
         if result is not None and not isinstance(result, Node):
             problems.append(f"{result!r} is returned: return a node, as w.add(…) returns it, or nothing")
-        elif result is not None and result.job not in self._members:
+        elif result is not None and result.job not in self._members.keys() | self._refused:
             problems.append(f"{result.name!r} is returned, but belongs to another workflow: return a node of this one")
         if problems:
             raise ConfigurationError([f"workflow {self._root.task}: {problem}" for problem in problems])
@@ -275,7 +300,7 @@ class Workflow:
 
     def _check_parents(self, node: Node[Any], waits: Waits, parents: Sequence[UUID]) -> None:
         for parent in parents:
-            if self._find(parent) is None:
+            if self._find(parent) is None and parent not in self._refused:
                 self._problems.append(
                     f"{node.name}: it depends on a node of another workflow: use one that this workflow has added"
                 )
@@ -342,7 +367,7 @@ def _inputs_of(job: PreparedJob[Any]) -> tuple[Input, ...]:
 
 def build(definition: TaskDefinition, root: NewJob) -> tuple[Workflow, Any]:
     """Call the function of a workflow with the payload of its root; return the graph, and the node that the function returned."""
-    graph = Workflow(root, definition.workflow or DEFAULTS)
+    graph = Workflow(root, definition.workflow or DEFAULTS, definition=definition)
     arguments, _ = definition.payload.decode(root.payload)
     function: Callable[..., Any] = definition.function
     result = function(graph, **arguments)
@@ -353,7 +378,7 @@ def build(definition: TaskDefinition, root: NewJob) -> tuple[Workflow, Any]:
 def _inner(job: PreparedJob[Any], gate: NewJob, outer: Workflow) -> tuple[Workflow, NewFlow]:
     """Build a workflow that is a member of another one; its function gets the outputs that it was bound with as they are."""
     definition = job.task.definition
-    graph = Workflow(gate, definition.workflow or DEFAULTS, outer=outer)
+    graph = Workflow(gate, definition.workflow or DEFAULTS, outer=outer, definition=definition)
     arguments, _ = definition.payload.without(frozenset(job.references)).decode(job.payload)
     result = definition.function(graph, **arguments, **outputs_of(job.references))
     graph._is_complete = True
