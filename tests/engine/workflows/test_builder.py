@@ -1,5 +1,7 @@
 """The builder of workflows: what it stores, and everything that it refuses before anything is stored."""
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,7 +18,7 @@ from holdfast._engine.tasks.after import AtLeast
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.fitting import fits
-from holdfast._engine.workflows.node import Node
+from holdfast._engine.workflows.node import Node, each
 from holdfast.errors import ConfigurationError, PayloadInvalid
 
 app = App("memory://")
@@ -40,6 +42,20 @@ def inspect(source: Source, level: int = 1) -> int:
 @app.task
 def report(source: Source | Failed, passed: int | Failed | None = None) -> str:
     return ""
+
+
+@app.task
+def find() -> list[str]:
+    return []
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task
+def store(anything: object) -> None: ...
 
 
 @app.task(queue="slow", priority=5)
@@ -149,11 +165,82 @@ def test_all_problems_of_a_graph_are_reported_at_once() -> None:
     assert all(problem.startswith("workflow release: ") for problem in found)
 
 
+def test_options_of_a_node_that_there_are_not_are_refused_with_those_that_there_are() -> None:
+    w = workflow()
+    before = w.add(checkout.bind(ref="a"))
+    w.add(shout.bind("a"), after=[before], join="most", when="done", on_failure="ignore")  # type: ignore[call-overload]
+    w.map(shout.bind("a"), name="mapped", when="done", on_failure="ignore")  # type: ignore[call-overload]
+    policy = "on_failure='ignore': use one of 'fail', 'continue', 'pause', 'cancel'"
+    assert problems_of(w) == [
+        "workflow release: shout: join='most': use 'all', 'any' or AtLeast(2)",
+        "workflow release: shout: when='done': use 'succeeded' or 'finished'",
+        f"workflow release: shout: {policy}",
+        "workflow release: mapped: when='done': use 'succeeded' or 'finished'",
+        "workflow release: mapped: w.map needs an argument each(node.output)",
+        f"workflow release: mapped: {policy}",
+    ]
+
+
+def test_what_is_not_a_bound_task_is_refused_with_how_to_bind_it() -> None:
+    w = workflow()
+    node = w.add(checkout.bind(ref="a"))
+    for given, message in (
+        (checkout, "w.add(checkout): bind the arguments first: w.add(checkout.bind(…))"),
+        (checkout.options(key="k"), "w.add(task): bind the arguments first: w.add(task.bind(…))"),
+        (node, "w.add(<node checkout>): bind the arguments first: w.add(task.bind(…))"),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            w.add(given)  # type: ignore[call-overload]
+        assert raised.value.problems == [f"workflow release: {message}"]
+    with pytest.raises(ConfigurationError, match=r"w.map\(checkout\): .* w.map\(checkout.bind"):
+        w.map(checkout)  # type: ignore[call-overload]
+
+
+def test_nodes_and_bound_tasks_are_not_arguments() -> None:
+    node = workflow().add(checkout.bind(ref="a"))
+    for given in (node, [node]):
+        with pytest.raises(ConfigurationError, match=r"^source: a node has no value: .* node.output$"):
+            inspect.bind(source=given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^text: a bound task has no value: .* node = w.add\(.* node.output$"):
+        shout.bind(checkout.bind(ref="a"))  # type: ignore[arg-type]
+
+
+def test_parents_that_are_not_nodes_are_refused_with_what_to_use() -> None:
+    w = workflow()
+    node = w.add(checkout.bind(ref="a"))
+    w.add(shout.bind("a"), after=node)  # type: ignore[call-overload]
+    w.add(shout.bind("b"), after="checkout")  # type: ignore[call-overload]
+    w.add(shout.bind("c"), after=["checkout", node])  # type: ignore[list-item]
+    one, text, several = problems_of(w)
+    assert one == "workflow release: shout: after=<node checkout>: use a list of nodes of this workflow: after=[node]"
+    assert text == "workflow release: shout-2: after='checkout': use a list of nodes of this workflow: after=[node]"
+    assert several.startswith(
+        "workflow release: shout-3: after=['checkout']: use nodes of this workflow, as w.add(…) returns them"
+    )
+    assert several.endswith("task.options(after=[handle])")
+
+
 def test_a_result_that_cannot_be_the_parameter_is_refused() -> None:
     w = workflow()
     source = w.add(checkout.bind(ref="a"))
     w.add(shout.bind(source.output))  # type: ignore[arg-type]
-    assert "text cannot be the result of 'checkout'" in problems_of(w)[0]
+    told = "shout: text cannot be the result of 'checkout', which has the type Source: text is of the type str"
+    assert problems_of(w) == [f"workflow release: {told}"]
+
+
+def test_a_list_that_cannot_be_the_parameter_is_refused_with_both_types_and_the_way_to_its_items() -> None:
+    w = workflow()
+    found, source = w.add(find.bind()), w.add(checkout.bind(ref="a"))
+    w.add(shout.bind(found.output))  # type: ignore[arg-type]
+    w.add(total.bind([found.output, source.output]))  # type: ignore[list-item]
+    w.map(inspect.bind(source=each(found.output)))  # type: ignore[arg-type]
+    of_find = "of 'find', which has the type"
+    assert [problem.removeprefix("workflow release: ") for problem in problems_of(w)] == [
+        f"shout: text cannot be the result {of_find} list[str]: text is of the type str; for its items use w.map and each(node.output)",
+        f"total: numbers cannot have the result {of_find} list[str]: numbers has items of the type int",
+        "total: numbers cannot have the result of 'checkout', which has the type Source: numbers has items of the type int",
+        f"inspect: source cannot be an item of the result {of_find} str: source is of the type Source",
+    ]
 
 
 @pytest.mark.parametrize("how", [{"when": "finished"}, {"parent": "continue"}])
@@ -183,6 +270,48 @@ def test_a_job_with_a_reference_cannot_be_enqueued_on_its_own() -> None:
         inspect.bind(source=source.output).new_job()
     with pytest.raises(PayloadInvalid):
         inspect.enqueue(source.output)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        str,
+        bool,
+        list,
+        len,
+        int,
+        "<{}>".format,
+        lambda output: f"{output:>9}",
+        lambda output: output == "x",
+        lambda output: output != "x",
+        lambda output: output > 1,
+        lambda output: output + 1,
+        lambda output: 1 + output,
+        lambda output: -output,
+        lambda output: output[0],
+        lambda output: "x" in output,
+        lambda output: output.path,
+        lambda output: checkout.bind(**output),
+    ],
+)
+def test_an_output_that_is_used_as_a_value_raises_with_what_to_do(use: Callable[[object], object]) -> None:
+    output = workflow().add(checkout.bind(ref="a")).output
+    with pytest.raises(
+        ConfigurationError, match=r"the output of 'checkout' has no value .* as an argument of bind\(…\); .* w.map"
+    ):
+        use(output)
+
+
+def test_an_output_inside_another_argument_is_refused() -> None:
+    source = workflow().add(checkout.bind(ref="a"))
+    with pytest.raises(PayloadInvalid, match="the output of 'checkout' has no value"):
+        store.bind(anything={"source": source.output})
+
+
+def test_an_output_can_be_shown_copied_and_kept_in_a_set() -> None:
+    output = workflow().add(checkout.bind(ref="a")).output
+    assert (repr(output), repr(copy(output)), len({output, output})) == (("<output of checkout>",) * 2 + (1,))
+    assert checkout.bind(ref=output).references == checkout.bind(ref=copy(output)).references  # type: ignore[arg-type]
 
 
 def test_a_parameter_that_accepts_failed_is_read_as_the_rest_of_its_type() -> None:

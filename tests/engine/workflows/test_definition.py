@@ -1,5 +1,6 @@
 """Workflows as users write and enqueue them: with ``@app.workflow``, by name, and in place."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -240,6 +241,31 @@ def test_a_block_stores_its_workflow_when_it_ends() -> None:
     at.app.run_due()
     assert w.handle.result(timeout=1) == [Source("main")]
     assert (w.handle.get().task, w.handle.get().key) == ("in-place", "acme")
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_nodes_that_are_added_after_the_end_of_a_block_are_refused(has_failed: bool) -> None:
+    at = Scene()
+    w = at.app.workflow("in-place")
+    with suppress(ZeroDivisionError), w:
+        source = w.add(at.checkout.bind(ref="main"))
+        _ = 1 / (not has_failed)
+    for late in (lambda: w.add(at.checkout.bind(ref="x")), lambda: w.map(at.checkout.bind(ref="x")), lambda: w.returns(source)):
+        with pytest.raises(ConfigurationError, match=r"workflow in-place: w\..* after .* inside"):
+            late()
+
+
+def test_nodes_that_are_added_after_the_function_of_a_workflow_are_refused() -> None:
+    at, kept = Scene(), list[Workflow]()
+
+    @at.app.workflow
+    def leaky(w: Workflow) -> None:
+        kept.append(w)
+        w.add(at.checkout.bind(ref="main"))
+
+    leaky.enqueue()
+    with pytest.raises(ConfigurationError, match=r"workflow leaky: w.add\(…\) after its graph was complete"):
+        kept[0].add(at.checkout.bind(ref="late"))
 
 
 def test_a_block_that_raises_stores_nothing() -> None:

@@ -143,7 +143,7 @@ def test_what_cannot_be_in_a_list_of_outputs_is_refused() -> None:
         wrong.enqueue()
     problems = [problem.removeprefix("workflow wrong: ") for problem in raised.value.problems]
     assert problems == [
-        "type: reports cannot have the result of 'find', which has the type list[str]",
+        "type: reports cannot have the result of 'find', which has the type list[str]: reports has items of the type Report",
         "map: reports: the list of 'test' in a list: give it a separate parameter",
         "failed: reports may be a Failed, because 'test-2' need not complete: annotate it with `Sequence[… | Failed]`",
     ]
@@ -261,7 +261,7 @@ def test_a_map_is_checked_before_anything_is_stored() -> None:
     assert [problem.removeprefix("workflow wrong: ") for problem in raised.value.problems] == [
         "added: each(…) is for w.map, which runs it for each item",
         "no-list: w.map needs an argument each(node.output)",
-        "number: each(…) takes a list, and 'total' returns <class 'int'>",
+        "number: each(…) takes a list, and 'total' returns int",
         "strict: reports may be a Failed, because 'tested' need not complete: annotate it with `Sequence[… | Failed]`",
     ]
     with pytest.raises(ConfigurationError, match="add a node for each item in a loop"):
@@ -362,6 +362,45 @@ def test_s19_dependents_of_nested_workflows_start_after_all_of_them_to_depth_5()
 
     with pytest.raises(ConfigurationError, match="workflows in workflows, 6 deep: at most 5"):
         too_deep.enqueue()
+
+
+def test_a_workflow_that_adds_itself_is_refused_once_with_how_to_recurse() -> None:
+    at = Nested()
+
+    @at.app.workflow
+    def tree(w: Workflow, name: str) -> Node[str]:
+        left = w.add(forest.bind(name=name))  # type: ignore[attr-defined]
+        return w.add(at.act.bind(name="end", before=left.output))
+
+    @at.app.workflow
+    def forest(w: Workflow, name: str) -> Node[str]:
+        w.add(tree.bind(name=name))
+        return w.add(tree.bind(name=name))
+
+    for flow in (tree, forest):
+        with pytest.raises(ConfigurationError) as raised:
+            flow.enqueue(name="x")
+        limit = f"{flow.name} adds itself, and workflows in workflows are at most 5 deep"
+        remedy = f"for recursion, await job.call({flow.name}.bind(…)) in a task"
+        assert raised.value.problems == [f"workflow {flow.name}: {limit}: {remedy}"]
+
+
+def test_a_node_whose_workflow_has_a_problem_is_not_reported_as_that_of_another_workflow() -> None:
+    at = Nested()
+
+    @at.app.workflow
+    def broken(w: Workflow) -> Node[str]:
+        return w.add(at.act.bind(name="x"), when="done")  # type: ignore[call-overload, no-any-return]
+
+    @at.app.workflow
+    def outer(w: Workflow) -> Node[str]:
+        inner = w.add(broken.bind())
+        w.add(at.act.bind(name="y", before=inner.output), after=[inner])
+        return inner
+
+    with pytest.raises(ConfigurationError) as raised:
+        outer.enqueue()
+    assert raised.value.problems == ["workflow outer: broken: workflow broken: act: when='done': use 'succeeded' or 'finished'"]
 
 
 def test_the_failure_of_an_inner_workflow_is_that_of_its_node() -> None:

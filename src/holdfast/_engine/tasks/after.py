@@ -40,11 +40,7 @@ def after_of(given: object, join: object, when: object, problems: list[str], **o
         problems.append(f"after={given!r}: use a list of handles or ids")
         return None
     parents = dict.fromkeys(job for each in given if (job := _id_of(each, problems)) is not None)
-    is_join = join in ("all", "any") if isinstance(join, str) else isinstance(join, AtLeast)
-    if not is_join:
-        problems.append(f"join={join!r}: use 'all', 'any' or AtLeast(2)")
-    if when not in ("succeeded", "finished"):
-        problems.append(f"when={when!r}: use 'succeeded' or 'finished'")
+    problems += problems_of_join(join, when)
     if isinstance(join, AtLeast) and not 1 <= join.number <= len(parents):
         most = f"use 1 to {len(parents)}" if parents else "name these jobs with after="
         problems.append(f"join={join!r}, but it has {len(parents)} parents: {most}")
@@ -53,6 +49,17 @@ def after_of(given: object, join: object, when: object, problems: list[str], **o
     if problems or not parents:
         return None
     return After(tuple(parents), required(join, len(parents)), tolerates=when == "finished")
+
+
+def problems_of_join(join: object, when: object) -> list[str]:
+    """Return what is wrong with how many parents must succeed, and with what they must do.
+
+    >>> problems_of_join("all", "done")
+    ["when='done': use 'succeeded' or 'finished'"]
+    """
+    is_join = join in ("all", "any") if isinstance(join, str) else isinstance(join, AtLeast)
+    problems = [] if is_join else [f"join={join!r}: use 'all', 'any' or AtLeast(2)"]
+    return problems if when in ("succeeded", "finished") else [*problems, f"when={when!r}: use 'succeeded' or 'finished'"]
 
 
 def _id_of(parent: object, problems: list[str]) -> UUID | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -18,7 +18,8 @@ from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.options import Options
-from holdfast._engine.tasks.reference import Reference, references_in
+from holdfast._engine.tasks.output import NotAnArgument, references_in
+from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, PayloadInvalid
 from holdfast.sync import blocking, refuse_inside_loop
@@ -29,7 +30,7 @@ Returned = TypeVar("Returned")
 Bound = TypeVar("Bound", covariant=True)
 
 
-class PreparedJob(Struct, Generic[Bound], frozen=True):
+class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
     """A task with options and a checked payload. Each ``new_job()`` has another id.
 
     ``references``: the parameters that the payload lacks, because they get the results of other members of a workflow.
@@ -39,6 +40,9 @@ class PreparedJob(Struct, Generic[Bound], frozen=True):
     options: Options
     payload: bytes
     references: Mapping[str, Reference | list[Reference]] = {}
+    instead: ClassVar[str] = (
+        "a bound task has no value: add it to the workflow first, node = w.add(task.bind(…)), and pass on node.output"
+    )
 
     @property
     def name(self) -> str:

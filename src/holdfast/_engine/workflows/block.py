@@ -39,7 +39,9 @@ class WorkflowBlock(Workflow):
         return self._handle
 
     def returns(self, node: Node[Any]) -> None:
-        """Choose the node whose result is that of the workflow."""
+        """Choose the node whose result is that of the workflow; ``ConfigurationError`` after the end of the block."""
+        if self._is_complete:
+            raise ConfigurationError([f"workflow {self._job.task}: w.returns(…) after the end of its block: use it inside"])
         self._result = node
 
     def __enter__(self) -> "WorkflowBlock":
@@ -47,6 +49,7 @@ class WorkflowBlock(Workflow):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_complete = True
         if kind is None:
             self._handle = enqueue(self._connections, self, self._job, self._result)
 
@@ -54,5 +57,6 @@ class WorkflowBlock(Workflow):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_complete = True
         if kind is None:
             self._handle = await aenqueue(self._connections, self, self._job, self._result)

@@ -1,7 +1,7 @@
 """The graph of a new workflow: members are added, and everything is checked before anything is stored."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from msgspec import structs
@@ -10,20 +10,25 @@ from holdfast._core.headers import inherited
 from holdfast._core.job import NewJob
 from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.workflow import Edge, NewFlow, NewMember, WorkflowSettings, gate_edges
-from holdfast._engine.tasks.after import AtLeast, Join, When, required
+from holdfast._engine.tasks.after import AtLeast, Join, When
+from holdfast._engine.tasks.output import outputs_of
 from holdfast._engine.tasks.registry import NAME, TaskDefinition
 from holdfast._engine.tasks.task import PreparedJob
-from holdfast._engine.workflows.fitting import fits
+from holdfast._engine.workflows.failure_policy import PolicyName, failure_policy
+from holdfast._engine.workflows.fitting import fits, item_of, kinds_of, name_of_type
 from holdfast._engine.workflows.node import Node
+from holdfast._engine.workflows.waits import Waits
 from holdfast.errors import ConfigurationError
 
 Result = TypeVar("Result")
 
-PolicyName = OnFailure | Literal["fail", "continue", "pause", "cancel"]
-
 DEFAULTS = WorkflowSettings()
 DEEPEST = 5
 """How deep workflows may be members of each other."""
+
+
+class _AddsItself(ConfigurationError):
+    """A workflow is a node of itself, too deep."""
 
 
 class Workflow:
@@ -35,14 +40,23 @@ class Workflow:
     ...     return w.add(publish.bind(source=source.output), after=[tested])
     """
 
-    def __init__(self, root: NewJob, settings: WorkflowSettings = DEFAULTS, *, outer: "Workflow | None" = None) -> None:
-        self._root, self._settings, self._outer = root, settings, outer
+    def __init__(
+        self,
+        root: NewJob,
+        settings: WorkflowSettings = DEFAULTS,
+        *,
+        outer: "Workflow | None" = None,
+        definition: TaskDefinition | None = None,
+    ) -> None:
+        self._root, self._settings, self._outer, self._definition = root, settings, outer, definition
         self._depth: int = 0 if outer is None else outer._depth + 1
         self._nodes = dict[str, Node[Any]]()
         self._members = dict[UUID, NewMember]()
         self._edges = list[Edge]()
         self._numbers = dict[str, int]()
         self._problems = list[str]()
+        self._is_complete = False
+        self._refused: set[UUID] = set() if outer is None else outer._refused  # nodes that have a problem, and are not added
         self._inner = set[UUID]()  # members of workflows that are members, for whose nodes this one waits
 
     @overload
@@ -85,10 +99,13 @@ class Workflow:
         A workflow is added as a task is. Its members become members of this one, named ``node/member``; those of them that wait for no
         other wait for ``after``. The node ends once they have ended, and its ``output`` is the result of the workflow.
         """
-        if job.task.definition.workflow is not None:
-            return self._add_workflow(job, name, Waits(after, join, when), on_failure)
+        self._require_usable("add", job)
         new = job.new_member()
-        return self._add(Node(new.id, self._name_of(job, name), job), new, Waits(after, join, when), on_failure)
+        node = Node[Any](new.id, self._name_of(job, name), job)
+        waits = self._waits(node, after, join, when)
+        if job.task.definition.workflow is not None:
+            return self._add_workflow(node, new, waits, on_failure)
+        return self._add(node, new, waits, on_failure)
 
     @overload
     def map(
@@ -127,11 +144,30 @@ class Workflow:
 
         >>> w.map(test.bind(source=source.output, suite=each(suites.output)))  # doctest: +SKIP
         """
+        self._require_usable("map", job)
         new = job.new_member()
         node = Node[Any](new.id, self._name_of(job, name), job, is_map=True)
-        return self._add(node, new, Waits(after, "all", when), on_failure)
+        return self._add(node, new, self._waits(node, after, "all", when), on_failure)
 
-    def _add(self, node: Node[Any], new: NewJob, waits: "Waits", on_failure: PolicyName | None) -> Node[Any]:
+    def _require_usable(self, verb: str, job: object) -> None:
+        """Raise ``ConfigurationError`` for a graph that is complete, and for what is not a bound task."""
+        if self._is_complete:
+            remedy = "add nodes inside the `with` block or the function that builds it; a running job adds one with job.enqueue"
+            raise ConfigurationError([f"workflow {self._root.task}: w.{verb}(…) after its graph was complete: {remedy}"])
+        if not isinstance(job, PreparedJob):
+            name = getattr(job, "name", "task") if hasattr(job, "bind") else "task"
+            given = name if hasattr(job, "bind") else repr(job)
+            raise ConfigurationError(
+                [f"workflow {self._root.task}: w.{verb}({given}): bind the arguments first: w.{verb}({name}.bind(…))"]
+            )
+
+    def _waits(self, node: Node[Any], after: object, join: Join, when: When) -> Waits:
+        found = list[str]()
+        waits = Waits.of(after, join, when, found)
+        self._problems += [f"{node.name}: {problem}" for problem in found]
+        return waits
+
+    def _add(self, node: Node[Any], new: NewJob, waits: Waits, on_failure: PolicyName | None) -> Node[Any]:
         inputs = _inputs_of(node.prepared)
         parents = waits.parents(each.parent for each in inputs)
         self._check(node, waits, parents, new, inputs)
@@ -140,24 +176,29 @@ class Workflow:
         return node
 
     def _put(self, node: Node[Any], new: NewJob, member: Member, on_failure: PolicyName | None) -> None:
-        policy = self._settings.on_failure if on_failure is None else OnFailure(on_failure)
+        found = list[str]()
+        policy = self._settings.on_failure if on_failure is None else failure_policy(on_failure, found)
+        self._problems += [f"{node.name}: {problem}" for problem in found]
         self._nodes[node.name] = node
         self._members[new.id] = NewMember(new, structs.replace(member, on_failure=policy))
 
-    def _add_workflow(self, job: PreparedJob[Any], name: str | None, waits: "Waits", on_failure: PolicyName | None) -> Node[Any]:
-        gate = job.new_member()
-        node = Node[Any](gate.id, self._name_of(job, name), job)
+    def _add_workflow(self, node: Node[Any], gate: NewJob, waits: Waits, on_failure: PolicyName | None) -> Node[Any]:
         parents = waits.parents(())
         self._check_options(node, gate)
         self._check_parents(node, waits, parents)
         if self._depth == DEEPEST:
-            self._problems.append(f"{node.name}: workflows in workflows, {DEEPEST + 1} deep: at most {DEEPEST}")
-            return node
+            if self._is_in(node.prepared.task.definition):
+                remedy = f"for recursion, await job.call({gate.task}.bind(…)) in a task"
+                raise _AddsItself([f"{gate.task} adds itself, and workflows in workflows are at most {DEEPEST} deep: {remedy}"])
+            return self._refuse(node, [f"{node.name}: workflows in workflows, {DEEPEST + 1} deep: at most {DEEPEST}"])
         try:
-            inner, flow = _inner(job, gate, self)
+            inner, flow = _inner(node.prepared, gate, self)
+        except _AddsItself as error:
+            if self._outer is not None:
+                raise  # each level would repeat it
+            return self._refuse(node, error.problems)
         except ConfigurationError as error:
-            self._problems += [f"{node.name}: {problem}" for problem in error.problems]
-            return node
+            return self._refuse(node, [f"{node.name}: {problem}" for problem in error.problems])
         self._put(node, gate, structs.replace(flow.root.member, flow=self._root.id, node=node.name), on_failure)
         for each in flow.members:
             named = f"{node.name}/{each.member.node}"
@@ -168,7 +209,15 @@ class Workflow:
         self._enter(node, flow, waits, parents)
         return node
 
-    def _enter(self, node: Node[Any], flow: NewFlow, waits: "Waits", parents: Sequence[UUID]) -> None:
+    def _is_in(self, definition: TaskDefinition) -> bool:
+        return self._definition is definition or (self._outer is not None and self._outer._is_in(definition))
+
+    def _refuse(self, node: Node[Any], problems: Sequence[str]) -> Node[Any]:
+        self._problems += [each for each in problems if each not in self._problems]
+        self._refused.add(node.job)
+        return node
+
+    def _enter(self, node: Node[Any], flow: NewFlow, waits: Waits, parents: Sequence[UUID]) -> None:
         """Let the members of a workflow that wait for none of the others wait for what its node waits for."""
         inner = {each.job.id: None for each in flow.members}
         waiting = {edge.child for edge in flow.edges if edge.parent in inner}
@@ -193,7 +242,7 @@ class Workflow:
             problems.append(f"{len(self._members):,} members, at most {most:,}: raise max_nodes, or use fewer")
         if result is not None and not isinstance(result, Node):
             problems.append(f"{result!r} is returned: return a node, as w.add(…) returns it, or nothing")
-        elif result is not None and result.job not in self._members:
+        elif result is not None and result.job not in self._members.keys() | self._refused:
             problems.append(f"{result.name!r} is returned, but belongs to another workflow: return a node of this one")
         if problems:
             raise ConfigurationError([f"workflow {self._root.task}: {problem}" for problem in problems])
@@ -219,7 +268,7 @@ class Workflow:
         self._numbers[task] = number + 1
         return named
 
-    def _check(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID], new: NewJob, inputs: Sequence[Input]) -> None:
+    def _check(self, node: Node[Any], waits: Waits, parents: Sequence[UUID], new: NewJob, inputs: Sequence[Input]) -> None:
         where = node.name
         self._check_options(node, new)
         self._check_parents(node, waits, parents)
@@ -249,9 +298,9 @@ class Workflow:
         if settings is not None and settings.deadline is not None:
             self._problems.append(f"{node.name}: deadline: a workflow that is a node has none; give it to the outer workflow")
 
-    def _check_parents(self, node: Node[Any], waits: "Waits", parents: Sequence[UUID]) -> None:
+    def _check_parents(self, node: Node[Any], waits: Waits, parents: Sequence[UUID]) -> None:
         for parent in parents:
-            if self._find(parent) is None:
+            if self._find(parent) is None and parent not in self._refused:
                 self._problems.append(
                     f"{node.name}: it depends on a node of another workflow: use one that this workflow has added"
                 )
@@ -274,13 +323,16 @@ class Workflow:
             )
             return
         if given.is_each and not fits(produced, list[Any]):
-            self._problems.append(f"{node.name}: each(…) takes a list, and {parent.name!r} returns {produced}")
+            self._problems.append(f"{node.name}: each(…) takes a list, and {parent.name!r} returns {name_of_type(produced)}")
             return
-        item = (get_args(produced) or (Any,))[0] if given.is_each else produced
-        if not fits(item, (get_args(accepted) or (Any,))[0] if given.is_item else accepted):
+        item, expected = item_of(produced) if given.is_each else produced, item_of(accepted) if given.is_item else accepted
+        if not fits(item, expected):
             part = "an item of the result" if given.is_each else "the result"
             what = f"{parameter} cannot {'have' if given.is_item else 'be'} {part} of {parent.name!r}"
-            self._problems.append(f"{node.name}: {what}, which has the type {item}")
+            is_mappable = kinds_of(item) == {"array"} and fits(item_of(item), expected) and not given.is_each | given.is_item
+            remedy = "; for its items use w.map and each(node.output)" if is_mappable else ""
+            types = f"which has the type {name_of_type(item)}: {parameter} {'has items' if given.is_item else 'is'} of the type"
+            self._problems.append(f"{node.name}: {what}, {types} {name_of_type(expected)}{remedy}")
         is_list = parent.is_map or given.is_item
         if is_tolerant and not given.is_each and parameter not in (accepts.fallible_items if is_list else accepts.fallible):
             wanted = "Sequence[… | Failed]" if is_list else "… | Failed"
@@ -305,26 +357,6 @@ class Workflow:
         )
 
 
-class Waits(NamedTuple):
-    """What a member waits for beside the members whose outputs it takes."""
-
-    after: Sequence[Node[Any]]
-    join: Join
-    when: When
-
-    def parents(self, taken: Iterable[UUID]) -> list[UUID]:
-        """Return all members that it waits for."""
-        return list(dict.fromkeys([*(each.job for each in self.after), *taken]))
-
-    def edges(self, parents: Iterable[UUID], child: UUID) -> list[Edge]:
-        """Return the edges by which it waits for them."""
-        return [Edge(parent, child, tolerates=self.when == "finished") for parent in parents]
-
-    def required(self, parents: Sequence[UUID]) -> int | None:
-        """Return how many of them must succeed; ``None``: all."""
-        return required(self.join, len(parents))
-
-
 def _inputs_of(job: PreparedJob[Any]) -> tuple[Input, ...]:
     found = list[Input]()
     for name, given in job.references.items():
@@ -335,16 +367,19 @@ def _inputs_of(job: PreparedJob[Any]) -> tuple[Input, ...]:
 
 def build(definition: TaskDefinition, root: NewJob) -> tuple[Workflow, Any]:
     """Call the function of a workflow with the payload of its root; return the graph, and the node that the function returned."""
-    graph = Workflow(root, definition.workflow or DEFAULTS)
+    graph = Workflow(root, definition.workflow or DEFAULTS, definition=definition)
     arguments, _ = definition.payload.decode(root.payload)
     function: Callable[..., Any] = definition.function
-    return graph, function(graph, **arguments)
+    result = function(graph, **arguments)
+    graph._is_complete = True
+    return graph, result
 
 
 def _inner(job: PreparedJob[Any], gate: NewJob, outer: Workflow) -> tuple[Workflow, NewFlow]:
     """Build a workflow that is a member of another one; its function gets the outputs that it was bound with as they are."""
     definition = job.task.definition
-    graph = Workflow(gate, definition.workflow or DEFAULTS, outer=outer)
+    graph = Workflow(gate, definition.workflow or DEFAULTS, outer=outer, definition=definition)
     arguments, _ = definition.payload.without(frozenset(job.references)).decode(job.payload)
-    result = definition.function(graph, **arguments, **job.references)
+    result = definition.function(graph, **arguments, **outputs_of(job.references))
+    graph._is_complete = True
     return graph, graph.flow(result)

@@ -5,6 +5,7 @@ Only what cannot fit is refused. Types that are not known here fit everything: t
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import is_dataclass
+from inspect import formatannotation
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
 
@@ -36,6 +37,22 @@ def kinds_of(kind: object) -> frozenset[str]:
         return frozenset[str]().union(*(kinds_of(type(each)) for each in inner))
     plain = origin or kind
     return _kinds_of_class(plain) if isinstance(plain, type) else _ALL
+
+
+def item_of(kind: object) -> Any:
+    """Return the type of the items of a list type; ``Any`` for a list that names none."""
+    return (get_args(kind) or (Any,))[0]
+
+
+def name_of_type(kind: object) -> str:
+    """Return a type as users write it.
+
+    >>> name_of_type(str), name_of_type(list[int]), name_of_type(None)
+    ('str', 'list[int]', 'None')
+    """
+    if kind in (None, NoneType):
+        return "None"
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else formatannotation(kind)
 
 
 def _kinds_of_class(kind: type[Any]) -> frozenset[str]:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._engine.tasks.output import NotAnArgument, Output
 from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast.errors import ConfigurationError
@@ -14,8 +15,10 @@ Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")
 
 
-class Node(Generic[Result]):
+class Node(NotAnArgument, Generic[Result]):
     """A member of a workflow. ``name`` is unique in the workflow. ``is_map``: it runs once for each item of a list."""
+
+    instead = "a node has no value: pass on its result, node.output"
 
     def __init__(self, job: UUID, name: str, prepared: PreparedJob[Any], *, is_map: bool = False) -> None:
         self.job, self.name, self.prepared, self.is_map = job, name, prepared, is_map
@@ -31,8 +34,11 @@ class Node(Generic[Result]):
 
     @property
     def output(self) -> Result:
-        """The result, as an argument of another member's ``bind``: type checkers see its type, the payload has a reference to it."""
-        return cast(Result, Reference(self.job))
+        """The result, as an argument of another member's ``bind``: type checkers see its type, the payload has a reference to it.
+
+        It has no value before the member has run: what needs one, ``if``, ``==`` or an f-string, raises ``ConfigurationError``.
+        """
+        return cast(Result, Output(Reference(self.job, node=self.name)))
 
 
 def each(output: Sequence[Item]) -> Item:
@@ -41,10 +47,10 @@ def each(output: Sequence[Item]) -> Item:
     >>> w.map(test.bind(suite=each(suites.output)))  # doctest: +SKIP
     """
     given: object = output
-    if not isinstance(given, Reference):
+    if not isinstance(given, Output):
         raise ConfigurationError(
             [
                 f"each({output!r}): it takes the output of a node; for a list that is known already, add a node for each item in a loop"
             ]
         )
-    return cast(Item, structs.replace(given, is_each=True))
+    return cast(Item, Output(structs.replace(given._reference, is_each=True)))

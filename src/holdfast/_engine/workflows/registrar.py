@@ -12,8 +12,9 @@ from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.block import WorkflowBlock
-from holdfast._engine.workflows.builder import PolicyName, Workflow
+from holdfast._engine.workflows.builder import Workflow
 from holdfast._engine.workflows.definition import WorkflowDefinition
+from holdfast._engine.workflows.failure_policy import PolicyName
 from holdfast._engine.workflows.node import Node
 from holdfast._engine.workflows.settings import MOST_NODES, RETENTION, define_workflow, policy_of, settings_of
 from holdfast.errors import ConfigurationError

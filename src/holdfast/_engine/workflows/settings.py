@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.member import OnFailure
 from holdfast._core.payload import PayloadType
 from holdfast._core.policy import Policy
 from holdfast._core.workflow import WorkflowSettings
 from holdfast._engine.tasks.registry import TaskDefinition, problems_of_names
-from holdfast._engine.workflows.builder import PolicyName
+from holdfast._engine.workflows.failure_policy import PolicyName, failure_policy
 from holdfast.errors import ConfigurationError
 
 MOST_NODES = 10_000
@@ -63,8 +62,7 @@ def define_workflow(
 def settings_of(problems: list[str], *, on_failure: object, deadline: Duration | None, max_nodes: object) -> WorkflowSettings:
     """Return the settings of a workflow, from what the user wrote; append what is wrong with it to the problems."""
     before, end = len(problems), None
-    if on_failure not in set(OnFailure):
-        problems.append(f"on_failure={on_failure!r}: use one of {', '.join(map(repr, map(str, OnFailure)))}")
+    policy = failure_policy(on_failure, problems)
     if type(max_nodes) is not int or max_nodes < 1:
         problems.append(f"max_nodes={max_nodes!r}: use an integer from 1")
     try:
@@ -75,7 +73,7 @@ def settings_of(problems: list[str], *, on_failure: object, deadline: Duration |
         problems.append(f"deadline: {error}")
     if len(problems) > before:
         return WorkflowSettings()
-    return WorkflowSettings(on_failure=OnFailure(str(on_failure)), deadline=end, max_nodes=int(str(max_nodes)))
+    return WorkflowSettings(on_failure=policy, deadline=end, max_nodes=int(str(max_nodes)))
 
 
 def policy_of(problems: list[str], retention: Duration) -> Policy:
