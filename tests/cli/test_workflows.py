@@ -81,6 +81,16 @@ def test_unknown_workflows_and_nodes_are_errors_with_their_remedy(ids: tuple[str
     assert (wrong.exit_code, json.loads(wrong.stderr)["error"]["type"]) == (2, "ConfigurationError")
 
 
+def test_every_command_refuses_the_id_of_a_node_as_show_does(ids: tuple[str, str]) -> None:
+    node = answer("workflows", "show", ids[1])["nodes"][0]["job"]
+    shown = run("workflows", "show", node)
+    for verb in ("cancel", "pause", "resume", "retry"):
+        done = run("workflows", verb, node)
+        assert (done.exit_code, done.stderr, done.stdout) == (1, shown.stderr, "")
+    assert run("workflows", "retry", node, "--fresh").stderr == shown.stderr
+    assert answer("jobs", "show", node)["state"] == "failed"
+
+
 def test_ids_and_nodes_are_offered_by_completion(ids: tuple[str, str]) -> None:
     assert offered("holdfast workflows show ") == [*ids]
     assert offered(f"holdfast workflows cancel {ids[0][:20]}") == [each for each in ids if each.startswith(ids[0][:20])]
