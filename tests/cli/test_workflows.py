@@ -1,6 +1,7 @@
 """``holdfast workflows``: what is listed, drawn, steered and repaired, as text and as JSON."""
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -89,6 +90,31 @@ def test_every_command_refuses_the_id_of_a_node_as_show_does(ids: tuple[str, str
         assert (done.exit_code, done.stderr, done.stdout) == (1, shown.stderr, "")
     assert run("workflows", "retry", node, "--fresh").stderr == shown.stderr
     assert answer("jobs", "show", node)["state"] == "failed"
+
+
+def test_jobs_of_an_unfinished_workflow_are_not_deleted_and_that_is_reported(ids: tuple[str, str]) -> None:
+    done, waits = (node["job"] for node in answer("workflows", "show", ids[0])["nodes"])
+    why = f"not deleted: its workflow has not ended, `holdfast workflows cancel {ids[0]}` first"
+    for job, state in ((ids[0], "blocked"), (done, "available"), (waits, "blocked")):
+        kept = run("jobs", "delete", job)
+        assert (kept.exit_code, kept.stdout.splitlines()[1:]) == (1, [f"{job}\t{state}, {why}"])
+    assert run("jobs", "delete", waits, "--json").exit_code == 1
+    assert run("workflows", "cancel", ids[0]).exit_code == 0
+    assert run("jobs", "delete", ids[0]).stdout.splitlines()[1:] == [f"{ids[0]}\tdeleted"]
+
+
+def test_a_finished_job_that_another_one_depends_on_is_not_deleted(ids: tuple[str, str]) -> None:
+    app = App(os.environ["HOLDFAST_URL"])
+
+    @app.task
+    def load() -> None: ...
+
+    parents = [load.enqueue(), load.enqueue()]
+    child = load.options(after=parents, when="finished").enqueue()
+    parents[0].cancel()
+    kept = run("jobs", "delete", str(parents[0].id))
+    assert kept.stdout.splitlines()[1:] == [f"{parents[0].id}\tcancelled, not deleted: a job that has not ended depends on it"]
+    assert (kept.exit_code, run("jobs", "delete", str(child.id)).exit_code) == (1, 0)
 
 
 def test_ids_and_nodes_are_offered_by_completion(ids: tuple[str, str]) -> None:
