@@ -50,6 +50,9 @@ def test_a_workflow_is_shown_as_text_svg_mermaid_and_json(ids: tuple[str, str]) 
     lines = run("workflows", "show", ids[0]).stdout.splitlines()
     assert lines[0] == "release: waiting, 0 of 2 nodes done"
     assert lines[-1].split() == ["·", "publish", "blocked", "waits", "for", "build"]
+    failed = answer("workflows", "show", ids[1])["nodes"][0]["job"]
+    below = run("workflows", "show", ids[1]).stdout.splitlines()[-1]
+    assert below == f"✗ build ({failed})  HANDLER_ERROR: IndexError: string index out of range"
     assert run("workflows", "show", ids[0], "--svg").stdout.startswith("<svg ")
     assert "flowchart LR" in run("workflows", "show", ids[1], "--mermaid").stdout
     assert [node["name"] for node in answer("workflows", "show", ids[0])["nodes"]] == ["build", "publish"]
@@ -63,6 +66,22 @@ def test_workflows_are_paused_resumed_cancelled_and_retried(ids: tuple[str, str]
     assert answer("workflows", "cancel", *ids) == {ids[0]: "cancelled", ids[1]: "failed"}
     assert answer("workflows", "retry", ids[0], "--from", "build") == {ids[0]: "blocked"}
     assert answer("workflows", "retry", ids[1], "--fresh") == {ids[1]: "blocked"}
+
+
+def test_a_retry_that_runs_nothing_is_reported(ids: tuple[str, str]) -> None:
+    app = App(os.environ["HOLDFAST_URL"])
+
+    @app.task
+    def load() -> None: ...
+
+    with app.workflow("loading") as w:
+        w.add(load.bind())
+    app.run_due()
+    app.workflows.cancel(ids[0])
+    done = run("workflows", "retry", str(w.handle.id), ids[0])
+    nothing = "nothing runs again, every node has completed; `--from NODE` runs one again"
+    assert done.stdout.splitlines() == [f"workflow {w.handle.id}: completed, {nothing}", f"workflow {ids[0]}: blocked"]
+    assert (done.exit_code, answer("workflows", "retry", str(w.handle.id))) == (0, {str(w.handle.id): "completed"})
 
 
 def test_damaged_workflows_are_repaired_after_a_dry_run(ids: tuple[str, str], folder: Path) -> None:
