@@ -21,7 +21,7 @@ ID = click.argument("id", metavar="WORKFLOW", shell_complete=complete_workflow)
 _NOTHING_RUNS = {
     State.COMPLETED: ", nothing runs again, every node has completed; `--from NODE` runs one again",
 }
-"""What is said of a workflow that a retry leaves in this state."""
+"""What is printed behind the state in which a retry leaves a workflow."""
 
 _STYLES = {"✓ ": "green", "▶ ": "cyan", "▷ ": "cyan", "‖ ": "yellow", "✗ ": "red"}
 

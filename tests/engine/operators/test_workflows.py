@@ -112,7 +112,7 @@ def test_workflows_are_steered_by_their_ids_and_each_verb_is_an_event() -> None:
 
 
 @pytest.mark.parametrize("verb", ["get", "picture", "pause", "resume", "cancel", "retry"])
-def test_every_verb_refuses_the_id_of_a_job_that_is_no_workflow(verb: str) -> None:
+def test_every_verb_refuses_the_id_of_a_job_that_is_not_a_workflow(verb: str) -> None:
     at = Scene()
     parent, done, node = at.build.enqueue("parent"), at.build.enqueue("done"), at.release.enqueue("main").nodes()[0].job
     at.app.run_due(limit=2)
