@@ -1,6 +1,7 @@
 """``holdfast workflows``: what is listed, drawn, steered and repaired, as text and as JSON."""
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -49,6 +50,9 @@ def test_a_workflow_is_shown_as_text_svg_mermaid_and_json(ids: tuple[str, str]) 
     lines = run("workflows", "show", ids[0]).stdout.splitlines()
     assert lines[0] == "release: waiting, 0 of 2 nodes done"
     assert lines[-1].split() == ["·", "publish", "blocked", "waits", "for", "build"]
+    failed = answer("workflows", "show", ids[1])["nodes"][0]["job"]
+    below = run("workflows", "show", ids[1]).stdout.splitlines()[-1]
+    assert below == f"✗ build ({failed})  HANDLER_ERROR: IndexError: string index out of range"
     assert run("workflows", "show", ids[0], "--svg").stdout.startswith("<svg ")
     assert "flowchart LR" in run("workflows", "show", ids[1], "--mermaid").stdout
     assert [node["name"] for node in answer("workflows", "show", ids[0])["nodes"]] == ["build", "publish"]
@@ -62,6 +66,22 @@ def test_workflows_are_paused_resumed_cancelled_and_retried(ids: tuple[str, str]
     assert answer("workflows", "cancel", *ids) == {ids[0]: "cancelled", ids[1]: "failed"}
     assert answer("workflows", "retry", ids[0], "--from", "build") == {ids[0]: "blocked"}
     assert answer("workflows", "retry", ids[1], "--fresh") == {ids[1]: "blocked"}
+
+
+def test_a_retry_that_runs_nothing_is_reported(ids: tuple[str, str]) -> None:
+    app = App(os.environ["HOLDFAST_URL"])
+
+    @app.task
+    def load() -> None: ...
+
+    with app.workflow("loading") as w:
+        w.add(load.bind())
+    app.run_due()
+    app.workflows.cancel(ids[0])
+    done = run("workflows", "retry", str(w.handle.id), ids[0])
+    nothing = "nothing runs again, every node has completed; `--from NODE` runs one again"
+    assert done.stdout.splitlines() == [f"workflow {w.handle.id}: completed, {nothing}", f"workflow {ids[0]}: blocked"]
+    assert (done.exit_code, answer("workflows", "retry", str(w.handle.id))) == (0, {str(w.handle.id): "completed"})
 
 
 def test_damaged_workflows_are_repaired_after_a_dry_run(ids: tuple[str, str], folder: Path) -> None:
@@ -79,6 +99,41 @@ def test_unknown_workflows_and_nodes_are_errors_with_their_remedy(ids: tuple[str
     assert (unknown.exit_code, "no workflow has the id" in unknown.stderr) == (1, True)
     wrong = run("workflows", "retry", ids[0], "--from", "deploy", "--json")
     assert (wrong.exit_code, json.loads(wrong.stderr)["error"]["type"]) == (2, "ConfigurationError")
+
+
+def test_every_command_refuses_the_id_of_a_node_as_show_does(ids: tuple[str, str]) -> None:
+    node = answer("workflows", "show", ids[1])["nodes"][0]["job"]
+    shown = run("workflows", "show", node)
+    for verb in ("cancel", "pause", "resume", "retry"):
+        done = run("workflows", verb, node)
+        assert (done.exit_code, done.stderr, done.stdout) == (1, shown.stderr, "")
+    assert run("workflows", "retry", node, "--fresh").stderr == shown.stderr
+    assert answer("jobs", "show", node)["state"] == "failed"
+
+
+def test_jobs_of_an_unfinished_workflow_are_not_deleted_and_that_is_reported(ids: tuple[str, str]) -> None:
+    done, waits = (node["job"] for node in answer("workflows", "show", ids[0])["nodes"])
+    why = f"not deleted: its workflow has not ended, `holdfast workflows cancel {ids[0]}` first"
+    for job, state in ((ids[0], "blocked"), (done, "available"), (waits, "blocked")):
+        kept = run("jobs", "delete", job)
+        assert (kept.exit_code, kept.stdout.splitlines()[1:]) == (1, [f"{job}\t{state}, {why}"])
+    assert run("jobs", "delete", waits, "--json").exit_code == 1
+    assert run("workflows", "cancel", ids[0]).exit_code == 0
+    assert run("jobs", "delete", ids[0]).stdout.splitlines()[1:] == [f"{ids[0]}\tdeleted"]
+
+
+def test_a_finished_job_that_another_one_depends_on_is_not_deleted(ids: tuple[str, str]) -> None:
+    app = App(os.environ["HOLDFAST_URL"])
+
+    @app.task
+    def load() -> None: ...
+
+    parents = [load.enqueue(), load.enqueue()]
+    child = load.options(after=parents, when="finished").enqueue()
+    parents[0].cancel()
+    kept = run("jobs", "delete", str(parents[0].id))
+    assert kept.stdout.splitlines()[1:] == [f"{parents[0].id}\tcancelled, not deleted: a job that has not ended depends on it"]
+    assert (kept.exit_code, run("jobs", "delete", str(child.id)).exit_code) == (1, 0)
 
 
 def test_ids_and_nodes_are_offered_by_completion(ids: tuple[str, str]) -> None:

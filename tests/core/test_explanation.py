@@ -231,6 +231,26 @@ def test_a_member_behind_a_failure_that_a_pause_holds_back_names_the_choices() -
     assert all(choice in remedy for choice in (f"resume {ROOT}", "--failed retry", "--failed continue"))
 
 
+@pytest.mark.parametrize("root", [False, True])
+def test_the_choices_are_also_named_where_others_have_not_ended(root: bool) -> None:
+    failed, runs = member("lint", State.FAILED, UUID(int=10)), member("test", State.RUNNING, UUID(int=11))
+    own = member("own", State.BLOCKED, OWN, failed.job, runs.job)
+    view = workflow(failed, runs, own, flow=Flow(id=ROOT, paused_at=NOW))
+    (_, message, remedy), _ = causes_of(structs.replace(blocked(), id=ROOT if root else OWN), view)
+    assert "; lint (failed) did not complete" in message
+    assert all(choice in remedy for choice in ("--failed retry", "--failed continue"))
+
+
+def test_a_finished_workflow_is_run_again_by_the_command_of_workflows() -> None:
+    root = structs.replace(JOB, id=ROOT, member=Member(flow=ROOT, node="release", is_gate=True))
+    for state, again in ((State.CANCELLED, f"retry {ROOT}`"), (State.COMPLETED, f"retry {ROOT} --from NODE`")):
+        ended = structs.replace(root, state=state, reason=None if state is State.COMPLETED else Reason.BY_OPERATOR)
+        (cause,) = explain(ended, is_paused=False, workers=(), now=NOW).causes
+        assert f"`holdfast workflows {again}" in cause.remedy
+        assert f"`holdfast workflows show {ROOT}`" in cause.remedy
+        assert "holdfast jobs" not in cause.remedy
+
+
 def test_a_member_held_for_a_crash_in_a_workflow_is_explained_by_the_crash() -> None:
     held = structs.replace(blocked(), state=State.HELD, held_for=HeldFor.CRASH)
     assert causes_of(held, workflow())[0][0] == "held"

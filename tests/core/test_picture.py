@@ -27,6 +27,8 @@ def node(name: str, state: State = State.BLOCKED, *after: str, seconds: float | 
         "attempt": 1 if has_begun else 0,
         "needs": len(after),
         "waits": len(after),
+        "reason": None,
+        "error": None,
     }
     values = {**known, **fields}
     return NodeView(
@@ -34,8 +36,6 @@ def node(name: str, state: State = State.BLOCKED, *after: str, seconds: float | 
         job=UUID(int=len(name)),
         state=state,
         after=after,
-        reason=None,
-        error=None,
         started_at=START if has_begun else None,
         finished_at=ended,
         **{"is_paused": False, "awaits": None, **values},  # type: ignore[arg-type]
@@ -138,6 +138,17 @@ def test_an_empty_workflow_and_a_failed_one_can_be_drawn() -> None:
     assert draw(failed, "text", NOW).splitlines()[-1] == "DependencyFailed: lint did not complete"
     ElementTree.fromstring(draw(failed, "svg", NOW))
     assert draw(failed, "mermaid", NOW).splitlines()[3] == "flowchart LR"
+
+
+def test_nodes_that_failed_by_themselves_are_listed_below_the_text_with_reason_error_and_job() -> None:
+    error = Failure("ValueError", "no tag\x1b[2J\nsecond line")
+    tests = [node(f"test-{n}", State.FAILED, reason=Reason.HANDLER_ERROR, error=error) for n in range(22)]
+    lost = node("publish", State.FAILED, "test-0", reason=Reason.DEPENDENCY_FAILED)
+    below = draw(workflow(*tests, lost), "text", NOW).split("\n\n")[1].splitlines()
+    assert below[0] == f"✗ test-0 ({tests[0].job})  HANDLER_ERROR: ValueError: no tag\\x1b[2J"
+    assert (len(below), below[-1]) == (21, "and 2 more failed")
+    crashed = draw(workflow(node("a", State.FAILED, reason=Reason.WORKER_CRASHED)), "text", NOW)
+    assert crashed.splitlines()[-1] == f"✗ a ({UUID(int=1)})  WORKER_CRASHED"
 
 
 def test_every_text_of_an_svg_ends_before_the_edge_of_its_box() -> None:

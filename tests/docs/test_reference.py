@@ -196,6 +196,13 @@ def test_a_workflows_handle_is_described_as_far_as_it_differs_from_a_jobs() -> N
     assert sorted(described) == sorted({*own(WorkflowHandle), "cancel", "acancel"} - {"of"})
 
 
+def test_the_options_that_a_workflow_takes_are_named() -> None:
+    taken, *others = section("workflows.md", "Options of a workflow").split("Nodes take", maxsplit=1)
+    options = set(inspect.signature(WorkflowDefinition.options).parameters) - {"self"}
+    assert set(re.findall(r"`(\w+)`", taken)) == options - {"expires_in"}
+    assert "`expires_in` is refused" in others[0]
+
+
 def test_every_option_of_a_node_is_described_with_its_default() -> None:
     parameters = [each for each in inspect.signature(Workflow.add).parameters.values() if each.kind is each.KEYWORD_ONLY]
     reported = {row[0].strip("`"): row[1].strip("`") for row in cells(section("workflows.md", "The graph")) if len(row) == 3}

@@ -85,6 +85,11 @@ def _of_finished(job: JobRecord) -> tuple[Cause, ...]:
     why = "" if job.reason is None else f": {job.reason.value}"
     again = f"`holdfast jobs retry {job.id}` runs it again"
     look = f"`holdfast jobs show {job.id}` shows its {'result' if job.state is State.COMPLETED else 'attempts'}"
+    if job.member is not None and job.member.is_gate and job.member.flow == job.id:
+        retry, look = f"`holdfast workflows retry {job.id}", f"`holdfast workflows show {job.id}` shows its nodes"
+        again = f"{retry}` runs again what did not complete"
+        if job.state is State.COMPLETED:
+            again = f"{retry} --from NODE` runs a node again, and all behind it"
     finished = Cause(Code.FINISHED, f"{ended}{why}", f"{look}; {again}")
     match job.reason:
         case Reason.EXPIRED:

@@ -22,8 +22,7 @@ def pending_causes(job: JobRecord, workflow: WorkflowView) -> tuple[Cause, ...]:
     own = None if is_root else next((node for node in workflow.nodes if node.job == job.id), None)
     waits_for = [*nodes.values()] if own is None else [nodes[each] for each in own.after if each in nodes]
     left = [each for each in waits_for if PLACE_OF[each.state] is not Place.FINISHED]
-    failed = [each for each in waits_for if each.state in (State.FAILED, State.CANCELLED)]
-    pause = () if workflow.paused_at is None else (_of_pause(job, workflow, failed if not left else ()),)
+    pause = () if workflow.paused_at is None else (_of_pause(job, workflow),)
     if job.state is State.HELD or (pause and not left):
         return pause
     what = f"it is the workflow {workflow.name}, and " if is_root else "it "
@@ -52,15 +51,18 @@ def _of_parents(job: JobRecord, parents: Sequence[NodeView]) -> Cause:
     return Cause(Code.BLOCKED, waiting, f"nothing to do; `holdfast jobs cancel {job.id}` ends it without them")
 
 
-def _of_pause(job: JobRecord, workflow: WorkflowView, failed: Sequence[NodeView]) -> Cause:
+def _of_pause(job: JobRecord, workflow: WorkflowView) -> Cause:
     since = "" if workflow.paused_at is None else f" since {clock(workflow.paused_at)}"
     held = "holds it" if job.state is State.HELD else "keeps it from going on"
     message = f"its workflow {workflow.name} is paused{since}, which {held}"
-    resume = f"`holdfast workflows resume {workflow.id}`"
+    resume = f"`holdfast workflows resume {workflow.id}` lets it go on"
+    ended = (each for each in workflow.nodes if each.state in (State.FAILED, State.CANCELLED))
+    failed = [each for each in ended if each.reason not in BECAUSE_OF_OTHERS]
     if not failed:
-        return Cause(Code.PAUSED, message, f"{resume} lets it go on")
-    choices = "`--failed retry` runs them again, `--failed continue` runs what depends on them"
-    return Cause(Code.PAUSED, f"{message}; {_named(failed)} did not complete", f"{resume} fails what depends on them; {choices}")
+        return Cause(Code.PAUSED, message, resume)
+    choices = "with `--failed retry` those run again, with `--failed continue` what depends on them runs"
+    remedy = f"{resume} and fails what depends on the failures that the pause held back; {choices}"
+    return Cause(Code.PAUSED, f"{message}; {_named(failed)} did not complete", remedy)
 
 
 def _named(nodes: Sequence[NodeView]) -> str:

@@ -55,7 +55,7 @@ _DELETE = JobAction(
     doing="deleting",
     state_names={State.CLAIMED: "claimed, not deleted", State.RUNNING: "running, not deleted"},
     absent="deleted",
-    refused=OWNED,
+    refused=tuple(State),
 )
 
 
@@ -122,7 +122,7 @@ def reschedule(context: click.Context, /, target: str | None, url: str | None, a
 @JSON
 @click.pass_context
 def delete(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
-    """Delete jobs without a trace. Running ones stay; cancel them first.
+    """Delete jobs without a trace. Running ones stay, and so do those of unfinished workflows; cancel them first.
 
     Jobs are given by id, or chosen by a selector.
     """
@@ -158,10 +158,11 @@ def _steer(
         steer = Steer(how.verb, **(when or {}))
         act = bind(app) if chosen.ids else lambda some: steer_matching(app.jobs, steer, some, chosen.where)
         states = in_batches(ids, act, doing=how.doing)
+        words = {} if chosen.is_by_selector or how.verb is not SteerVerb.DELETE else _words_of_kept(app, states)
     if chosen.is_by_selector:
         _print_counts(how, ids, states, as_json=as_json)
     else:
-        context.exit(_print_states(how, ids, states, as_json=as_json))
+        context.exit(_print_states(how, ids, states, words, as_json=as_json))
 
 
 def _states_of(app: "App", ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -210,7 +211,24 @@ def _print_counts(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, Sta
     click.echo("; ".join((_jobs(len(ids)), *words)))
 
 
-def _print_states(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> int:
+def _words_of_kept(app: "App", states: Mapping[UUID, State]) -> dict[UUID, str]:
+    """Return what is printed of each job that was not deleted although no worker owns it, with the reason."""
+    from holdfast.errors import JobNotFound
+
+    words = {}
+    for id, state in states.items():
+        with suppress(JobNotFound):
+            flow = app.jobs.get(id).workflow if state not in OWNED else None
+            if flow is not None and app.jobs.get(flow).finished_at is None:
+                words[id] = f"{state.value}, not deleted: its workflow has not ended, `holdfast workflows cancel {flow}` first"
+            elif flow is not None:
+                words[id] = f"{state.value}, not deleted: a job that has not ended depends on it"
+    return words
+
+
+def _print_states(
+    how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, State], words: Mapping[UUID, str], *, as_json: bool
+) -> int:
     """Print the new state of each job; return 1 when the action failed for one of them."""
     from holdfast.cli.output import print_json, print_table
 
@@ -218,7 +236,7 @@ def _print_states(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, Sta
         absent = {} if how.absent == "unknown" else {str(id): how.absent for id in ids}
         print_json(absent | {str(id): state for id, state in states.items()})
     else:
-        print_table(("id", "state"), [(id, _word(how, states.get(id))) for id in ids], empty="")
+        print_table(("id", "state"), [(id, words.get(id) or _word(how, states.get(id))) for id in ids], empty="")
     is_done = all((state := states.get(id)) not in how.refused and (state or how.absent != "unknown") for id in ids)
     return 0 if is_done else 1
 

@@ -1,7 +1,7 @@
 """``holdfast workflows``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 IDS = click.argument("ids", metavar="WORKFLOW...", nargs=-1, required=True, shell_complete=complete_workflow)
 ID = click.argument("id", metavar="WORKFLOW", shell_complete=complete_workflow)
+
+_NOTHING_RUNS = {
+    State.COMPLETED: ", nothing runs again, every node has completed; `--from NODE` runs one again",
+}
+"""What is printed behind the state in which a retry leaves a workflow."""
 
 _STYLES = {"✓ ": "green", "▶ ": "cyan", "▷ ": "cyan", "‖ ": "yellow", "✗ ": "red"}
 
@@ -127,7 +132,7 @@ def resume(
 @JSON
 def retry(ids: tuple[str, ...], node: str | None, fresh: bool, target: str | None, url: str | None, as_json: bool) -> None:
     """Run again what did not complete in these workflows; completed nodes keep their results."""
-    _each(ids, target, url, as_json, lambda app, id: app.workflows.retry(id, node, fresh=fresh))
+    _each(ids, target, url, as_json, lambda app, id: app.workflows.retry(id, node, fresh=fresh), _NOTHING_RUNS)
 
 
 @workflows.command()
@@ -156,7 +161,14 @@ def recover(id: str | None, dry_run: bool, target: str | None, url: str | None, 
     print_table(("workflow", "node", "was", "is"), rows, empty="nothing to repair")
 
 
-def _each(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool, act: "Callable[[App, str], State]") -> None:
+def _each(
+    ids: tuple[str, ...],
+    target: str | None,
+    url: str | None,
+    as_json: bool,
+    act: "Callable[[App, str], State]",
+    notes: Mapping[State, str] = {},
+) -> None:
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
@@ -165,7 +177,7 @@ def _each(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bo
         for id in ids:
             states[id] = act(app, id)
             if not as_json:
-                click.echo(f"workflow {id}: {states[id]}")
+                click.echo(f"workflow {id}: {states[id]}{notes.get(states[id], '')}")
     if as_json:
         print_json(states)
 

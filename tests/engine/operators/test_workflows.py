@@ -111,6 +111,19 @@ def test_workflows_are_steered_by_their_ids_and_each_verb_is_an_event() -> None:
     assert at.fields("job.cancel_requested") == [{"job": handle.id, "state": "cancelled"}]
 
 
+@pytest.mark.parametrize("verb", ["get", "picture", "pause", "resume", "cancel", "retry"])
+def test_every_verb_refuses_the_id_of_a_job_that_is_not_a_workflow(verb: str) -> None:
+    at = Scene()
+    parent, done, node = at.build.enqueue("parent"), at.build.enqueue("done"), at.release.enqueue("main").nodes()[0].job
+    at.app.run_due(limit=2)
+    at.build.options(after=[parent]).enqueue("dependent")
+    before = [at.app.jobs.get(job) for job in (parent.id, done.id, node)]
+    for job in (parent.id, done.id, node):
+        with pytest.raises(JobNotFound, match=f"no workflow has the id {job}: .*`holdfast jobs`"):
+            getattr(at.app.workflows, verb)(job)
+    assert [at.app.jobs.get(job) for job in (parent.id, done.id, node)] == before
+
+
 def test_damaged_workflows_are_repaired_all_at_once_or_one_by_one() -> None:
     at = Scene()
     handles = [at.release.enqueue("main") for _ in range(25)]

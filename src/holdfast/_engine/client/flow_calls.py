@@ -91,9 +91,9 @@ class FlowCalls:
         return found[: which.limit]
 
     async def flow(self, flow: UUID) -> FlowView:
-        """Return a workflow with all its members; ``JobNotFound``."""
+        """Return a workflow with all its members; ``JobNotFound``, also for a plain job on which others depend."""
         found = await self._retry("flow", partial(workflows(self._store).flow, flow))
-        if found is None:
+        if found is None or (len(found.members) == 1 and not found.members[0].member.is_gate):
             raise _unknown(flow)
         return found
 
@@ -145,4 +145,5 @@ def require_no_flow_conflict(new: NewFlow, answer: EnqueueAnswer) -> None:
 
 
 def _unknown(flow: UUID) -> JobNotFound:
-    return JobNotFound(f"no workflow has the id {flow}: it never existed here, it is a plain job, or its retention has passed")
+    why = "it never existed here, it is a plain job or a node (`holdfast jobs` takes it), or its retention has passed"
+    return JobNotFound(f"no workflow has the id {flow}: {why}")

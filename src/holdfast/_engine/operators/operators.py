@@ -239,7 +239,10 @@ class Jobs:
     async def adelete(
         self, jobs: Id | Sequence[Id] = (), *, where: Where | None = None, limit: int | None = None, dry_run: bool = False
     ) -> dict[UUID, State] | Steered:
-        """Remove every trace of jobs. Jobs that a worker runs stay, and their states are returned: cancel them first."""
+        """Remove every trace of jobs. Those that a worker runs, and those of unfinished workflows, stay: cancel these first.
+
+        The states of jobs that stay are returned.
+        """
         if where is None:
             return await self._connect().delete(_ids(jobs))
         return await self._steer(jobs, where, Steer(SteerVerb.DELETE), (), limit=limit, dry_run=dry_run, absent="deleted")

@@ -78,6 +78,11 @@ class WorkflowHandle(Handle, Generic[Result]):
         """
         return await self._steer(resumption(failed))
 
+    async def acancel(self) -> State:
+        """End all nodes that wait, and ask those that run to end; return the workflow's state, unchanged if it had finished."""
+        await self._connect().flow(self.id)  # the same verb of a store ends any job
+        return await super().acancel()
+
     async def aretry(self, from_: str | None = None, *, fresh: bool = False) -> State:
         """Run again what did not complete; completed nodes keep their results. Return the workflow's state.
 
@@ -86,6 +91,7 @@ class WorkflowHandle(Handle, Generic[Result]):
         steps. ``UniqueConflict`` if another unfinished workflow has its unique key.
         """
         if from_ is None:
+            await self._connect().flow(self.id)  # the same verb of a store runs any job again
             return await super().aretry(fresh=fresh)
         if fresh:
             raise ConfigurationError(["retry: use fresh=True or from_=…, not both"])
@@ -115,6 +121,10 @@ class WorkflowHandle(Handle, Generic[Result]):
         """Do what ``aresult`` does, for code without an event loop."""
         return blocking(self.aresult)(timeout)
 
+    def cancel(self) -> State:
+        """Do what ``acancel`` does, for code without an event loop."""
+        return blocking(self.acancel)()
+
     def retry(self, from_: str | None = None, *, fresh: bool = False) -> State:
         """Do what ``aretry`` does, for code without an event loop."""
         return blocking(self.aretry)(from_, fresh=fresh)
@@ -128,6 +138,7 @@ class WorkflowHandle(Handle, Generic[Result]):
     resume = blocking(aresume)
 
     async def _steer(self, how: SteerFlow) -> State:
+        await self._connect().flow(self.id)
         return await self._connect().steer_flow(self.id, how)
 
     async def _job_of(self, node: str) -> UUID:
