@@ -224,8 +224,8 @@ def test_a_result_that_cannot_be_the_parameter_is_refused() -> None:
     w = workflow()
     source = w.add(checkout.bind(ref="a"))
     w.add(shout.bind(source.output))  # type: ignore[arg-type]
-    told = "shout: text cannot be the result of 'checkout', which has the type Source: text is of the type str"
-    assert problems_of(w) == [f"workflow release: {told}"]
+    problem = "shout: text cannot be the result of 'checkout', which has the type Source: text is of the type str"
+    assert problems_of(w) == [f"workflow release: {problem}"]
 
 
 def test_a_list_that_cannot_be_the_parameter_is_refused_with_both_types_and_the_way_to_its_items() -> None:

@@ -8,7 +8,7 @@ from holdfast.errors import ConfigurationError
 
 
 class NotAnArgument:
-    """A part of a workflow that stands for no value. ``instead``: why it is no argument of ``bind``, and what is."""
+    """A part of a workflow that stands for no value. ``instead``: why it is not an argument of ``bind``, and what is."""
 
     __slots__ = ()
     instead: ClassVar[str]
