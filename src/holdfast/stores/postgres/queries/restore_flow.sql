@@ -1,6 +1,6 @@
 -- Put back the row of an unfinished workflow, and what its jobs are in it, where they were lost, as far as its jobs show them; return the jobs of
 -- those rows. What a blocked one waited for, and what it would have done, is not known any more: it requires more than its parents, so it fails.
--- A root that only waits for jobs of other workflows requires all of them; one that does not wait, or so, is no gate.
+-- A root that only waits for jobs of other workflows requires all of them; one that does not wait, or so, is not a gate.
 -- :flow.
 WITH root AS MATERIALIZED (
     SELECT id FROM holdfast.pending WHERE id = :flow
