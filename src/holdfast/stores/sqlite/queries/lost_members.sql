@@ -1,5 +1,5 @@
--- Return the jobs of a flow for which there is no record of what they are in it, each with its task, with how many successes it requires, and
--- whether it is a gate.
+-- Return the jobs of a flow for which there is no record of what they are in it.
+-- Each comes with its task, with how many successes it requires, and with whether it is a gate.
 -- What a blocked one waited for, and what it would have done, is not known any more: it requires more than its parents, so it fails.
 -- A root that only waits for jobs of other flows requires all of them; one that does not wait, or so, is not a gate.
 SELECT
