@@ -9,7 +9,7 @@ MINUTES ?= 10
 LONG ?= none
 SCALE ?= 100000
 ARGS ?=
-QUICK := tests/core tests/engine tests/contract/test_memory.py tests/contract/test_sqlite.py tests/house/test_imports.py
+QUICK := tests/core tests/engine tests/contract/test_memory.py tests/contract/test_sqlite.py::TestSqlite tests/house/test_imports.py
 
 # The interpreter: PYTHON= when given, else the one .venv was made with, else the first that runs and is new enough.
 # (A name on the path proves nothing: a version manager's shim may exist and refuse to run.)
