@@ -321,6 +321,28 @@ def test_cancelling_a_workflow_hints_the_workers_of_its_running_members_by_their
     run(scenario)
 
 
+def test_a_workflow_is_cancelled_although_the_store_is_unreachable_when_its_members_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(bench: ClientBench) -> None:
+        root, job = bench.job("q"), bench.job("q")
+        gate = NewMember(root, Member(flow=root.id, node="root", is_gate=True))
+        new = NewFlow(root=gate, members=(NewMember(job, Member(flow=root.id, node="n")),), edges=(Edge(job.id, root.id),))
+        await bench.client.enqueue_flow(new)
+        await bench.store.open_lease(LEASE)
+        await bench.store.exchange(
+            [], ClaimRequest(lease=LEASE.id, claim=bench.chance.uuid4(), tasks={"task": Policy()}, limit=1)
+        )
+
+        async def unreachable(flow: UUID) -> None:
+            raise StoreUnavailable("flow: no connection")
+
+        monkeypatch.setattr(bench.store, "flow", unreachable)
+        assert await bench.client.cancel([root.id]) == {root.id: State.BLOCKED}
+
+    run(scenario)
+
+
 def test_cancelling_a_running_job_hints_its_worker_by_the_jobs_id() -> None:
     async def scenario(bench: ClientBench) -> None:
         waiting, running = bench.job("q"), bench.job("q")

@@ -23,7 +23,7 @@ from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import dependents, has_workflows, workflows
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, UniqueConflict
+from holdfast.errors import JobFailed, JobNotFound, PayloadTooLarge, StoreUnavailable, UniqueConflict
 
 PAGE = 1000
 MOST_READ = 20
@@ -118,10 +118,16 @@ class FlowCalls:
         return state
 
     async def active_members(self, flows: Sequence[UUID]) -> list[UUID]:
-        """Return the members of these workflows that workers own; those of many workflows are left out, because each takes a read."""
+        """Return the members of these workflows that workers own, for hints: none while the store is unreachable, as hints may be lost.
+
+        Those of many workflows are left out, because each takes a read.
+        """
         if not has_workflows(self._store):
             return []
-        found = [await self._retry("flow", partial(workflows(self._store).flow, flow)) for flow in flows[:MOST_READ]]
+        try:
+            found = [await workflows(self._store).flow(flow) for flow in flows[:MOST_READ]]
+        except StoreUnavailable:
+            return []
         members = [member for each in found if each is not None for member in each.members]
         return [member.job for member in members if PLACE_OF[member.state] is Place.ACTIVE]
 
