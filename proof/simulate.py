@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     given = _parser().parse_args(arguments)
     kind, brand = _store(given.store)
-    world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue)
+    world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue, has_flows=given.workflows)
     if given.script is not None:
         return _tell_one(cases.read(given.script).play(kind))
     if given.seed is not None:
@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=cores, help=f"processes to run them in ({cores})")
     parser.add_argument("--hooks", action="store_true", help="all worlds have tasks with an on_rescue, not only some")
     parser.add_argument("--queue", action="store_true", help="in all worlds a queue delivers the jobs, not only in some")
+    parser.add_argument("--workflows", action="store_true", help="all worlds that may have workflows have some, not only a fifth")
     parser.add_argument(
         "--store",
         default="memory",
@@ -108,7 +109,7 @@ def _store(name: str) -> tuple[type[Book], Brand]:
 
 
 def _more(given: argparse.Namespace) -> str:
-    words = [f"--{name}" for name in ("hooks", "queue") if getattr(given, name)]
+    words = [f"--{name}" for name in ("hooks", "queue", "workflows") if getattr(given, name)]
     return "".join(f" {word}" for word in [*words, *([f"--store {given.store}"] if given.store != Brand.MEMORY else [])])
 
 

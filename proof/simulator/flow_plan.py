@@ -51,9 +51,9 @@ class Kit(Struct, frozen=True):
     ttl: float
 
 
-def draw_flows(numbers: random.Random) -> FlowsPlan | None:
-    """Draw workflows for some of the worlds, without their growth."""
-    if numbers.random() >= SHARE:
+def draw_flows(numbers: random.Random, *, share: float = SHARE) -> FlowsPlan | None:
+    """Draw workflows for that share of the worlds, without their growth."""
+    if numbers.random() >= share:
         return None
     return FlowsPlan(
         flows=numbers.choice([1, 2, 3, 5]),

@@ -13,7 +13,7 @@ from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
 from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, tick_bound, void_bound
 from proof.simulator.call_outcomes import Fault, Mix
-from proof.simulator.flow_plan import FlowsPlan, draw_flows
+from proof.simulator.flow_plan import SHARE, FlowsPlan, draw_flows
 from proof.simulator.growth_plan import draw_growth
 from proof.simulator.lane_plan import MOST_BACKLOG, LanesPlan, draw_lanes
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
@@ -222,8 +222,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         return not tasks.isdisjoint(("stuck", "numb")) or (is_cancelled and not tasks.isdisjoint(("deaf", "blocking", *THREADED)))
 
 
-def draw(numbers: random.Random) -> Plan:
-    """Draw a plan from the seed's first numbers. Later additions have separate numbers, so that the rest stays the same."""
+def draw(numbers: random.Random, *, flow_share: float = SHARE) -> Plan:
+    """Draw a plan from the seed's first numbers. Later additions have separate numbers, so that the rest stays the same.
+
+    ``flow_share``: of the worlds that may have workflows, those that have them.
+    """
     plan = _draw(numbers)
     varied, ttl = _vary(plan, random.Random(plan.chaos)), plan.settings.timing.ttl
     rows = draw_rows(random.Random(f"rows {plan.chaos}"), ttl) if plan.mode in WATCHED else None
@@ -237,7 +240,7 @@ def draw(numbers: random.Random) -> Plan:
     ahead = 0 if is_prompt else draw_ahead(random.Random(f"ahead {plan.chaos}"))
     # A store that forgets writes, and rows that other programs lock, are not judged together with workflows.
     has_flows = plan.mode in TICKING and plan.mode is not Mode.FORGETFUL and not locks
-    flows = draw_flows(random.Random(f"flows {plan.chaos}")) if has_flows else None
+    flows = draw_flows(random.Random(f"flows {plan.chaos}"), share=flow_share) if has_flows else None
     if flows is not None:
         flows = structs.replace(flows, growth=draw_growth(random.Random(f"growth {plan.chaos}")))
     varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead, flows=flows)
@@ -312,14 +315,14 @@ LOCKS = {
 """The locks of another program there, in every other world of these modes."""
 
 
-def draw_for(seed: int, brand: Brand) -> Plan:
+def draw_for(seed: int, brand: Brand, *, flow_share: float = SHARE) -> Plan:
     """Return the plan of a seed for a memory store, or the first of its plans that a real store of that brand can have."""
-    plan, tries = draw(random.Random(seed)), 0
+    plan, tries = draw(random.Random(seed), flow_share=flow_share), 0
     if brand is Brand.MEMORY:
         return plan
     while plan.mode is Mode.FORGETFUL or (plan.profile, plan.lease_clock) != FIT[brand]:
         tries += 1
-        plan = draw(random.Random(f"{seed}/{tries}"))
+        plan = draw(random.Random(f"{seed}/{tries}"), flow_share=flow_share)
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
     flows = plan.flows if brand is Brand.SQLITE else None

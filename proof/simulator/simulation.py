@@ -14,6 +14,7 @@ from proof.checker.history import History
 from proof.checker.verdicts import Report
 from proof.search.decisions import Decision
 from proof.simulator.environment_faults import EnvironmentFaults
+from proof.simulator.flow_plan import SHARE
 from proof.simulator.loop import Stuck
 from proof.simulator.plans import Plan, draw_for
 from proof.simulator.profiles import Brand
@@ -56,13 +57,15 @@ def simulate(
     brand: Brand = Brand.MEMORY,
     has_hooks: bool = False,
     has_queue: bool = False,
+    has_flows: bool = False,
 ) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
 
     ``brand``: the brand whose statements the store runs; a real store does not use ``kind``.
     ``has_hooks``: its tasks always have an ``on_rescue``. ``has_queue``: a queue always delivers its jobs.
+    ``has_flows``: it has workflows, if its kind may have some.
     """
-    plan = draw_for(seed, brand)
+    plan = draw_for(seed, brand, flow_share=1.0 if has_flows else SHARE)
     plan = structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue)
     return perform(plan, seed, kind)
 

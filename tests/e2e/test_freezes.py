@@ -19,11 +19,9 @@ def test_a_frozen_worker_with_a_running_supervisor_is_killed_within_the_ttl(tmp_
         ships.crew()
         job = ships.enqueue("wait", gate="gate")
         worker = ships.entry(job, "start")["pid"]
-        frozen = time.monotonic()
         os.kill(worker, signal.SIGSTOP)
         until(lambda: not is_alive(worker), within=TTL)
-        again = ships.entry(job, "start", number=2)
-        assert again["time"] - frozen <= TTL + 1
+        again = ships.entry(job, "start", number=2, within=STALL)  # once a new worker has started
         ships.open("gate")
         view = ships.until_state(job, "completed", within=START)
         assert (view.attempt, view.result) == (2, again["token"])
