@@ -140,7 +140,12 @@ class FlowMoves(ABC):
             case FlowVerb.RETRY:
                 self._write(retry(graph, known, how.node))
             case FlowVerb.RESUME:
-                self._write(retry(graph, running) if how.is_retry else resume(graph, known, how.failed))
+                if how.is_retry:
+                    self._write(retry(graph, running))
+                else:
+                    steered = resume(graph, known, how.failed)
+                    self._write(steered)
+                    self._pass_outside(steered.flow, [Ended(each, False, how.failed) for each in steered.policies])
             case FlowVerb.PAUSE if self.is_unfinished(flow):
                 self.apply(structs.replace(known, paused_at=known.paused_at or self.now), Cascade({}, {}))
             case FlowVerb.CANCEL if self.is_unfinished(flow):
@@ -178,7 +183,6 @@ class FlowMoves(ABC):
         if not steered.flow.is_paused:
             self.resume(steered.flow.id)
         self.apply(steered.flow, steered.cascade)
-        self._pass_outside(steered.flow, [Ended(each, False, policy) for each, policy in steered.policies.items()])
         self._retry_outside(steered.flow.id, steered.blocked, is_fresh=is_fresh)
 
     def _pass_outside(self, flow: Flow, ended: Sequence[Ended]) -> None:

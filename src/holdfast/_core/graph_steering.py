@@ -17,7 +17,7 @@ class Steered(Struct, frozen=True):
     """What a store writes for an operator's verb, in this order.
 
     ``flow``: its new state. ``blocked``: the members to block again, with fresh budgets. ``policies``: by failed member, the ``on_failure``
-    that the operator chose for it. ``cascade``: the counters and verdicts that follow.
+    by which its failure was passed on, so that a later pause does not hold it back. ``cascade``: the counters and verdicts that follow.
     """
 
     flow: Flow
@@ -43,10 +43,7 @@ def cancel(graph: Graph, flow: Flow, reason: Reason) -> Steered:
 
 
 def resume(graph: Graph, flow: Flow, failed: OnFailure) -> Steered:
-    """Go on with a paused flow, and pass on the failures that its pause held up: as failures, or as successes (CONTINUE).
-
-    The decision is written into the members that failed. Else a later pause would hold up what has been passed on.
-    """
+    """Go on with a paused flow, and pass on the failures that its pause held up: as failures, or as successes (CONTINUE)."""
     held = held_back(graph, flow)
     then = graph.replaced(structs.replace(each, on_failure=failed) for each in held)
     running = structs.replace(flow, paused_at=None)
@@ -87,7 +84,10 @@ def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
     again = structs.replace(flow, ended_for=None, deadline_at=None)
     fresh = {"state": State.BLOCKED, "reason": None, "is_suspended": False, "is_cancelled": False}
     then = graph.replaced(structs.replace(each, **fresh) for each in finished)
-    return Steered(again, recount(then, again, then.blocked()), blocked=tuple(each.id for each in finished))
+    blocked = tuple(each.id for each in finished)
+    passed_on = [each.id for each in then.members.values() if each.is_finished and each.ended().asks_for(OnFailure.PAUSE)]
+    policies = {} if flow.is_paused else dict.fromkeys(passed_on, OnFailure.FAIL)
+    return Steered(again, recount(then, again, then.blocked()), blocked=blocked, policies=policies)
 
 
 def restored(root: Vertex) -> Repair:

@@ -8,10 +8,11 @@ from holdfast._core.answers import Answer
 from holdfast._core.children import Children
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import Reason, State
+from holdfast._core.member import OnFailure
 from holdfast._core.outcome import WaitFor
 from holdfast._core.policy import HOOK_RETENTION
 from holdfast._core.schedule import Overlap, TickAnswer
-from holdfast._core.workflow import Edge
+from holdfast._core.workflow import Edge, FlowVerb
 from holdfast._engine import store_defaults
 from holdfast._ports.store import RescueHooks, Scheduling
 from holdfast._ports.workflows import DependentJobs, FlowReports
@@ -111,6 +112,33 @@ class OutsiderContract(Part):
         assert await graph.states("root", "x") == [LOST, LOST]
         assert (await at.store.reopen([parent])).states == {parent: AVAILABLE}
         assert await graph.states("root", "x") == [LOST, LOST]
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s19_a_failure_that_a_cancellation_passed_on_is_not_held_back_by_a_later_pause(self, at: Scene) -> None:
+        graph, (other,) = await Graph(at).add("a", on_failure=OnFailure.PAUSE).add("b").stored(), await at.enqueue(at.new())
+        (child,) = await after(at, graph.ids["a"], other, required=1)
+        await graph.run("b")
+        await graph.fail("a")
+        await graph.steer(FlowVerb.CANCEL)
+        await at.store.reopen([graph.ids["b"]])
+        for verb in (FlowVerb.PAUSE, FlowVerb.RESUME):
+            await graph.steer(verb)
+            assert await is_intact(at)
+        assert await graph.states("root", "a", "b") == [BLOCKED, LOST, AVAILABLE]
+        assert await states(at, child) == [BLOCKED]
+        await complete(at, other)
+        assert await states(at, child) == [AVAILABLE]
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_l12_a_failure_that_a_cancellation_passed_on_pauses_again_when_it_is_retried(self, at: Scene) -> None:
+        graph = await Graph(at).add("a", on_failure=OnFailure.PAUSE).add("b", "a").stored()
+        await graph.fail("a")
+        await graph.steer(FlowVerb.CANCEL)
+        await graph.steer(FlowVerb.RETRY)
+        await graph.fail("a")
+        assert await graph.states("root", "a", "b") == [BLOCKED, LOST, BLOCKED]
 
     @story
     @needs(DependentJobs, no_dependents)
