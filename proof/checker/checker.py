@@ -118,7 +118,7 @@ class Checker:
     def _expect_nothing_stuck(self) -> None:
         for job, track in self._jobs.items():
             if track.row is not None:
-                is_settled = track.row.is_finished or track.row.state is State.HELD
+                is_settled = track.row.is_finished or track.row.state in (State.HELD, State.BLOCKED)  # L12 is about the blocked
                 is_paused = track.row.state is State.AVAILABLE and track.row.queue in self._claims.paused
                 is_settled = is_settled or not track.row.is_known or is_paused
                 self._expect("L2", is_settled, job, "at the end the job is still {}", track.row.state)

@@ -72,12 +72,21 @@ class Flows:
 
     def _expect_ends(self) -> None:
         for flow, known in self._flows.items():
-            root = self._rows.get(flow)
-            is_over = root is None or root.is_finished or known.row.is_paused
-            is_held = any(row.state is State.HELD for _, row in self._members(known))
-            self._expect("L12", is_over or is_held, flow, "at the end the workflow has not ended, and nothing of it is held")
+            root, is_blocked = self._rows.get(flow), any(row.state is State.BLOCKED for _, row in self._members(known))
+            is_over = root is None or (root.is_finished and not is_blocked) or known.row.is_paused
+            is_settled = is_over or self._waits_for_held(flow)
+            self._expect("L12", is_settled, flow, "at the end the workflow has not ended, and nothing that it waits for is held")
             is_repaired = is_over or not known.is_damaged
             self._expect("L17", is_repaired, flow, "at the end the counters of the workflow are still those of the damage")
+
+    def _waits_for_held(self, flow: UUID) -> bool:
+        """Return whether a member is held, of the workflow or of one that it depends on."""
+        found, level = {flow}, [flow]
+        while level:
+            above = {edge.parent_flow for each in level for edges in self._flows[each].parents.values() for edge in edges}
+            level = [each for each in above if each in self._flows and each not in found]
+            found.update(level)
+        return any(row.state is State.HELD for each in found for _, row in self._members(self._flows[each]))
 
     def _see_repairs(self, event: Event) -> None:
         if event.phase is Phase.OK:

@@ -50,7 +50,14 @@ class Inputs:
     def _see_job(self, event: Event) -> None:
         before, after, job = event.before, event.after, event.job
         assert job is not None
-        if not isinstance(after, JobRow) or after.member is None:
+        if not isinstance(after, JobRow):
+            for each in {
+                job,
+                self._lists.get(job, job),
+            } & self._outcomes.keys():  # nor are the results of a list, without one of them
+                self._outcomes[each].append((self._context.index, ""))
+            return
+        if after.member is None:
             return
         self._rows[job] = after
         outcome = _outcome(after, after.member) if after.state is State.COMPLETED else ""

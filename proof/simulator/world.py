@@ -30,6 +30,7 @@ from proof.simulator.connections import Connections
 from proof.simulator.event_listeners import Ears
 from proof.simulator.fault_schedule import operations_of
 from proof.simulator.faults import faulty
+from proof.simulator.flow_calls import attempt
 from proof.simulator.flows import WorldFlows
 from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from proof.simulator.laned import WorldLanes
@@ -263,7 +264,7 @@ class World:
         known = self.known(self.plan.settings.timing.ttl)
         jobs = backlog(self.plan.backlog, self.loop.stream("backlog"), known, int(clock.wall() * 1000))
         self._backlog = [job.id for job in jobs]
-        await client.enqueue([self.lanes.placed(job, f"backlog {number}") for number, job in enumerate(jobs)])
+        await attempt(client.enqueue([self.lanes.placed(job, f"backlog {number}") for number, job in enumerate(jobs)]))
 
     def start_client(
         self, title: str, main: Callable[[Client, SimClock], Coroutine[Any, Any, None]], *, is_healthy: bool = False

@@ -48,7 +48,8 @@ class FlowGrowth(FlowMoves):
         self._add(parent, join(parent, child, near), near, [child.job.id])
 
     def _add(self, parent: Adopter, adopted: Adopted, near: Graph, judged: Sequence[UUID]) -> None:
+        counters = raised(parent.id, adopted, near)
         self.insert(parent, adopted)
-        self.set_counters(raised(parent.id, adopted, near))
-        flow, graph = self.flow(parent.flow), grown(parent.id, adopted, near)
+        self.set_counters(counters)
+        flow, graph = self.flow(parent.flow), grown(parent.id, adopted, near.counted(counters))
         self.apply(flow, recount(graph, flow, [graph.members[each] for each in judged], self))

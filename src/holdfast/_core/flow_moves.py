@@ -182,16 +182,27 @@ class FlowMoves(ABC):
         self.set_policies(steered.policies)
         if not steered.flow.is_paused:
             self.resume(steered.flow.id)
+        outside = self.dependents(steered.flow.id, steered.blocked) if steered.blocked else ()
+        behind = {each.child.id: each.child for each in outside}
+        self._count_again(job for job, child in behind.items() if child.state is State.BLOCKED)
         self.apply(steered.flow, steered.cascade)
-        self._retry_outside(steered.flow.id, steered.blocked, is_fresh=is_fresh)
+        failed = [each.id for each in behind.values() if each.reason in BECAUSE_OF_OTHERS and not (each.is_gate or each.is_stub)]
+        self._afterwards(partial(self._retry_others, failed, is_fresh=is_fresh))
+
+    def _count_again(self, jobs: Iterable[UUID]) -> None:
+        """Let jobs of other flows count their parents again, before the ends of those are passed on."""
+        for job in jobs:
+            known, graph = self.flow(job), self.graph(job)
+            self.apply(known, recount(graph, known, [graph.members[job]]))
+
+    def _retry_others(self, jobs: Sequence[UUID], *, is_fresh: bool) -> None:
+        """Run jobs of other flows again, which did not complete because of members that run again."""
+        for job in jobs:
+            self.retry_member(job, job, is_fresh=is_fresh)
 
     def _pass_outside(self, flow: Flow, ended: Sequence[Ended]) -> None:
         """Write what the ends of these members lead to in other flows. What a flow asks for itself, it does not ask of others."""
         self._afterwards(partial(self._pass_to_others, flow, ended))
-
-    def _retry_outside(self, flow: UUID, blocked: Sequence[UUID], *, is_fresh: bool) -> None:
-        """Run jobs of other flows again that did not complete because of these members, and let those that wait count them again."""
-        self._afterwards(partial(self._retry_others, flow, blocked, is_fresh=is_fresh))
 
     def _afterwards(self, act: Callable[[], None]) -> None:
         """Do it after what is being done: flows that depend on each other may form a long chain."""
@@ -212,12 +223,3 @@ class FlowMoves(ABC):
         for child, into in links.items():
             known = self.flow(child)
             self.apply(known, pass_in(passed, known, into, self))
-
-    def _retry_others(self, flow: UUID, blocked: Sequence[UUID], *, is_fresh: bool) -> None:
-        found = {each.child.id: each.child for each in self.dependents(flow, blocked)} if blocked else {}
-        for job, child in found.items():
-            if child.state is State.BLOCKED:
-                known, graph = self.flow(job), self.graph(job)
-                self.apply(known, recount(graph, known, [graph.members[job]]))
-            elif child.reason in BECAUSE_OF_OTHERS and not (child.is_gate or child.is_stub):
-                self.retry_member(job, job, is_fresh=is_fresh)

@@ -145,6 +145,12 @@ class Graph:
         outside = [new.pop(parent.id, parent) for parent in self.outside.values()]
         return Graph({**self.members, **new}.values(), self.edges, outside)
 
+    def counted(self, counters: Mapping[UUID, Waiting]) -> "Graph":
+        """Return the graph with these counters of its members."""
+        return self.replaced(
+            structs.replace(self.members[id], needs=each.needs, waits=each.waits) for id, each in counters.items()
+        )
+
     def blocked(self) -> list[Vertex]:
         """Return the members that wait for others."""
         return [member for member in self.members.values() if member.state is State.BLOCKED]

@@ -313,6 +313,8 @@ async def test_l8_outcomes_of_an_outage_go_to_the_supervisor_at_once_and_are_set
     await passing(TIMING.beat)
     row = await office.row(job)
     assert (row.state, row.result) == (State.COMPLETED, b'"done"')
+    await passing(TIMING.beat)
+    assert office.received(messages.UndeliveredOutcomes)[-1].transitions == ()
 
 
 @pytest.mark.virtual_time

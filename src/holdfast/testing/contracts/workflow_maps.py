@@ -219,6 +219,19 @@ class WorkflowMapContract(Part):
 
     @story
     @needs(GrowingWorkflows, no_growth)
+    async def test_s19_a_cancelled_job_does_not_wait_for_what_its_children_enqueue_afterwards(self, at: Scene) -> None:
+        graph = await plain(at, "x")
+        (job,) = await graph.start("x")
+        await graph.steer(FlowVerb.CANCEL)
+        (child,) = added(at, graph, "z")
+        assert await growing(at.store).enqueue_member(at.chance.uuid4(), child, under=(job.id, job.token)) == EnqueueAnswer()
+        assert await graph.states("root", "z") == [BLOCKED, CANCELLED]
+        assert (await verbs(at.store).revive(9)).repairs == ()
+        assert await at.settle(done(job)) == (Answer.APPLIED,)
+        assert await graph.root() is CANCELLED
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
     async def test_s18_a_member_that_lost_its_token_enqueues_nothing(self, at: Scene) -> None:
         graph = await chain(at, "a").stored()
         (job,) = await graph.start("a")
