@@ -289,17 +289,32 @@ def _spread(cascade: Cascade, level: Sequence[Ended], flow: Flow, links: Links) 
     return cascade
 
 
+class _Passed(Struct):
+    """What is passed on to one child: how many of its parents have ended, and how many of those ends it counts as successes."""
+
+    child: Waiting
+    ends: int = 0
+    successes: int = 0
+
+
 def _lower(cascade: Cascade, passed: Mapping[UUID, Ended], links: Iterable[Link]) -> list[UUID]:
-    touched = dict[UUID, None]()
+    found = dict[UUID, _Passed]()
     for link in links:
-        child = cascade.counters.get(link.child.id, link.child)
-        if child.id in cascade.verdicts or not child.counts(is_child=link.is_child, is_outside=link.is_outside):
-            continue
+        job = link.child.id
+        into = found.get(job)
+        if into is None:
+            if job in cascade.verdicts:
+                continue
+            into = found[job] = _Passed(cascade.counters.get(job, link.child))
         parent = passed[link.parent]
-        is_success = parent.has_completed or link.tolerates or parent.on_failure is OnFailure.CONTINUE
-        cascade.counters[child.id] = structs.replace(child, needs=child.needs - is_success, waits=child.waits - 1)
-        touched[child.id] = None
-    return list(touched)
+        if into.child.counts(is_child=link.is_child, is_outside=link.is_outside):
+            into.ends += 1
+            into.successes += parent.has_completed or link.tolerates or parent.on_failure is OnFailure.CONTINUE
+    touched = [(job, each) for job, each in found.items() if each.ends]
+    for job, each in touched:
+        child = each.child
+        cascade.counters[job] = structs.replace(child, needs=child.needs - each.successes, waits=child.waits - each.ends)
+    return [job for job, _ in touched]
 
 
 def _judge(cascade: Cascade, child: Waiting, flow: Flow, level: list[Ended]) -> None:

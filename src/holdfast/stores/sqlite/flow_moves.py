@@ -54,18 +54,30 @@ class KnownMember(Struct, frozen=True):
         return vertex.ended()
 
 
+class Ids(dict[bytes, UUID]):
+    """The ids of rows by their bytes. Each is made once: a query names the same ids in many rows."""
+
+    def __init__(self, known: Iterable[UUID]) -> None:
+        super().__init__((each.bytes, each) for each in known)
+
+    def __missing__(self, key: bytes) -> UUID:
+        return self.setdefault(key, UUID(bytes=key))
+
+
 class FileFlows(FlowGrowth):
     """The reads and writes of a file for the moves of members."""
 
     def __init__(self, database: StoreDatabase) -> None:
         self._database, self.now, self.changes = database, instant(database.now()), database.changes
+        self._flows: dict[UUID, Flow] = {}  # as they are in the file
 
     def members(self, ids: Sequence[UUID]) -> list[KnownMember]:
         """Return those of these jobs that belong to workflows."""
+        known, found = Ids(ids), self._database.read("members", **packing.ids(ids))
         return [
             KnownMember(
-                UUID(bytes=job),
-                UUID(bytes=flow),
+                known[job],
+                known[flow],
                 State(state),
                 reason and Reason(reason),
                 OnFailure(policy),
@@ -73,14 +85,14 @@ class FileFlows(FlowGrowth):
                 bool(paused),
                 bool(suspended),
             )
-            for job, flow, state, reason, policy, gate, paused, suspended in self._database.read("members", **packing.ids(ids))
+            for job, flow, state, reason, policy, gate, paused, suspended in found
         ]
 
     def write(self, ids: Sequence[UUID], write: Callable[[], Answer]) -> Answer:
         """Carry out a write that moves jobs, and pass on the members among them that it ends."""
-        unfinished = {each.id for each in self.members(ids) if not each.is_finished}
+        unfinished = [ids[place] for (place,) in self._database.read("unfinished_members", **packing.ids(ids))]
         answer = write()
-        self.moved([each for each in self.members(ids) if each.id in unfinished])
+        self.moved(self.members(unfinished))
         return answer
 
     def moved(self, members: Iterable[KnownMember]) -> None:
@@ -100,8 +112,9 @@ class FileFlows(FlowGrowth):
                 self.hold(flow)
 
     def flow(self, flow: UUID) -> Flow:
-        found = self._database.read("flow_state", flow=flow.bytes)
-        return flow_of(flow, *found[0]) if found else Flow(id=flow)  # its row was lost: the next pass of repairs puts it back
+        if flow not in self._flows and (found := self._database.read("flow_state", flow=flow.bytes)):
+            self._flows[flow] = flow_of(flow, *found[0])
+        return self._flows.get(flow, Flow(id=flow))  # its row was lost: the next pass of repairs puts it back
 
     def graph(self, flow: UUID) -> Graph:
         edges = self._database.read("flow_edges", flow=flow.bytes)
@@ -189,11 +202,11 @@ class FileFlows(FlowGrowth):
         self._database.write("insert_edges", **packing.ids([*jobs]), edges=json_text(pairs))
 
     def links(self, parents: Sequence[UUID]) -> Iterable[Link]:
-        for parent, child, tolerates, is_child, is_outside, *waiting in self._database.read("links", **packing.ids(parents)):
-            needs, waits, is_gate, policy, is_suspended, is_cancelled = waiting
-            values = needs, waits, bool(is_gate), OnFailure(policy), bool(is_suspended), bool(is_cancelled)
-            edge = bool(tolerates), bool(is_child), bool(is_outside)
-            yield Link(UUID(bytes=parent), Waiting(UUID(bytes=child), *values), *edge)
+        for job, needs, waits, is_gate, policy, *flags, edges in self._database.read("links", **packing.ids(parents)):
+            is_suspended, is_cancelled = map(bool, flags)
+            child = Waiting(UUID(bytes=job), needs, waits, bool(is_gate), OnFailure(policy), is_suspended, is_cancelled)
+            for edge in map(int, edges.split(",")):
+                yield Link(parents[edge >> 3], child, bool(edge & 4), bool(edge & 2), bool(edge & 1))
 
     def dependents(self, flow: UUID, members: Sequence[UUID]) -> Iterable[Dependent]:
         del flow
@@ -205,6 +218,9 @@ class FileFlows(FlowGrowth):
         return bool(found) and PLACE_OF[State(found[0][0])] is not Place.FINISHED
 
     def set_flow(self, flow: Flow) -> None:
+        if self._flows.get(flow.id) == flow:
+            return
+        self._flows[flow.id] = flow
         self._database.write(
             "set_flow",
             flow=flow.id.bytes,

@@ -33,6 +33,8 @@ _RECORD = b"%b%b%019d%011d%010d"
 _UNOWNED = bytes(16)
 INLINE = 512
 """Payloads up to this many bytes stay in the job's row."""
+_ONLY_ID = (_RECORD % (_UNOWNED, _UNOWNED, 0, 0, 0))[16:]
+"""The rest of a record that holds only the id of a job."""
 _NO_TOKEN = Token(None, 0)
 NO_CLAIM: Values = {
     "lease": None,
@@ -114,7 +116,7 @@ def places(count: int) -> str:
 
 def ids(jobs: Sequence[UUID]) -> Values:
     """Return records that hold only the ids of jobs."""
-    return {**records((job, _NO_TOKEN, None) for job in jobs), "places": places(len(jobs))}
+    return {"items": b"".join([job.bytes + _ONLY_ID for job in jobs]), "data": b"\0", "places": places(len(jobs))}
 
 
 def tokens(entries: Sequence[tuple[UUID, Token]]) -> Values:

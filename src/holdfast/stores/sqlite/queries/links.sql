@@ -1,10 +1,17 @@
--- Return the blocked children of these members, with their counters.
+-- Return the blocked children of these members, with their counters, and for each the edges to it: eight times the position of the parent,
+-- plus 4 if the edge tolerates its failure, 2 if the child waits for it as for its own child, 1 if they are of different flows.
+WITH linked AS MATERIALIZED (
+    SELECT
+        edges.child, min(place.value) AS place,
+        group_concat(8 * place.value + 4 * edges.tolerates + 2 * edges.is_child + (edges.parent_flow IS NOT NULL)) AS edges
+    FROM json_each(:places) AS place
+    CROSS JOIN holdfast_edges AS edges ON edges.parent = substr(:items, 72 * place.value + 1, 16)
+    GROUP BY edges.child
+)
 SELECT
-    edges.parent, edges.child, edges.tolerates, edges.is_child, edges.parent_flow IS NOT NULL, members.needs, members.waits, members.is_gate, members.on_failure,
-    members.is_suspended, jobs.cancel_requested
-FROM json_each(:places) AS place
-CROSS JOIN holdfast_edges AS edges ON edges.parent = substr(:items, 72 * place.value + 1, 16)
-CROSS JOIN holdfast_jobs AS jobs ON jobs.id = edges.child
-CROSS JOIN holdfast_members AS members ON members.job = edges.child
+    linked.child, members.needs, members.waits, members.is_gate, members.on_failure, members.is_suspended, jobs.cancel_requested, linked.edges
+FROM linked
+CROSS JOIN holdfast_jobs AS jobs ON jobs.id = linked.child
+CROSS JOIN holdfast_members AS members ON members.job = linked.child
 WHERE jobs.state = 'blocked'
-ORDER BY place.value, members.position;
+ORDER BY linked.place, members.position;
