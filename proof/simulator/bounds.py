@@ -16,6 +16,14 @@ def lease_ttls(plan: Plan) -> float:
     return 1.001 if plan.lease_clock != "none" else 2.001
 
 
+def local_bound(plan: Plan, latency: float) -> float:
+    """Return the seconds within which a living supervisor returns the jobs of a dead worker of its own.
+
+    Where connections are few, the recoveries of all workers that die together wait for them.
+    """
+    return 1.0 + CALLS * latency * (plan.processes if plan.connections else 1)
+
+
 def tick_bound(plan: Plan, recovery: float, latency: float) -> float | None:
     """Return the seconds within which a due tick fires. After an outage, calls may be under way, and the service may pause."""
     if plan.schedules is None or not plan.is_timed:

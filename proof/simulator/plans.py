@@ -11,7 +11,7 @@ from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
-from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, tick_bound, void_bound
+from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, local_bound, tick_bound, void_bound
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.flow_plan import SHARE, FlowsPlan, draw_flows
 from proof.simulator.growth_plan import draw_growth
@@ -175,7 +175,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             lease_ttls=ttls,
             # A supervisor with rarer beats watches as often as the lease is renewed, for that long, before it judges.
             lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
-            local_bound=1.0 + CALLS * latency,
+            local_bound=local_bound(self, latency),
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=OPERATION if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
