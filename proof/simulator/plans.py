@@ -325,9 +325,8 @@ def draw_for(seed: int, brand: Brand, *, flow_share: float = SHARE) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"), flow_share=flow_share)
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
-    flows = plan.flows if brand is Brand.SQLITE else None
     return structs.replace(
-        plan, brand=brand, has_hooks=False, rows=None, lanes=None, flows=flows, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+        plan, brand=brand, has_hooks=False, rows=None, lanes=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
     )
 
 
