@@ -17,7 +17,7 @@ def lease_ttls(plan: Plan) -> float:
 
 
 def local_bound(plan: Plan, latency: float) -> float:
-    """Return the seconds within which a living supervisor returns the jobs of a dead worker of its own.
+    """Return the seconds within which a living supervisor returns the jobs of one of its workers that has died.
 
     Where connections are few, the recoveries of all workers that die together wait for them.
     """

@@ -342,7 +342,7 @@ class WorkflowChildrenContract(Part):
         await graph.run("x", "root")
         await at.store.reopen([graph.ids["x"]])
         assert await at.store.delete([graph.ids["x"]]) == {graph.ids["x"]: AVAILABLE}
-        assert (await at.store.purge("default", 9)).jobs == 0
+        assert (await store_defaults.purge(at.store, "default", 9)).jobs == 0
         await graph.run("x")
         assert await at.store.delete([graph.ids["x"]]) == {}
 
