@@ -55,6 +55,12 @@ async def test_a_write_without_success_is_unknown_and_a_read_shows_what_happened
     assert (found is ABSENT) is not is_applied
 
 
+async def test_the_same_bytes_have_the_same_etag_on_s3(server: BucketServer) -> None:
+    bucket = bucket_on(server)
+    first = await bucket.put("head.json", b"same")
+    assert await bucket.put("head.json", b"same", first) == first
+
+
 async def test_a_late_write_lands_afterwards_if_its_condition_still_holds(server: BucketServer) -> None:
     bucket = bucket_on(server)
     server.fail("PUT", BucketFault(is_late=True), BucketFault(503, is_late=True))
