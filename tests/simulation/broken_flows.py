@@ -22,7 +22,7 @@ from holdfast._core.steps import Signal, SignalAnswer, SignalTaken, StepKey, Ste
 from holdfast._core.workflow import Flow, Output
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.tasks.steps import Step, StepLog
-from holdfast._engine.worker.job_inputs import JobInputs
+from holdfast._engine.worker.job_inputs import Asked, JobInputs
 from tests.simulation.patching import patched
 
 
@@ -323,9 +323,9 @@ def inputs_read_once() -> AbstractContextManager[None]:
     filled = JobInputs.filled
     kept = dict[tuple[UUID, tuple[Input, ...]], Claim]()
 
-    async def once(self: JobInputs, claim: Claim, task: TaskDefinition) -> Claim:
+    async def once(self: JobInputs, claim: Claim, task: TaskDefinition, asked: Asked) -> Claim:
         key = claim.job.id, claim.inputs
-        first = kept[key] = kept.get(key) or await filled(self, claim, task)
+        first = kept[key] = kept.get(key) or await filled(self, claim, task, asked)
         return structs.replace(claim, payload=first.payload, inputs=(), failed=first.failed)
 
     return patched(JobInputs, filled=once)

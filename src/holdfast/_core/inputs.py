@@ -37,23 +37,24 @@ def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs:
     Raises ``PayloadInvalid`` for a missing result whose parameter does not accept a ``Failed``, for a path that the result does not have,
     and for more than ``INPUTS_LIMIT`` bytes in all.
     """
-    found = {each.parameter: _found(each, inputs, outputs) for each in inputs}
+    parameters = {each.parameter: each for each in inputs}
+    found = {name: _found(each, inputs, outputs) for name, each in parameters.items()}
     _require_room(accepts, {name: _size_of(output, outputs) for name, output in found.items()})
     fields, failed, failed_items = _FIELDS.decode(payload), dict[str, Failed](), list[tuple[str, int, Failed]]()
-    for each in {each.parameter: each for each in inputs}.values():
-        result = found[each.parameter]
+    for name, each in parameters.items():
+        result = found[name]
         if isinstance(result, Items):
             result, missing = _list_of(result, outputs)
-            failed_items += [(each.parameter, position, why) for position, why in missing]
-            if missing and each.parameter not in accepts.fallible_items:
+            failed_items += [(name, position, why) for position, why in missing]
+            if missing and name not in accepts.fallible_items:
                 position, why = missing[0]
-                raise PayloadInvalid(f"{accepts.name}: there is no result: {why.reason} - at `$.{each.parameter}[{position}]`")
+                raise PayloadInvalid(f"{accepts.name}: there is no result: {why.reason} - at `$.{name}[{position}]`")
         if isinstance(result, bytes):
-            fields[each.parameter] = _at(accepts, each, result)
-        elif each.parameter in accepts.fallible:
-            failed[each.parameter] = result
+            fields[name] = _at(accepts, each, result)
+        elif name in accepts.fallible:
+            failed[name] = result
         else:
-            raise PayloadInvalid(f"{accepts.name}: there is no result: {result.reason} - at `$.{each.parameter}`")
+            raise PayloadInvalid(f"{accepts.name}: there is no result: {result.reason} - at `$.{name}`")
     return Filled(msgspec.json.encode(fields), tuple(sorted(failed.items())), tuple(failed_items))
 
 

@@ -1,7 +1,9 @@
 """A worker fills the results of other jobs into a payload before the handler starts."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -11,7 +13,8 @@ from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.outcome import Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
-from holdfast._core.workflow import Edge, NewFlow, NewMember, gate_edges
+from holdfast._core.workflow import Edge, NewFlow, NewMember, Output, gate_edges
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.context import SyncJob
 from tests.engine.support import LEASE, Bench, turns
 from tests.event_loops import run
@@ -123,5 +126,27 @@ def test_a_store_that_does_not_answer_costs_the_job_no_attempt() -> None:
     async def then(claim: Claim) -> None:
         moved = transition_of(bench)
         assert (moved.to, moved.never_ran, SEEN) == (State.AVAILABLE, True, [])
+
+    claimed(bench, on_loop, Done(b'{"value":5}'), then, policy=OnFailure.FAIL)
+
+
+def test_a_job_that_is_cancelled_while_it_waits_for_results_ends_without_them() -> None:
+    SEEN.clear()
+    bench = Bench(on_loop)
+    answered = asyncio.Event()
+    read = bench.memory.outputs
+
+    async def silent(ids: Sequence[UUID]) -> Mapping[UUID, Output]:
+        running = bench.executor.running[next(iter(bench.executor.running))]
+        bench.executor.stop(running.claim.job.id, Stop.CANCELLED)
+        await answered.wait()
+        return await read(ids)
+
+    bench.memory.outputs = silent  # type: ignore[method-assign]
+
+    async def then(claim: Claim) -> None:
+        moved = transition_of(bench)
+        assert (moved.to, SEEN) == (State.CANCELLED, [])
+        assert not answered.is_set()
 
     claimed(bench, on_loop, Done(b'{"value":5}'), then, policy=OnFailure.FAIL)

@@ -1,7 +1,7 @@
 """One handler at work, and why the engine stops it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import Claim, Token
+from holdfast._core.workflow import Output
 from holdfast._engine.tasks.job_context import JobContext
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition
 
@@ -27,7 +28,8 @@ class Stop(StrEnum):
 class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
     ``is_announced``: the start of its code has listeners. ``timer``: set to its ``timeout`` while it is in a runner. ``pause``:
-    seconds to wait before a job that has not begun is tried again. ``task``: to be cancelled; ``work``: what it awaits.
+    seconds to wait before a job that has not begun is tried again. ``asked``: the read of the results that it takes; ``is_launched``:
+    it no longer waits for them. ``task``: to be cancelled; ``work``: what it awaits.
     ``unavailable``: why no runner could be started for it.
     ``was_killed``: its runner was, because it did not stop. ``is_running_hook``: its rescue hook is at work in this process, for
     handlers of any kind."""
@@ -38,6 +40,8 @@ class Running(Struct, eq=False):
     kind: RunnerKind
     may_start: Callable[[], bool]
     is_announced: bool
+    asked: asyncio.Task[Mapping[UUID, Output]] | None = None
+    is_launched: bool = False
     task: asyncio.Task[Any] | None = None
     work: Coroutine[Any, Any, None] | None = None
     has_begun: bool = False
@@ -51,6 +55,12 @@ class Running(Struct, eq=False):
     pause: float = 0.0
     was_killed: bool = False
     is_running_hook: bool = False
+
+    def take_asked(self) -> asyncio.Task[Mapping[UUID, Output]]:
+        """Return the read of the results, and forget it: it holds those of other jobs as well."""
+        asked, self.asked = self.asked, None
+        assert asked is not None
+        return asked
 
     @property
     def key(self) -> tuple[UUID, Token]:

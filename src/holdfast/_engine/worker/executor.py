@@ -132,11 +132,22 @@ class Executor:
         if not self.running:
             self._reports.set_code_running(True)
         self.running[claim.job.id] = running
-        if kind is RunnerKind.LOOP:
+        if claim.inputs:
+            running.asked = self._inputs.ask(claim)
+            running.asked.add_done_callback(partial(self._launch, running))
+        else:
+            self._launch(running)
+
+    def _launch(self, running: Running, _: object = None) -> None:
+        """Run the handler in a task; a job that takes results waits for them without one, because many may wait for the same read."""
+        if running.is_launched:
+            return
+        running.is_launched = True
+        if running.kind is RunnerKind.LOOP:
             self._loop_tasks.add(running)
         else:
             running.work = self._execute(running)
-            running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.job.id}")
+            running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {running.claim.job.id}")
 
     def stop(self, job: UUID, why: Stop, *, token: Token | None = None) -> None:
         """Cancel a handler, once for each reason, so that it can clean up undisturbed. A loss outranks every other reason.
@@ -160,6 +171,7 @@ class Executor:
         # A task that is cancelled before its first step never runs a line, so its run would never be put into ``finished``.
         if running.task is not None and running.has_begun:
             running.task.cancel()
+        self._launch(running)
 
     def request_drain(self) -> None:
         """Set the draining flag of all handlers, for those that check it between two pieces of work; none is cancelled."""
@@ -316,12 +328,12 @@ class Executor:
 
     async def _fill(self, running: Running) -> None:
         """Fill in the results that the payload lacks."""
-        running.claim = await self._inputs.filled(running.claim, running.definition)
+        running.claim = await self._inputs.filled(running.claim, running.definition, running.take_asked())
 
     async def _items(self, running: Running) -> WaitFor:
         """Make the job wait for one job for each item of its lists."""
         self._inputs.require_growth()
-        return WaitFor(await self._inputs.items(running.claim, running.definition))
+        return WaitFor(await self._inputs.items(running.claim, running.definition, running.take_asked()))
 
     async def _graph(self, running: Running) -> WaitFor:
         """Build the graph of a workflow in a thread, because the code is the user's, and make the job wait for it."""

@@ -1,6 +1,7 @@
 """The results of other jobs that a job's handler takes: read when it is claimed, so that they are those of the last attempts."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -11,12 +12,14 @@ from holdfast._core.inputs import fill, spread
 from holdfast._core.job import Claim, NewJob
 from holdfast._core.member import Input, Member
 from holdfast._core.workflow import Edge, NewMember, Output
-from holdfast._engine.client.outputs import read_outputs
+from holdfast._engine.client.outputs import PAGE, with_rest
 from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import growing_workflows, workflows
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.shared_outputs import SharedOutputs
+
+Asked = asyncio.Task[Mapping[UUID, Output]]
 
 
 class JobInputs:
@@ -27,16 +30,23 @@ class JobInputs:
         retrier = Retrier(environment.clock, environment.chance, environment.events)
         self._shared = SharedOutputs(lambda ids: retrier.call("outputs", partial(workflows(self._store).outputs, ids)))
 
-    async def filled(self, claim: Claim, task: TaskDefinition) -> Claim:
-        """Return the claim with all its results. Raises ``PayloadInvalid`` if they do not fit, ``StoreUnavailable`` without an answer."""
-        filled = fill(task.payload, claim.payload, claim.inputs, await self._outputs(claim.inputs))
+    def ask(self, claim: Claim) -> Asked:
+        """Return the read of the results that a claim lacks, joined with the reads of the claims that ask at the same time."""
+        return self._shared.ask([each.parent for each in claim.inputs[:PAGE]])
+
+    async def filled(self, claim: Claim, task: TaskDefinition, asked: Asked) -> Claim:
+        """Return the claim with all its results.
+
+        Raises ``PayloadInvalid`` if they do not fit, and ``StoreUnavailable`` without an answer.
+        """
+        filled = fill(task.payload, claim.payload, claim.inputs, await self._outputs(claim.inputs, asked))
         return structs.replace(claim, payload=filled.payload, inputs=(), failed=filled.failed, failed_items=filled.failed_items)
 
-    async def items(self, claim: Claim, task: TaskDefinition) -> Children:
+    async def items(self, claim: Claim, task: TaskDefinition, asked: Asked) -> Children:
         """Return a job for each item of the lists that a claim runs over. Raises as ``filled`` does."""
         shared = tuple(each for each in claim.inputs if not each.is_each)
         lists = [each for each in claim.inputs if each.is_each]
-        payloads = spread(task.payload, claim.payload, lists, await self._outputs(lists))
+        payloads = spread(task.payload, claim.payload, lists, await self._outputs(lists, asked))
         members = [NewMember(self._item(claim, task, each), _member(claim, place, shared)) for place, each in enumerate(payloads)]
         edges = tuple(Edge(each.job.id, claim.job.id) for each in members)
         return Children(members=tuple(members), edges=edges, is_gate=True)
@@ -45,8 +55,11 @@ class JobInputs:
         """Raise ``Unsupported`` if running jobs cannot add members to workflows of the store."""
         growing_workflows(self._store)
 
-    async def _outputs(self, inputs: Sequence[Input]) -> dict[UUID, Output]:
-        return await read_outputs(self._shared.read, [each.parent for each in inputs])
+    async def _outputs(self, inputs: Sequence[Input], asked: Asked) -> dict[UUID, Output]:
+        found, parents = await asked, dict.fromkeys([each.parent for each in inputs])
+        first = {parent: found[parent] for parent in parents if parent in found}
+        unread = [parent for parent in parents if parent not in found] if len(inputs) > PAGE else []
+        return await with_rest(self._shared.read, first, unread)
 
     def _item(self, claim: Claim, task: TaskDefinition, payload: bytes) -> NewJob:
         """Return the job of an item; the store gives it what its map has."""
