@@ -225,7 +225,7 @@ def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
         "prune_flows": ([FLOW], ROOM, 900_000_000),
         "unfinished_flows": (None, None, ROOM),
         "restore_flow": (FLOW,),
-        "outputs": (jobs,),
+        "outcomes": (jobs,),
         "items": (jobs,),
         "cancel_after_children": (jobs,),
         "begin_flows": ([FLOW],),

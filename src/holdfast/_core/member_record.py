@@ -10,6 +10,7 @@ from holdfast._core.graph import Verdict, Vertex
 from holdfast._core.job import Failed, Failure, NoResult, Reason, State
 from holdfast._core.member import Member
 from holdfast._core.record import JobRecord
+from holdfast._core.recorded_outcome import RecordedOutcome
 from holdfast._core.workflow import Edge, Flow, MemberView, Output
 
 CULPRITS = 3
@@ -79,7 +80,7 @@ def message_of(names: Sequence[str]) -> str:
     return f"{', '.join(names[:CULPRITS])}{more} did not complete" if names else "a member did not complete"
 
 
-def output_of(row: JobRecord | None) -> Output | None:
+def output_of(row: JobRecord | RecordedOutcome | None) -> Output | None:
     """Return the recorded outcome of a member; ``None`` while it has not ended. Where nothing was recorded, it is a ``Failed``."""
     if row is None or row.is_stub:
         return Failed(NoResult.RESULT_NOT_AVAILABLE)

@@ -13,9 +13,9 @@ from holdfast._core.encoding import failure_of, headers_in, inputs_of, rescue_of
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.member import Member
 from holdfast._core.policy import Policy
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
+from holdfast._core.recorded_outcome import RecordedOutcome
 from holdfast._core.requests import ClaimRequest
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import parameters as packing
@@ -138,7 +138,19 @@ def _left_of(transition: Transition, row: Row) -> JobRecord | None:
     return structs.replace(outcome_of(transition.job, row), failures=row["failures"], crashes=row["crashes"])
 
 
-def outcome_of(job: UUID, row: Row, member: Member | None = None) -> JobRecord:
+def recorded_outcome_of(row: Row) -> RecordedOutcome:
+    """Return the outcome of a job from its columns in ``outcomes.sql``."""
+    return RecordedOutcome(
+        state=_STATES[row["state"]],
+        reason=None if row["reason"] is None else Reason(row["reason"]),
+        error=failure_of(row["error"]),
+        result=row["result"],
+        is_stub=row["is_stub"],
+        inputs=inputs_of(row["inputs"]),
+    )
+
+
+def outcome_of(job: UUID, row: Row) -> JobRecord:
     """Return a job with its outcome; all other fields are placeholders."""
     return JobRecord(
         id=job,
@@ -159,5 +171,4 @@ def outcome_of(job: UUID, row: Row, member: Member | None = None) -> JobRecord:
         result=row["result"],
         cancel_requested=row["cancel_requested"],
         is_stub=row["is_stub"],
-        member=member,
     )

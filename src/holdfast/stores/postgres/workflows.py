@@ -6,12 +6,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.encoding import member_of
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.graph import Graph, Vertex
 from holdfast._core.job import State, Token
 from holdfast._core.member_record import member_view, output_of
-from holdfast._core.record import JobRecord
+from holdfast._core.recorded_outcome import RecordedOutcome
 from holdfast._core.text import json_text
 from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Repair, Revived, SteerFlow
 from holdfast.databases.postgres.errors import RolledBack
@@ -82,15 +81,15 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
         return await self._with_flows("enqueue_member", enqueue)
 
     async def outputs(self, ids: Sequence[UUID]) -> Mapping[UUID, Output]:
-        records, sources = await self._outcomes(ids), {job: job for job in ids}
-        while moved := {job: _source_of(each, records.get(each)) for job, each in sources.items()}:
-            if moved == sources:
+        outcomes, sources = await self._outcomes(ids), {job: job for job in ids}
+        while moved := {job: outcomes[each].source or each for job, each in sources.items() if each in outcomes}:
+            if moved.items() <= sources.items():
                 break
-            sources = moved
-            records |= await self._outcomes([each for each in moved.values() if each not in records])
-        maps = {source for source in sources.values() if _has_items(records.get(source))}
-        items = await self._items(list(maps))
-        found = {job: items[each] if each in maps else output_of(records.get(each)) for job, each in sources.items()}
+            sources |= moved
+            outcomes |= await self._outcomes([each for each in moved.values() if each not in outcomes])
+        lists = {each for each in sources.values() if each in outcomes and outcomes[each].is_list}
+        items = await self._items([*lists])
+        found = {job: items[each] if each in lists else output_of(outcomes.get(each)) for job, each in sources.items()}
         return {job: output for job, output in found.items() if output is not None}
 
     async def flow(self, flow: UUID) -> FlowView | None:
@@ -169,10 +168,9 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
             found[row["map"]].append(row["item"])
         return {job: Items(tuple(items)) for job, items in found.items()}
 
-    async def _outcomes(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
-        found = await self._fetch("outputs", list(ids)) if ids else ()
-        members = {row["id"]: row["flow"] and member_of(row["flow"], row["member"]) for row in found}
-        return {row["id"]: answers.outcome_of(row["id"], row, members[row["id"]]) for row in found}
+    async def _outcomes(self, ids: Sequence[UUID]) -> dict[UUID, RecordedOutcome]:
+        found = await self._fetch("outcomes", list(ids)) if ids else ()
+        return {row["id"]: answers.recorded_outcome_of(row) for row in found}
 
 
 class _Rehearsed(RolledBack):
@@ -218,17 +216,3 @@ def _vertex_of(new: NewMember) -> Vertex:
 
 def _columns_of(new: NewMember, vertex: Vertex) -> tuple[object, ...]:
     return new.job.id, *columns_of(new.member), vertex.needs, vertex.waits
-
-
-def _source_of(job: UUID, record: JobRecord | None) -> UUID:
-    """Return the job whose result is that of this one: of a gate that has completed, the member it names."""
-    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
-        return job
-    return record.member.source or job
-
-
-def _has_items(record: JobRecord | None) -> bool:
-    """Return whether the result of a job is that of its items: it is a map that has completed."""
-    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
-        return False
-    return record.member.is_gate and record.member.is_map

@@ -9,6 +9,7 @@ from holdfast._core.encoding import failure_of, headers_in, inputs_of, instant, 
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, HeldFor, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
+from holdfast._core.recorded_outcome import RecordedOutcome
 from holdfast._core.requests import ClaimRequest
 from holdfast.databases.readable import readable
 
@@ -159,6 +160,20 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
         tags=names_of(tags),
         headers=headers_in(extra),
         member=None if flow is None else member_of(UUID(bytes=flow), member),
+    )
+
+
+def outcome_of(
+    state: str, reason: str | None, error: str | None, result: Json, is_stub: int, inputs: str | None
+) -> RecordedOutcome:
+    """Return the outcome of a job from its columns in ``outcomes.sql``."""
+    return RecordedOutcome(
+        state=_STATES[state],
+        reason=None if reason is None else Reason(reason),
+        error=failure_of(error),
+        result=_blob(result),
+        is_stub=bool(is_stub),
+        inputs=inputs_of(inputs),
     )
 
 

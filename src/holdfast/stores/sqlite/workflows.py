@@ -12,7 +12,7 @@ from holdfast._core.dependencies import After, dependents_of
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.member_record import member_view, output_of
-from holdfast._core.record import JobRecord
+from holdfast._core.recorded_outcome import RecordedOutcome
 from holdfast._core.text import storable_text
 from holdfast._core.workflow import Edge, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Revived, SteerFlow
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
@@ -20,7 +20,7 @@ from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows, flow_of
-from holdfast.stores.sqlite.records import Row, record_of
+from holdfast.stores.sqlite.records import Row, outcome_of, record_of
 from holdfast.stores.sqlite.steps import is_active
 
 
@@ -251,41 +251,28 @@ def _enqueue_after(database: StoreDatabase, call: UUID, jobs: Sequence[NewJob], 
 
 
 def _outputs(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, Output]:
-    records, sources = _records(database, ids), {job: job for job in ids}
-    while moved := {job: _source_of(source, records.get(source)) for job, source in sources.items() if source in records}:
+    outcomes, sources = _outcomes(database, ids), {job: job for job in ids}
+    while moved := {job: outcomes[each].source or each for job, each in sources.items() if each in outcomes}:
         if moved.items() <= sources.items():
             break
         sources |= moved
-        records |= _records(database, [each for each in moved.values() if each not in records])
-    maps = {source for source in sources.values() if _has_items(records.get(source))}
-    items = _items(database, [*maps])
-    found = {job: items[source] if source in maps else output_of(records.get(source)) for job, source in sources.items()}
+        outcomes |= _outcomes(database, [each for each in moved.values() if each not in outcomes])
+    lists = {each for each in sources.values() if each in outcomes and outcomes[each].is_list}
+    items = _items(database, [*lists])
+    found = {job: items[each] if each in lists else output_of(outcomes.get(each)) for job, each in sources.items()}
     return {job: output for job, output in found.items() if output is not None}
-
-
-def _source_of(job: UUID, record: JobRecord | None) -> UUID:
-    """Return the job whose result is that of this one: of a gate that has completed, the member it names."""
-    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
-        return job
-    return record.member.source or job
-
-
-def _has_items(record: JobRecord | None) -> bool:
-    if record is None or record.member is None or record.is_stub or record.state is not State.COMPLETED:
-        return False
-    return record.member.is_gate and record.member.is_map
 
 
 def _items(database: StoreDatabase, maps: Sequence[UUID]) -> dict[UUID, Items]:
     found = dict[UUID, list[UUID]]({job: [] for job in maps})
-    for job, item in database.read("items", **packing.ids(maps)):
+    for job, item in database.read("items", **packing.ids(maps)) if maps else ():
         found[UUID(bytes=job)].append(UUID(bytes=item))
     return {job: Items(tuple(items)) for job, items in found.items()}
 
 
-def _records(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
-    found = [record_of(row[0], row[1:]) for row in database.read("records", **packing.ids(ids))] if ids else []
-    return {record.id: record for record in found}
+def _outcomes(database: StoreDatabase, ids: Sequence[UUID]) -> dict[UUID, RecordedOutcome]:
+    found = database.read("outcomes", **packing.ids(ids)) if ids else ()
+    return {ids[place]: outcome_of(*columns) for place, *columns in found}
 
 
 def _parents_of(text: str | None) -> list[UUID]:
