@@ -153,10 +153,7 @@ class FlowMoves(ABC):
 
     def retry_member(self, flow: UUID, member: UUID, *, is_fresh: bool) -> None:
         """Run a finished member again, with what did not complete because of it; of a root, its workflow."""
-        known, graph = self.flow(flow), self.graph(flow)
-        has_code = member in graph.members and not graph.members[member].is_gate
-        steered = retry_member(graph, known, member) if member != flow else retry(graph, known, member if has_code else None)
-        self._write(steered, is_fresh=is_fresh)
+        self._write(self._retried(flow, member), is_fresh=is_fresh)
 
     def revive(self, flow: UUID, *, dry_run: bool, is_restored: bool = False) -> tuple[bool, tuple[Repair, ...]]:
         """Repair a flow; return whether it was ended, because it is overdue, and what had drifted.
@@ -196,9 +193,21 @@ class FlowMoves(ABC):
             self.apply(known, recount(graph, known, [graph.members[job]]))
 
     def _retry_others(self, jobs: Sequence[UUID], *, is_fresh: bool) -> None:
-        """Run jobs of other flows again, which did not complete because of members that run again."""
+        """Run jobs of other flows again, which did not complete because of members that run again.
+
+        One that would fail again at once is left as it is: if the parent that it fails for runs again later in this write, so does it.
+        """
         for job in jobs:
-            self.retry_member(job, job, is_fresh=is_fresh)
+            steered = self._retried(job, job)
+            if steered.cascade.verdicts.get(job) in (None, Verdict.RELEASE):
+                self._write(steered, is_fresh=is_fresh)
+
+    def _retried(self, flow: UUID, member: UUID) -> Steered:
+        known, graph = self.flow(flow), self.graph(flow)
+        if member != flow:
+            return retry_member(graph, known, member)
+        has_code = member in graph.members and not graph.members[member].is_gate
+        return retry(graph, known, member if has_code else None)
 
     def _pass_outside(self, flow: Flow, ended: Sequence[Ended]) -> None:
         """Write what the ends of these members lead to in other flows. What a flow asks for itself, it does not ask of others."""
