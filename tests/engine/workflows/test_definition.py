@@ -182,7 +182,9 @@ def test_options_that_do_not_fit_a_workflow_are_refused_with_what_to_use() -> No
     release = Scene().release
     with pytest.raises(ConfigurationError, match="deadline="):
         release.options(expires_in="1h")
-    with pytest.raises(Unsupported, match=r"enqueue after your own commit|needs a sqlite3\.Connection|needs a connection of asyncpg"):
+    with pytest.raises(
+        Unsupported, match=r"enqueue after your own commit|needs a sqlite3\.Connection|needs a connection of asyncpg"
+    ):
         release.options(within=object()).enqueue("main")
 
 
