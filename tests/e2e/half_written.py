@@ -22,7 +22,6 @@ def arm(*_: object) -> None:
 
 
 def die_if_armed() -> None:
-    """Kill this process."""
     if _armed:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -16,7 +16,7 @@ async def begin(job: Job) -> None:
 
 @app.task(queue="later")
 async def follow() -> None:
-    """Do nothing, on a queue of its own."""
+    """Do nothing, on another queue than the first node."""
 
 
 @app.workflow(max_nodes=10_001)
