@@ -103,7 +103,7 @@ def test_unknown_workflows_and_nodes_are_errors_with_their_remedy(ids: tuple[str
 
 @pytest.mark.parametrize("verb", ["show", "cancel", "pause", "resume", "retry", "recover"])
 @pytest.mark.parametrize("id", ["nope", "", "\udcff", "a\nb", "../x"])
-def test_text_that_is_no_id_is_refused_and_changes_nothing(ids: tuple[str, str], verb: str, id: str) -> None:
+def test_text_that_is_not_an_id_is_refused_and_changes_nothing(ids: tuple[str, str], verb: str, id: str) -> None:
     given = (id,) if verb in ("show", "recover") else (ids[0], id)
     done = run("workflows", verb, *given)
     assert (done.exit_code, done.stdout) == (1, "")

@@ -45,7 +45,6 @@ def test_s19_a_worker_killed_in_the_middle_of_a_wide_release_leaves_all_of_its_d
         assert ships.app.workflows.recover_stuck(root.id).repairs == ()
 
 
-@ON_BOTH
 @pytest.mark.timeout(120)
 def test_s10_a_retry_killed_in_its_write_changes_nothing_and_can_be_sent_again(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url) as ships:

@@ -183,7 +183,7 @@ def _each(
             id_of(id)  # what cannot be an id ends the command before it has changed anything
         try:
             for id in ids:
-                states[id] = _acted(partial(act, app, id), is_alone=len(ids) == 1)
+                states[id] = _acted(partial(act, app, id), is_single=len(ids) == 1)
                 if not as_json:
                     click.echo(f"workflow {id}: {states[id]}{notes.get(states[id], '')}")
         finally:
@@ -193,14 +193,14 @@ def _each(
         click.get_current_context().exit(1)
 
 
-def _acted(act: Callable[[], State], *, is_alone: bool) -> str:
+def _acted(act: Callable[[], State], *, is_single: bool) -> str:
     """Return the state of a workflow after the act; ``UNKNOWN`` for an id of no workflow, so that the act reaches the other ids."""
     from holdfast.errors import JobNotFound
 
     try:
         return act()
     except JobNotFound:
-        if is_alone:
+        if is_single:
             raise
         return UNKNOWN
 
