@@ -101,6 +101,56 @@ def test_unknown_workflows_and_nodes_are_errors_with_their_remedy(ids: tuple[str
     assert (wrong.exit_code, json.loads(wrong.stderr)["error"]["type"]) == (2, "ConfigurationError")
 
 
+@pytest.mark.parametrize("verb", ["show", "cancel", "pause", "resume", "retry", "recover"])
+@pytest.mark.parametrize("id", ["nope", "", "\udcff", "a\nb", "../x"])
+def test_text_that_is_not_an_id_is_refused_and_changes_nothing(ids: tuple[str, str], verb: str, id: str) -> None:
+    given = (id,) if verb in ("show", "recover") else (ids[0], id)
+    done = run("workflows", verb, *given)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {id!r} is not a job id")
+    assert not any(node["is_paused"] for node in answer("workflows", "show", ids[0])["nodes"])
+
+
+def test_an_unknown_workflow_among_others_is_reported_and_the_others_are_reached(ids: tuple[str, str]) -> None:
+    unknown = "01a2190f-0000-7000-8000-000000000000"
+    done = run("workflows", "pause", unknown, ids[0])
+    assert (done.exit_code, done.stdout) == (1, f"workflow {unknown}: unknown\nworkflow {ids[0]}: blocked\n")
+    done = run("workflows", "cancel", unknown, *ids, "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (1, {unknown: "unknown", ids[0]: "cancelled", ids[1]: "failed"})
+
+
+def test_what_was_done_before_an_error_is_printed_as_json_too(ids: tuple[str, str]) -> None:
+    app = App(os.environ["HOLDFAST_URL"])
+
+    @app.task
+    def load() -> None: ...
+
+    with app.workflow("loading") as w:
+        w.add(load.bind())
+    done = run("workflows", "retry", ids[1], str(w.handle.id), "--from", "build", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (2, {ids[1]: "blocked"})
+    assert f"workflow {w.handle.id} has no node 'build'" in json.loads(done.stderr)["error"]["message"]
+    app.close()
+
+
+def test_repairs_of_an_unknown_workflow_are_refused_as_other_commands_are(ids: tuple[str, str]) -> None:
+    unknown = "01a2190f-0000-7000-8000-000000000000"
+    shown = run("workflows", "show", unknown)
+    for words in ((unknown,), (unknown, "--dry-run"), (unknown, "--json")):
+        assert run("workflows", "recover", *words).exit_code == 1
+    assert run("workflows", "recover", unknown).stderr == shown.stderr
+    assert run("workflows", "recover", ids[0]).exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--name", "--queue", "--key", "--tag"])
+def test_a_choice_that_is_not_utf_8_is_refused_by_its_option(option: str) -> None:
+    done = run("workflows", "list", option, "\udcff")
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (
+        2,
+        f"error: {option} is not UTF-8 from its character 1 on: write UTF-8",
+    )
+
+
 def test_every_command_refuses_the_id_of_a_node_as_show_does(ids: tuple[str, str]) -> None:
     node = answer("workflows", "show", ids[1])["nodes"][0]["job"]
     shown = run("workflows", "show", node)

@@ -8,9 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from holdfast import App
 from holdfast._core.job import State
-from proof.checker.checker import Rules
-from proof.checker.history import JobRow
+from holdfast._engine.operators.workflows import Workflows
+from proof.checker.checker import Rules, check
+from proof.checker.history import History, JobRow
 from tests.e2e.fault_runs import SEED, FaultRun
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import HERE
@@ -47,18 +49,74 @@ def survive(folder: Path, url: str, *, depth: int, width: int, kills: int, secon
         faults.jobs = nodes + 1
         faults.stop(Rules())
         starts = Counter(each["job"] for each in ships.journal.read(what="start"))
-        completed = Counter(
-            event.job
-            for event in faults.record.read(faults.deeds)
-            if isinstance(event.after, JobRow) and event.after.state is State.COMPLETED
-            if not (isinstance(event.before, JobRow) and event.before.state is State.COMPLETED)
-        )
+        completed = completions(faults.record.read(faults.deeds))
         again = sum(starts.values()) - nodes
         print(f"{nodes} nodes, {killed} workers killed with SIGKILL, {took:.0f} s, {again} attempts more than nodes")
         print(f"{sum(completed.values()) - 1} completions of nodes")
         assert handle.result(timeout=START) == expected(depth, width)
         assert {UUID(job) for job in starts} | {handle.id} == {*completed}
         assert {*completed.values()} == {1}
+
+
+def completions(history: History) -> Counter[UUID]:
+    """Count how often each job completed."""
+    return Counter(
+        event.job
+        for event in history
+        if event.job is not None and isinstance(event.after, JobRow) and event.after.state is State.COMPLETED
+        if not (isinstance(event.before, JobRow) and event.before.state is State.COMPLETED)
+    )
+
+
+def steer_at_random(flows: Workflows, flow: UUID, chance: random.Random) -> None:
+    """Do one of the things that an operator may do with a workflow."""
+    match chance.choice(("pause", "resume", "cancel", "retry")):
+        case "pause":
+            flows.pause(flow)
+        case "resume":
+            flows.resume(flow, chance.choice(("fail", "retry")))
+        case "cancel":
+            flows.cancel(flow)
+        case _:
+            flows.retry(flow)
+
+
+def is_completed(app: App, flow: UUID) -> bool:
+    """Return whether a workflow has completed; if it has not, let it go on, or run again what has ended otherwise."""
+    state = app.jobs.get(flow).state
+    if state in (State.FAILED, State.CANCELLED):
+        app.workflows.retry(flow)
+    elif state is not State.COMPLETED:
+        app.workflows.resume(flow, "retry")
+    return state is State.COMPLETED
+
+
+@pytest.mark.timeout(180)
+def test_l12_workflows_complete_after_operators_steered_them_at_random_while_workers_were_killed(
+    tmp_path: Path, store_url: str
+) -> None:
+    chance = random.Random(SEED)
+    with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
+        ships.target = "tests.e2e.layers_app:app"
+        faults = FaultRun(ships, chance, [HERE, HERE])
+        handles = [ships.app.enqueue("layers", depth=4, width=5, seconds=0.1) for _ in range(4)]
+        flows = [handle.id for handle in handles]
+        until(lambda: len(ships.app.workflows.list()) == len(flows), within=START)
+        for cycle in range(10):
+            faults.pause(0.3)
+            for flow in flows:
+                steer_at_random(ships.app.workflows, flow, chance)
+            if cycle % 3 == 2:
+                faults.kill_at_random()
+        until(lambda: False not in [is_completed(ships.app, flow) for flow in flows], within=120)
+        history = faults.record.read(faults.deeds)
+        assert [handle.result(timeout=START) for handle in handles] == [expected(4, 5)] * len(flows)
+        assert {*completions(history).values()} == {1}
+        assert len(completions(history)) == len(flows) * 22
+        # Records of real processes do not name the operators who may run ended nodes again; S4 is the completions above.
+        report = check(history, Rules())
+        assert not [each for each in report.violations if each.name != "S4"], report.explain(history)
+        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S8", "S9")) > 0
 
 
 @pytest.mark.timeout(300)

@@ -1,6 +1,7 @@
 """The parameters of a job that are results of other jobs, filled into its payload before its handler starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Raw, Struct
 
 from holdfast._core.job import Failed, Failure, NoResult
 from holdfast._core.member import Input
-from holdfast._core.payload import PAYLOAD_LIMIT, PayloadType
+from holdfast._core.payload import PAYLOAD_LIMIT, PayloadType, problem_of
 from holdfast._core.workflow import Items, Output
 from holdfast.errors import PayloadInvalid
 
@@ -23,6 +24,18 @@ _LIST = msgspec.json.Decoder(list[Raw])
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 
 
+class ResultUnfit(PayloadInvalid):
+    """The result of another job cannot be the parameter, or the item of it, at ``place``. ``problem``: what is wrong with the result."""
+
+    def __init__(self, task: str, place: str, parent: UUID, problem: str) -> None:
+        super().__init__(f"{task}: {place}: the result of the job {parent} {problem}")
+        self.task, self.place, self.parent, self.problem = task, place, parent, problem
+
+    def named(self, node: str) -> PayloadInvalid:
+        """Return the error with the name that the workflow has for the other job."""
+        return PayloadInvalid(f"{self.task}: {self.place}: the result of the node {node!r} {self.problem}")
+
+
 class Filled(Struct, frozen=True):
     """A payload with all results, and what gets a ``Failed`` instead: parameters, and items of lists by their positions."""
 
@@ -34,8 +47,8 @@ class Filled(Struct, frozen=True):
 def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs: Mapping[UUID, Output]) -> Filled:
     """Return a payload with the results of other jobs; ``outputs``: also those of the items that others name.
 
-    Raises ``PayloadInvalid`` for a missing result whose parameter does not accept a ``Failed``, for a path that the result does not have,
-    and for more than ``INPUTS_LIMIT`` bytes in all.
+    Raises ``ResultUnfit`` for a missing result whose parameter does not accept a ``Failed`` and for a path that the result does not have,
+    ``PayloadInvalid`` for more than ``INPUTS_LIMIT`` bytes in all.
     """
     parameters = {each.parameter: each for each in inputs}
     found = {name: _found(each, inputs, outputs) for name, each in parameters.items()}
@@ -48,14 +61,30 @@ def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs:
             failed_items += [(name, position, why) for position, why in missing]
             if missing and name not in accepts.fallible_items:
                 position, why = missing[0]
-                raise PayloadInvalid(f"{accepts.name}: there is no result: {why.reason} - at `$.{name}[{position}]`")
+                parent = [other.parent for other in inputs if other.parameter == name][position if each.is_item else 0]
+                raise ResultUnfit(accepts.name, f"{name}[{position}]", parent, f"is missing: {why.reason}")
         if isinstance(result, bytes):
             fields[name] = _at(accepts, each, result)
         elif name in accepts.fallible:
             failed[name] = result
         else:
-            raise PayloadInvalid(f"{accepts.name}: there is no result: {result.reason} - at `$.{name}`")
+            raise ResultUnfit(accepts.name, name, each.parent, f"is missing: {result.reason}")
     return Filled(msgspec.json.encode(fields), tuple(sorted(failed.items())), tuple(failed_items))
+
+
+def unfit(accepts: PayloadType, filled: Filled, inputs: Sequence[Input]) -> ResultUnfit | None:
+    """Return the first result that its parameter does not take, each read apart from all others, of a payload that cannot be decoded."""
+    fields = _FIELDS.decode(filled.payload)
+    for parameter in dict.fromkeys(each.parameter for each in inputs if each.parameter in fields):
+        parents = [each.parent for each in inputs if each.parameter == parameter]
+        missing = {position for name, position, _ in filled.failed_items if name == parameter}
+        for position, kind, value in _items(accepts.type_of(parameter), fields[parameter], missing):
+            if (problem := problem_of(kind, value)) is not None:
+                parent = parents[position if len(parents) > 1 else 0]
+                return ResultUnfit(accepts.name, f"{parameter}[{position}]", parent, f"does not fit: {problem}")
+        if len(parents) == 1 and (problem := problem_of(accepts.type_of(parameter), fields[parameter])) is not None:
+            return ResultUnfit(accepts.name, parameter, parents[0], f"does not fit: {problem}")
+    return None
 
 
 def spread(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs: Mapping[UUID, Output]) -> list[bytes]:
@@ -126,6 +155,19 @@ def _list_of(items: Items, outputs: Mapping[UUID, Output]) -> tuple[bytes, list[
     return b"[%b]" % b",".join(results), [(place, each) for place, each in enumerate(found) if isinstance(each, Failed)]
 
 
+def _items(kind: Any, value: Raw, missing: Collection[int]) -> Iterator[tuple[int, Any, Raw]]:
+    """Yield the items of a list with the positions that they have among those that are missing, and their types; none of another value."""
+    kinds, is_list = get_args(kind), get_origin(kind) in (list, Sequence, tuple)
+    try:
+        items = _LIST.decode(value) if is_list else []
+    except msgspec.MsgspecError:
+        return
+    if get_origin(kind) is not tuple or kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(items)
+    positions = [place for place in range(len(items) + len(missing)) if place not in missing]
+    yield from zip(positions, kinds, items, strict=False)
+
+
 def _items_of(accepts: PayloadType, parameter: str, value: Raw) -> list[Raw]:
     try:
         return _LIST.decode(value)
@@ -139,6 +181,6 @@ def _at(accepts: PayloadType, wanted: Input, result: bytes) -> Raw:
         try:
             value = _FIELDS.decode(value)[step]
         except (msgspec.MsgspecError, KeyError) as error:
-            path = ".".join(wanted.path)
-            raise PayloadInvalid(f"{accepts.name}: the result has no {path!r} - at `$.{wanted.parameter}`") from error
+            problem = f"has no {'.'.join(wanted.path)!r}"
+            raise ResultUnfit(accepts.name, wanted.parameter, wanted.parent, problem) from error
     return value

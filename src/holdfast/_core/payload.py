@@ -213,18 +213,23 @@ def encode_signal(name: str, value: object) -> bytes:
     return _encode(value, f"signal {name!r}: its value", SIGNAL_LIMIT)
 
 
-def decode_json(data: bytes) -> Json:
-    """Return JSON as plain dicts, lists, strings, numbers, booleans and ``None``; ``PayloadInvalid`` for other bytes."""
+def decode_json(data: bytes, what: str = "") -> Json:
+    """Return JSON as plain dicts, lists, strings, numbers, booleans and ``None``; ``PayloadInvalid`` names ``what`` has other bytes.
+
+    >>> decode_json(b"[1]", "step 'charge': its result")
+    [1]
+    """
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PayloadInvalid(_HALF_OF_A_PAIR if _ENDS_IN_HALF_A_PAIR.search(data) else _explain(error)) from error
+        problem = _HALF_OF_A_PAIR if _ENDS_IN_HALF_A_PAIR.search(data) else _explain(error)
+        raise PayloadInvalid(f"{what}: {problem}" if what else problem) from error
 
 
-def reader_of(kind: Any) -> Callable[[bytes], Any]:
+def reader_of(kind: Any, what: str = "the result") -> Callable[[bytes], Any]:
     """Return a function that reads a stored result as this type, as a task is annotated with it.
 
-    It reads plain JSON if values of the type cannot be made from JSON. ``PayloadInvalid`` for a result that does not fit.
+    It reads plain JSON if values of the type cannot be made from JSON. ``PayloadInvalid``, which names ``what``, for one that does not fit.
 
     >>> reader_of(tuple[int, int])(b"[1,2]")
     (1, 2)
@@ -238,9 +243,22 @@ def reader_of(kind: Any) -> Callable[[bytes], Any]:
         try:
             return decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise PayloadInvalid(f"the result: {_explain(error)}") from error
+            raise PayloadInvalid(f"{what}: {_explain(error)}") from error
 
     return read
+
+
+def problem_of(kind: Any, data: bytes) -> str | None:
+    """Return why JSON cannot be read as this type; ``None`` if it can.
+
+    >>> problem_of(list[int], b'[1,"2"]')
+    'Expected `int`, got `str` - at `$[1]`'
+    """
+    try:
+        _decoder(kind).decode(data)
+    except Exception as error:  # constructors of the user's types run here and may raise anything
+        return _explain(error)
+    return None
 
 
 def cut_text(text: str, limit_bytes: int) -> str:

@@ -45,7 +45,7 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     ConfigurationError: (USAGE, "correct the settings named"),
     UnknownTask: (USAGE, "use one of the tasks named, or import the module that defines it"),
     PayloadInvalid: (USAGE, "correct the field named"),
-    JobNotFound: (FAILED, "see `holdfast jobs list`"),
+    JobNotFound: (FAILED, "see `holdfast jobs list` or `holdfast workflows list`"),
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
     SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
     StoreRefused: (FAILED, "see `holdfast check`, which names what is refused"),

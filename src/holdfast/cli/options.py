@@ -60,6 +60,17 @@ class KeyWeightType(click.ParamType):  # type: ignore[type-arg]  # generic in ne
         return key, int(number)
 
 
+class TextType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """Text that a store can compare with what it has: UTF-8."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text itself."""
+        utf8(value, "it" if param is None else param.opts[0])
+        return str(value)
+
+
 def utf8(text: str, what: str) -> bytes:
     """Return what was typed as bytes; ``UsageError`` if the terminal or the script that passed it does not write UTF-8."""
     try:
@@ -69,6 +80,7 @@ def utf8(text: str, what: str) -> bytes:
 
 
 DURATION = DurationType()
+TEXT = TextType()
 KEY_WEIGHT = KeyWeightType()
 INSTANT = InstantType()
 

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
-from holdfast.cli.options import DURATION, Count
+from holdfast.cli.options import DURATION, TEXT, Count
 
 if TYPE_CHECKING:
     from holdfast._engine.operators.operators import Where
@@ -80,10 +80,10 @@ def matching(command: Command) -> Command:
     options = (
         click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
         click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
-        click.option("--task", shell_complete=complete_task, help="Only those of this task."),
-        click.option("--queue", shell_complete=complete_queue, help="Only those in this queue."),
-        click.option("--key", help="Only those with this key."),
-        click.option("--tag", help="Only those with this tag."),
+        click.option("--task", type=TEXT, shell_complete=complete_task, help="Only those of this task."),
+        click.option("--queue", type=TEXT, shell_complete=complete_queue, help="Only those in this queue."),
+        click.option("--key", type=TEXT, help="Only those with this key."),
+        click.option("--tag", type=TEXT, help="Only those with this tag."),
         click.option("--older-than", type=DURATION, help="Only those that ended, or else were enqueued, so long ago."),
         click.option("--attempts-at-least", type=Count(1), help="Only those with at least that many attempts."),
     )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.options import JSON, Count, store_options
+from holdfast.cli.options import JSON, TEXT, Count, store_options
 
 if TYPE_CHECKING:
     from holdfast._core.answers import LeaseView
@@ -75,7 +75,7 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
 
 
 @workers.command()
-@click.argument("name", metavar="WORKER")
+@click.argument("name", type=TEXT, metavar="WORKER")
 @click.option("--limit", type=Count(1), default=60, show_default=True, help="How many at most.")
 @store_options
 @JSON

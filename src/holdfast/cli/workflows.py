@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from holdfast._core.job import State
 from holdfast.cli.completions import complete_node, complete_queue, complete_workflow
-from holdfast.cli.options import JSON, store_options
+from holdfast.cli.options import JSON, TEXT, store_options
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 IDS = click.argument("ids", metavar="WORKFLOW...", nargs=-1, required=True, shell_complete=complete_workflow)
 ID = click.argument("id", metavar="WORKFLOW", shell_complete=complete_workflow)
 
-_NOTHING_RUNS = {
+UNKNOWN = "unknown"
+"""What is printed for an id of no workflow among others."""
+
+_NOTHING_RUNS: Mapping[str, str] = {
     State.COMPLETED: ", nothing runs again, every node has completed; `--from NODE` runs one again",
 }
 """What is printed behind the state in which a retry leaves a workflow."""
@@ -32,13 +36,13 @@ def workflows() -> None:
 
 
 @workflows.command("list")
-@click.option("--name", help="Only workflows of this name.")
+@click.option("--name", type=TEXT, help="Only workflows of this name.")
 @click.option(
     "--state", type=click.Choice([state.value for state in State]), help="Only those in this state; unfinished ones are blocked."
 )
-@click.option("--queue", shell_complete=complete_queue, help="Only those of this queue.")
-@click.option("--key", help="Only those of this key.")
-@click.option("--tag", help="Only those with this tag.")
+@click.option("--queue", type=TEXT, shell_complete=complete_queue, help="Only those of this queue.")
+@click.option("--key", type=TEXT, help="Only those of this key.")
+@click.option("--tag", type=TEXT, help="Only those with this tag.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="ID", help="Go on after this workflow: the last one of the page before.")
 @store_options
@@ -167,19 +171,38 @@ def _each(
     url: str | None,
     as_json: bool,
     act: "Callable[[App, str], State]",
-    notes: Mapping[State, str] = {},
+    notes: Mapping[str, str] = {},
 ) -> None:
+    from holdfast._engine.operators.operators import id_of
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
+    states = dict[str, str]()
     with opened(target, url) as app:
-        states = {}
         for id in ids:
-            states[id] = act(app, id)
-            if not as_json:
-                click.echo(f"workflow {id}: {states[id]}{notes.get(states[id], '')}")
-    if as_json:
-        print_json(states)
+            id_of(id)  # what cannot be an id ends the command before it has changed anything
+        try:
+            for id in ids:
+                states[id] = _acted(partial(act, app, id), is_single=len(ids) == 1)
+                if not as_json:
+                    click.echo(f"workflow {id}: {states[id]}{notes.get(states[id], '')}")
+        finally:
+            if as_json and states:
+                print_json(states)
+    if UNKNOWN in states.values():
+        click.get_current_context().exit(1)
+
+
+def _acted(act: Callable[[], State], *, is_single: bool) -> str:
+    """Return the state of a workflow after the act; ``UNKNOWN`` for an id of no workflow, so that the act reaches the other ids."""
+    from holdfast.errors import JobNotFound
+
+    try:
+        return act()
+    except JobNotFound:
+        if is_single:
+            raise
+        return UNKNOWN
 
 
 def _print_picture(text: str) -> None:

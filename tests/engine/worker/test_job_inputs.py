@@ -100,20 +100,26 @@ def test_s21_a_handler_gets_the_failure_of_its_parent_where_it_accepts_one() -> 
 @pytest.mark.parametrize(
     ("outcome", "text"),
     [
-        (Fail("no"), "no result: PERMANENT"),
-        (Done(b'{"valeu":5}'), "the result has no 'value'"),
-        (Done(b'{"value":"x"}'), "Expected `int`, got `str` - at `$.number`"),
+        (Fail("no"), "is missing: PERMANENT"),
+        (Done(b'{"valeu":5}'), "has no 'value'"),
+        (Done(b'{"value":"x"}'), "does not fit: Expected `int`, got `str`"),
     ],
 )
-def test_a_result_that_does_not_fit_fails_the_job_and_runs_nothing(outcome: Outcome, text: str) -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_result_that_does_not_fit_fails_the_job_with_the_name_of_its_node_and_runs_nothing(
+    outcome: Outcome, text: str, is_named: bool
+) -> None:
     SEEN.clear()
     bench = Bench(on_loop)
+    if not is_named:
+        bench.store.fail("get")
 
     async def then(claim: Claim) -> None:
         moved = transition_of(bench)
         assert (moved.to, moved.reason, SEEN) == (State.FAILED, Reason.PAYLOAD_INVALID, [])
         assert moved.error is not None
-        assert text in moved.error.message
+        source = "node 'first'" if is_named else f"job {claim.inputs[0].parent}"
+        assert moved.error == Failure("PayloadInvalid", f"on_loop: number: the result of the {source} {text}")
 
     claimed(bench, on_loop, outcome, then, policy=OnFailure.CONTINUE)
 

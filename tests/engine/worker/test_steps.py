@@ -12,7 +12,7 @@ from holdfast import ConfigurationError, HoldfastError, JobLost, PayloadInvalid,
 from holdfast._core import steps as limits
 from holdfast._core.job import AttemptOutcome, HeldFor, Reason, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, rescue
-from holdfast._core.steps import Signal, SignalAnswer
+from holdfast._core.steps import Signal, SignalAnswer, StepRecord
 from holdfast._engine.client.client import Client
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks import steps as step_log
@@ -654,3 +654,35 @@ async def test_s23_a_lost_answer_consumes_one_signal() -> None:
     bench.store.lose_answer("take_signal")
     await attempt_through_outage(bench)
     assert (await bench.row(job)).result == b"[1,2]"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_value_of_a_signal_that_is_not_json_is_reported_with_its_name(kind: str) -> None:
+    async def in_loop(job: Job) -> Any:
+        return await job.wait_for("approved")
+
+    def in_thread(job: SyncJob) -> Any:
+        return job.wait_for("approved")
+
+    bench, job = await opened(in_loop if kind == "loop" else in_thread)
+    await signal(bench, job, b"yes")
+    await attempt(bench)
+    error = (await bench.row(job)).error
+    assert error is not None
+    assert error.message.startswith("signal 'approved': its value: JSON is malformed")
+
+
+async def test_a_record_of_a_step_that_is_not_json_is_reported_with_its_name() -> None:
+    shop = Shop()
+
+    async def handler(job: Job) -> None:
+        damaged = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b"{half")
+        await bench.memory.record_step(job.id, job.token, damaged)
+        await job.step("charge", shop.charge)
+
+    bench, job = await opened(handler)
+    await attempt(bench)
+    error = (await bench.row(job)).error
+    assert error is not None
+    assert error.message.startswith("step 'charge' (use 1): its result: JSON is malformed")
+    assert shop.effects == []

@@ -1,15 +1,48 @@
-"""Every test of this folder runs in memory and on a file."""
+"""Every test of this folder that uses a store runs in memory, on a file and on PostgreSQL."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from holdfast import App
+from holdfast.testing.servers import PostgresServer
 from tests.engine.workflows import stores
 
+TABLES = """
+SELECT string_agg(format('DELETE FROM holdfast.%I', relname), ';') FROM pg_class
+WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+AND relname NOT IN ('versions', 'partition_days')
+"""
 
-@pytest.fixture(autouse=True, params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+
+@pytest.fixture(scope="session")
+def emptied(postgres_server: PostgresServer) -> Iterator[Callable[[], str]]:
+    """Return a function that empties one database and returns its address: a new one for each test would take longer than the tests."""
+    dsn = postgres_server.create_database()
+    app = App(dsn)
+    app.migrate()
+    app.close()
+    with psycopg.connect(dsn, autocommit=True) as session:
+        ((delete_all,),) = session.execute(TABLES).fetchall()
+
+        def empty() -> str:
+            session.execute(delete_all)
+            return dsn
+
+        yield empty
+
+
+@pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     """Let ``stores.new_app`` make Apps on an empty store of this kind, and close them after the test."""
-    with stores.at("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"):
+    match request.param:
+        case "memory":
+            url = "memory://"
+        case "sqlite":
+            url = f"sqlite:///{tmp_path}/jobs.db"
+        case _:
+            url = request.getfixturevalue("emptied")()
+    with stores.at(url):
         yield

@@ -24,6 +24,11 @@ from holdfast.errors import ConfigurationError, PayloadInvalid
 app = App("memory://")
 
 
+@pytest.fixture(autouse=True)
+def any_store() -> None:
+    """Run each test once: the builder uses no store."""
+
+
 @dataclass
 class Source:
     ref: str

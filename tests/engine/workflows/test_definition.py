@@ -182,7 +182,9 @@ def test_options_that_do_not_fit_a_workflow_are_refused_with_what_to_use() -> No
     release = Scene().release
     with pytest.raises(ConfigurationError, match="deadline="):
         release.options(expires_in="1h")
-    with pytest.raises(Unsupported, match=r"enqueue after your own commit|needs a sqlite3\.Connection"):
+    with pytest.raises(
+        Unsupported, match=r"enqueue after your own commit|needs a sqlite3\.Connection|needs a connection of asyncpg"
+    ):
         release.options(within=object()).enqueue("main")
 
 
@@ -292,6 +294,7 @@ async def test_a_block_in_a_loop_is_async() -> None:
     handle = await at.release.aenqueue("main")
     await at.app.arun_due()
     assert await handle.aresult(timeout=1) == [Source("main")]
+    await at.app.aclose()
 
 
 def test_a_handle_pauses_resumes_cancels_and_retries_its_workflow() -> None:

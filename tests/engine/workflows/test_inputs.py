@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Failed, Job, JobFailed, Node, SyncJob, Workflow, each
+from holdfast import Failed, Job, JobFailed, Node, PayloadInvalid, SyncJob, Workflow, each
 from holdfast._core.parents import unknown_parent
 from holdfast._engine.tasks.inputs import PAGE
 from holdfast._engine.workflows.handle import WorkflowHandle
@@ -165,3 +165,74 @@ def test_a_result_of_another_type_names_the_node_and_the_item() -> None:
 def test_many_names_are_counted_instead() -> None:
     text = unknown_parent("x", [f"n{number:02}" for number in range(12)])
     assert text.endswith("it depends on n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more")
+
+
+@pytest.mark.parametrize("kind", ["on_loop", "in_thread"])
+def test_a_result_that_does_not_fit_is_reported_with_the_node_that_returned_it(kind: str) -> None:
+    app = new_app()
+
+    @app.task
+    def anything(value: Any) -> Any:
+        return value
+
+    async def on_loop(value: int) -> None: ...
+
+    def in_thread(value: int) -> None: ...
+
+    double = app.task(name="double")(on_loop if kind == "on_loop" else in_thread)
+
+    @app.task
+    def total(values: list[int]) -> None: ...
+
+    @app.workflow
+    def check(w: Workflow) -> None:
+        good, wrong = w.add(anything.bind(1), name="good"), w.add(anything.bind("text"), name="wrong")
+        items = w.map(anything.bind(each(w.add(anything.bind([1, [2]]), name="find").output)), name="items")
+        w.add(double.bind(value=wrong.output))
+        w.add(total.bind(values=[good.output, wrong.output]))
+        w.add(total.bind(values=items.output), name="mapped")
+
+    handle = check.enqueue()
+    while app.run_due():
+        pass
+    found = {node.name: node.error.message for node in handle.nodes() if node.error is not None}
+    assert found == {
+        "double": f"{kind}: value: the result of the node 'wrong' does not fit: Expected `int`, got `str`",
+        "total": "total: values[1]: the result of the node 'wrong' does not fit: Expected `int`, got `str`",
+        "mapped": "total: values[1]: the result of the node 'items' does not fit: Expected `int`, got `array`",
+    }
+
+
+def test_a_child_whose_result_does_not_fit_its_annotation_is_named_in_the_handler() -> None:
+    app = new_app()
+
+    @app.task
+    def size() -> int:
+        return "wide"  # type: ignore[return-value]
+
+    @app.task(max_attempts=1)
+    async def parent(job: Job) -> None:
+        await job.call(size.bind())
+
+    handle = parent.enqueue()
+    while app.run_due():
+        pass
+    with pytest.raises(JobFailed, match="the result of size: Expected `int`, got `str`"):
+        handle.result(timeout=1)
+
+
+def test_the_result_of_a_workflow_that_does_not_fit_its_annotation_is_named() -> None:
+    app = new_app()
+
+    @app.task
+    def size() -> int:
+        return "wide"  # type: ignore[return-value]
+
+    @app.workflow
+    def measure(w: Workflow) -> Node[int]:
+        return w.add(size.bind())
+
+    handle = measure.enqueue()
+    app.run_due()
+    with pytest.raises(PayloadInvalid, match="the result of measure: Expected `int`, got `str`"):
+        handle.result(timeout=1)

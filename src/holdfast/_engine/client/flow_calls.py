@@ -132,12 +132,17 @@ class FlowCalls:
         return [member.job for member in members if PLACE_OF[member.state] is Place.ACTIVE]
 
     async def revive(self, flow: UUID | None = None, *, dry_run: bool = False) -> Revived:
-        """Repair all unfinished workflows, or this one, in batches of a write each, and report what was done."""
+        """Repair all unfinished workflows, or this one, in batches of a write each, and report what was done.
+
+        ``JobNotFound`` if there is nothing to repair because there is no workflow of this id.
+        """
         done, is_first = Revived(), True
         while is_first or done.next is not None:
             found = await self._retry("revive", partial(revive, self._environment, after=done.next, flow=flow, dry_run=dry_run))
             done = Revived((*done.repairs, *found.repairs), (*done.overdue, *found.overdue), found.next)
             is_first = False
+        if flow is not None and not done.repairs and not done.overdue:
+            await self.flow(flow)
         return done
 
 

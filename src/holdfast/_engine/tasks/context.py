@@ -7,7 +7,6 @@ from typing import Any, TypeVar, overload
 
 from holdfast._core.durations import Duration
 from holdfast._core.job import Failed, Json
-from holdfast._core.payload import decode_json
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.calling import AsyncCalls, BlockingCalls
 from holdfast._engine.tasks.child_spec import Bindable, Payload
@@ -54,7 +53,7 @@ class Job(AsyncCalls):
         """
         step = await self._begin_step(name, is_unordered=unordered)
         if step.record is not None:
-            return decode_json(step.record.result or b"null")
+            return step.recorded()
         with self._step_log().running(step):
             value = function(*args, **kwargs)
             if isinstance(value, Awaitable):
@@ -158,7 +157,7 @@ class SyncJob(BlockingCalls):
         """
         step = self._in_loop(self._begin_step(name, is_unordered=unordered))
         if step.record is not None:
-            return decode_json(step.record.result or b"null")
+            return step.recorded()
         with self._step_log().running(step):
             value = function(*args, **kwargs)
             if inspect.iscoroutine(value):

@@ -201,7 +201,8 @@ class JobContext:
 
     async def _wait_for(self, name: str, timeout: Duration | None) -> Json:
         log = self._step_log()
-        return decode_json(await log.wait_for(usable("signal", name), None if timeout is None else seconds(timeout)))
+        value = await log.wait_for(usable("signal", name), None if timeout is None else seconds(timeout))
+        return decode_json(value, f"signal {name!r}: its value")
 
     async def _progress(self, stage: str | None, fraction: float | None, message: str | None) -> None:
         self._require_owned()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.children import Children
-from holdfast._core.job import ActiveJob, Failure
+from holdfast._core.job import ActiveJob, Failure, Json
 from holdfast._core.outcome import StepsChanged, Suspend, WaitFor
 from holdfast._core.payload import decode_json
 from holdfast._core.steps import (
@@ -76,6 +76,11 @@ class Step(Struct, eq=False):
     def key(self) -> StepKey:
         """What the step is known by in every attempt."""
         return self.name, self.nth
+
+    def recorded(self) -> Json:
+        """Return what an earlier attempt has recorded. ``PayloadInvalid`` names the step if it is not JSON, as after a change by hand."""
+        data = b"null" if self.record is None else self.record.result or b"null"
+        return decode_json(data, f"step {shown(self.key)}: its result")
 
     def new_record(self, result: bytes | None = None) -> StepRecord:
         """Return the record to write."""
@@ -179,7 +184,7 @@ class StepLog:
         """Return the ids of the children that the first attempt has added here; if this is the first, suspend it with these ones."""
         step = await self.begin(name)
         if step.record is not None:
-            return [UUID(each) for each in decode_json(step.record.result or b"[]")]
+            return [UUID(each) for each in step.recorded() or ()]
         self.drop(step)
         ids = msgspec.json.encode([each.job.id for each in members])
         self._require_room(step, ids)

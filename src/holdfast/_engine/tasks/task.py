@@ -62,7 +62,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
 
     def read(self, data: bytes) -> Bound:
         """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
-        value: Bound = reader_of(self.task.definition.returns)(data)
+        value: Bound = reader_of(self.task.definition.returns, f"the result of {self.name}")(data)
         return value
 
     def bind(self) -> "PreparedJob[Bound]":

@@ -1,7 +1,7 @@
 """One claimed job, from its payload to its transition: decode, run, and turn the outcome into a transition."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, assert_never
 from uuid import UUID
@@ -9,8 +9,9 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import Claim, Json, RescueReason, Token
+from holdfast._core.job import Claim, Json, Reason, RescueReason, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.member import Input
 from holdfast._core.outcome import Done, Invalid, Outcome, StepsChanged, WaitFor
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, logger
@@ -265,27 +266,40 @@ class Executor:
 
     async def _outcome(self, running: Running) -> Outcome | None:
         """Run the handler and return its outcome; ``None`` when it was stopped or its job was lost."""
+        inputs = running.claim.inputs
         try:
-            if self._hooks is not None and self._hooks.is_owed(running.claim):
-                await self._run_hook(running, self._hooks)
-            if any(each.is_each for each in running.claim.inputs):
-                return await self._prepared(running, self._items(running))
-            if running.definition.workflow is not None:
-                return await self._prepared(running, self._graph(running))
-            if running.claim.inputs and (invalid := await self._prepared(running, self._fill(running))) is not None:
-                return invalid
-            if running.kind is RunnerKind.PROCESS and self._pool is not None:
-                self._reports.waiting(running.claim.job)
-                running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
-                return await self._pool.run(running)
-            self._begin(running)
-            return await self._answer(running)
+            outcome = await self._attempt(running)
+            return await self._blamed(running, outcome, inputs) if inputs and isinstance(outcome, Invalid) else outcome
         except BaseException as error:
             if not running.has_begun:
                 return None
             return outcome_of_error(
                 error, running.definition, is_stopped=running.stop is not None, saw_cancellation=running.context.saw_cancellation
             )
+
+    async def _attempt(self, running: Running) -> Outcome | None:
+        if self._hooks is not None and self._hooks.is_owed(running.claim):
+            await self._run_hook(running, self._hooks)
+        if any(each.is_each for each in running.claim.inputs):
+            return await self._prepared(running, self._items(running))
+        if running.definition.workflow is not None:
+            return await self._prepared(running, self._graph(running))
+        if running.claim.inputs and (invalid := await self._prepared(running, self._fill(running))) is not None:
+            return invalid
+        if running.kind is RunnerKind.PROCESS and self._pool is not None:
+            self._reports.waiting(running.claim.job)
+            running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
+            return await self._pool.run(running)
+        self._begin(running)
+        return await self._answer(running)
+
+    async def _blamed(self, running: Running, outcome: Invalid, inputs: Sequence[Input]) -> Invalid:
+        """Return the outcome with the name of the node whose result does not fit the handler, if one does not."""
+        if outcome.reason is not Reason.PAYLOAD_INVALID:
+            return outcome
+        find = partial(self._inputs.find_unfit, running.claim, running.definition, inputs)
+        unfit = await self._threads.run_call(running.context, find)
+        return outcome if unfit is None else invalid_payload(await self._inputs.named(unfit))
 
     def _begin(self, running: Running) -> None:
         job = running.claim.job

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.children import Children
-from holdfast._core.inputs import fill, spread
+from holdfast._core.inputs import Filled, ResultUnfit, fill, spread, unfit
 from holdfast._core.job import Claim, NewJob
 from holdfast._core.member import Input, Member
 from holdfast._core.workflow import Edge, NewMember, Output
@@ -18,6 +18,7 @@ from holdfast._engine.retry import Retrier
 from holdfast._engine.store_defaults import growing_workflows, workflows
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.shared_outputs import SharedOutputs
+from holdfast.errors import PayloadInvalid, StoreUnavailable
 
 Asked = asyncio.Task[Mapping[UUID, Output]]
 
@@ -39,17 +40,37 @@ class JobInputs:
 
         Raises ``PayloadInvalid`` if they do not fit, and ``StoreUnavailable`` without an answer.
         """
-        filled = fill(task.payload, claim.payload, claim.inputs, await self._outputs(claim.inputs, asked))
+        outputs = await self._outputs(claim.inputs, asked)
+        try:
+            filled = fill(task.payload, claim.payload, claim.inputs, outputs)
+        except ResultUnfit as error:
+            raise await self.named(error) from error
         return structs.replace(claim, payload=filled.payload, inputs=(), failed=filled.failed, failed_items=filled.failed_items)
 
     async def items(self, claim: Claim, task: TaskDefinition, asked: Asked) -> Children:
         """Return a job for each item of the lists that a claim runs over. Raises as ``filled`` does."""
         shared = tuple(each for each in claim.inputs if not each.is_each)
         lists = [each for each in claim.inputs if each.is_each]
-        payloads = spread(task.payload, claim.payload, lists, await self._outputs(lists, asked))
+        outputs = await self._outputs(lists, asked)
+        try:
+            payloads = spread(task.payload, claim.payload, lists, outputs)
+        except ResultUnfit as error:
+            raise await self.named(error) from error
         members = [NewMember(self._item(claim, task, each), _member(claim, place, shared)) for place, each in enumerate(payloads)]
         edges = tuple(Edge(each.job.id, claim.job.id) for each in members)
         return Children(members=tuple(members), edges=edges, is_gate=True)
+
+    def find_unfit(self, filled: Claim, task: TaskDefinition, inputs: Sequence[Input]) -> ResultUnfit | None:
+        """Return which of the results in a claim does not fit its parameter, if one does not: it decodes them one by one."""
+        return unfit(task.payload, Filled(filled.payload, filled.failed, filled.failed_items), inputs)
+
+    async def named(self, error: ResultUnfit) -> PayloadInvalid:
+        """Return the error with the name of the node whose result it is, if the store answers with one."""
+        try:
+            parent = await self._store.get(error.parent)
+        except StoreUnavailable:
+            parent = None  # the name is not worth a wait
+        return PayloadInvalid(str(error)) if parent is None or parent.member is None else error.named(parent.member.node)
 
     def require_growth(self) -> None:
         """Raise ``Unsupported`` if running jobs cannot add members to workflows of the store."""

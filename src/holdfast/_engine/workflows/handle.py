@@ -50,7 +50,7 @@ class WorkflowHandle(Handle, Generic[Result]):
         """Return the handle of a workflow that was written, or of the one that has its key; ``kind``: the type of its result."""
         duplicate = answer.duplicates.get(root.id)
         job = root.id if duplicate is None else duplicate.job
-        return cls(job, root.queue, connect, created=duplicate is None, read=reader_of(kind))
+        return cls(job, root.queue, connect, created=duplicate is None, read=reader_of(kind, f"the result of {root.task}"))
 
     async def aresult(self, timeout: Duration | None = None) -> Result:
         """Wait for the end; return the result of the node that the workflow's function returned, ``None`` if it returned none.

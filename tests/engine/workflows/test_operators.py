@@ -2,19 +2,18 @@
 
 import pytest
 
-from holdfast import App, ConfigurationError, Failed, JobNotFound, Node, State, Workflow
-from holdfast._core.member_record import with_member
+from holdfast import ConfigurationError, Failed, JobNotFound, Node, State, Workflow
 from holdfast._engine.events import Event
 from holdfast._engine.workflows.handle import WorkflowHandle
 from holdfast.settings import RecoverySwitches
-from holdfast.stores.memory import MemoryStore
+from tests.engine.workflows.stores import new_app, set_needs
 
 
 class Scene:
     """An App with a workflow whose second node fails for the ref ``bad``, and the events of it."""
 
     def __init__(self, recovery: RecoverySwitches | None = None) -> None:
-        self.app = app = App("memory://", recovery=recovery)
+        self.app = app = new_app(recovery=recovery)
         self.events: list[Event] = []
         app.on("*")(self.events.append)
 
@@ -40,10 +39,7 @@ class Scene:
         self.build, self.release = build, release
 
     def damage(self, handle: WorkflowHandle[str]) -> None:
-        store = self.app._connections.store
-        assert isinstance(store, MemoryStore)
-        row = store.book._all.jobs[handle.nodes()[2].job]
-        store.book._put(with_member(row, needs=9))
+        set_needs(self.app, handle.nodes()[2].job, 9)
 
     def fields(self, name: str) -> list[dict[str, object]]:
         return [event.fields for event in self.events if event.name == name]
@@ -111,7 +107,7 @@ def test_workflows_are_steered_by_their_ids_and_each_verb_is_an_event() -> None:
     assert at.fields("job.cancel_requested") == [{"job": handle.id, "state": "cancelled"}]
 
 
-@pytest.mark.parametrize("verb", ["get", "picture", "pause", "resume", "cancel", "retry"])
+@pytest.mark.parametrize("verb", ["get", "picture", "pause", "resume", "cancel", "retry", "recover_stuck"])
 def test_every_verb_refuses_the_id_of_a_job_that_is_not_a_workflow(verb: str) -> None:
     at = Scene()
     parent, done, node = at.build.enqueue("parent"), at.build.enqueue("done"), at.release.enqueue("main").nodes()[0].job
