@@ -214,6 +214,8 @@ def workflow_statements(jobs: list[UUID]) -> dict[str, tuple[Any, ...]]:
         "take_root_key": (FLOW,),
         "set_policies": (jobs, "fail"),
         "advance_members": (jobs, ones, ones, jobs, False),
+        "count_alike": ("{" + ",".join(map(str, jobs)) + "}", 1, 1),
+        "release_alike": ("{" + ",".join(map(str, jobs)) + "}", False),
         "end_members": (jobs, ones, ["failed"], ["EXPIRED"], ["{}"]),
         "block_members": (jobs, True),
         "hold_members": (FLOW,),

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import Struct, json, structs
 
 from holdfast._core.children import Adopted, Adopter, grown
 from holdfast._core.encoding import inputs_text
@@ -28,6 +28,7 @@ class Known(Struct):
     """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent.
 
     ``near``: by job, with what it is as one that adds members. ``dependents``: by workflow, the jobs of others that depend on it.
+    ``alike``: by a child in ``links``, as a JSON list, the ids of all children that are like it; the others are not in ``links``.
     """
 
     now: datetime
@@ -36,6 +37,7 @@ class Known(Struct):
     graphs: dict[UUID, Graph] = {}
     near: dict[UUID, tuple[Adopter, Graph]] = {}
     dependents: dict[UUID, list[Dependent]] = {}
+    alike: dict[UUID, str] = {}
 
     def neighbours(self) -> set[UUID]:
         """Return the workflows that depend on those that were read, or on which those depend: all of them must be locked."""
@@ -44,9 +46,25 @@ class Known(Struct):
         edges = (edge for graph in self.graphs.values() for edge in graph.edges)
         return found | {edge.parent_flow for edge in edges if edge.parent_flow is not None}
 
+    def split_alike(self) -> None:
+        """Give each child separate links."""
+        jobs = {job: json.decode(ids, type=list[UUID]) for job, ids in self.alike.items()}
+        self.links = {
+            parent: [
+                structs.replace(link, child=structs.replace(link.child, id=job))
+                for link in links
+                for job in jobs.get(link.child.id, [link.child.id])
+            ]
+            for parent, links in self.links.items()
+        }
+        self.alike = {}
+
 
 class NotRead(Exception):
-    """What a decision needs beside what was read: the children of these members, all of this workflow, or what is near this job."""
+    """What a decision needs beside what was read: the children of these members, all of this workflow, or what is near this job.
+
+    Without any of these: separate links of children that are alike.
+    """
 
     def __init__(self, *, parents: Sequence[UUID] = (), flow: UUID | None = None, job: UUID | None = None) -> None:
         super().__init__()
@@ -173,8 +191,12 @@ class FlowPlan(FlowGrowth):
             self._send("set_flow", flow.id, flow.paused_at, flow.ended_for, flow.deadline_at)
 
     def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
+        for job, ids in self._known.alike.items():
+            if job in counters:
+                self._send("count_alike", array_of(ids), counters[job].needs, counters[job].waits)
+        if single := {job: each for job, each in counters.items() if job not in self._known.alike}:
+            self._advance().counters |= single
         if counters:
-            self._advance().counters |= counters
             self._counted |= counters
             self._change({job: {"needs": each.needs, "waits": each.waits} for job, each in counters.items()})
 
@@ -185,13 +207,20 @@ class FlowPlan(FlowGrowth):
 
     def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
-        if released:
+        for job, ids in self._known.alike.items():
+            if verdicts.get(job) is Verdict.RELEASE:
+                self._send("release_alike", array_of(ids), flow.is_paused)
+        if single := [job for job in released if job not in self._known.alike]:
             last = self._advance(is_paused=flow.is_paused)
-            last.released += released
+            last.released += single
             last.is_paused = flow.is_paused
+        if released:
             self._over.update(released)
             self._change({job: {"state": State.AVAILABLE} for job in released})
-        self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})
+        ended = {job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE}
+        if not self._known.alike.keys().isdisjoint(ended):
+            raise NotRead
+        self.end_waiting(ended)
 
     def end_waiting(self, members: dict[UUID, tuple[State, Reason | None]]) -> None:
         """End waiting members without running them."""
@@ -260,6 +289,11 @@ def blocked_vertex(waiting: Waiting) -> Vertex:
         is_suspended=waiting.is_suspended,
         is_cancelled=waiting.is_cancelled,
     )
+
+
+def array_of(ids: str) -> str:
+    """Return the text of an array, given the same ids as a JSON list: encoding them one by one would take long."""
+    return f"{{{ids[1:-1]}}}"
 
 
 def columns_of(member: Member) -> tuple[object, ...]:

@@ -212,6 +212,9 @@ class LockedFlows:
         return [shown_outside(vertex_of(row), flow_of({**row, "id": row["flow"]})) for row in found]
 
     async def _read(self, known: Known, missing: NotRead) -> None:
+        if known.alike:
+            known.split_alike()
+            return
         if missing.flow is not None:
             await self._read_flows(known, missing.flow)
             return

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from msgspec import Struct, json
+from msgspec import Raw, Struct, json
 
 from holdfast._core.encoding import instant
 from holdfast._core.graph import Ended, Link, Vertex, Waiting
@@ -11,6 +11,9 @@ from holdfast._core.job import Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.workflow import Flow
 from holdfast.stores.postgres.flow_plan import Known
+
+MOST_SINGLE = 100
+"""Up to how many children that are alike are decided on one by one. Of more, one stands for all, and one statement moves them."""
 
 
 class SettledMember(Struct, frozen=True, array_like=True):
@@ -42,10 +45,15 @@ class ReadFlow(Struct, frozen=True, array_like=True):
         return Flow(id=self.id, paused_at=paused_at, ended_for=self.ended_for, deadline_at=deadline_at)
 
 
-class ReadChild(Struct, frozen=True, array_like=True):
-    """A blocked member, and those of its parents that were asked for. ``is_last``: it is a gate on which no other member depends."""
+class ReadChildren(Struct, frozen=True, array_like=True):
+    """Blocked members that are alike, and those of their parents that were asked for. ``id``: of one of them; ``jobs``: the ids of all.
+
+    ``is_last``: it is a gate on which no other member depends.
+    """
 
     id: UUID
+    number: int
+    jobs: Raw
     needs: int
     waits: int
     is_gate: bool
@@ -64,7 +72,7 @@ class ReadLinks(Struct, frozen=True):
 
     now: int
     flows: list[ReadFlow] | None
-    children: list[ReadChild] | None
+    children: list[ReadChildren] | None
 
 
 def completed_member(job: UUID, flow: UUID) -> SettledMember:
@@ -79,12 +87,17 @@ def settled_members(text: str | None) -> list[SettledMember]:
 
 def links_of(text: str, parents: Sequence[UUID]) -> Known:
     """Return what is known of these members after ``links.sql`` has read their children."""
-    found, links = json.decode(text, type=ReadLinks), dict[UUID, list[Link]]((parent, []) for parent in parents)
+    found, alike = json.decode(text, type=ReadLinks), dict[UUID, str]()
+    links = dict[UUID, list[Link]]((parent, []) for parent in parents)
     for each in found.children or ():
+        if each.number > MOST_SINGLE:
+            alike[each.id] = bytes(each.jobs).decode()
+        jobs = [each.id] if each.number == 1 or each.id in alike else json.decode(each.jobs, type=list[UUID])
         waits = each.needs, each.waits, each.is_gate, each.on_failure, each.is_suspended, each.is_cancelled
-        child = Waiting(each.id, *waits)
-        for parent, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
-            links[parent].append(Link(parent, child, *edge))
+        for child in (Waiting(job, *waits) for job in jobs):
+            for parent, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
+                links[parent].append(Link(parent, child, *edge))
         if each.is_last:
             links[each.id] = []
-    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links)
+    flows = {each.id: each.flow() for each in found.flows or ()}
+    return Known(instant(found.now), flows, links, alike=alike)

@@ -6,7 +6,4 @@ WITH counted AS (
     WHERE job = ANY(:ids::uuid[])
 )
 
-UPDATE holdfast.pending SET
-    state = CASE WHEN :is_paused::boolean THEN 'held' ELSE 'available' END, held_for = CASE WHEN :is_paused::boolean THEN 'pause' END,
-    available_at = greatest(available_at, (SELECT clock_timestamp()))
-WHERE id = ANY(:released::uuid[]) AND state = 'blocked';
+-- include released(:released::uuid[]);

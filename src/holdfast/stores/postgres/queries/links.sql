@@ -1,12 +1,25 @@
--- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members. Each child has its counters, and
--- those of its parents that are among these members: which it tolerates, which are its children, which belong to another workflow than it.
--- Its last value is whether it is a gate on which no other member depends.
+-- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members. Children that are alike are
+-- returned together: in their counters, in those of their parents that are among these members, and in what each of these edges is: which the
+-- child tolerates, which is its child, which leads from another workflow. Gates, and children in other workflows, are returned one by one.
+-- Of such children the id of one, their number and all ids come first. The last value is whether it is a gate on which no other member depends.
 -- :parents; :flows, locked.
 WITH edge AS MATERIALIZED (
-    SELECT edges.child, json_agg(edges.parent) AS parents, json_agg(edges.tolerates) AS tolerates, json_agg(edges.is_child) AS are_children,
-        json_agg(edges.parent_flow IS NOT NULL) AS are_outside
+    SELECT edges.child, array_agg(edges.parent) AS parents, array_agg(edges.tolerates) AS tolerates, array_agg(edges.is_child) AS are_children,
+        array_agg(edges.parent_flow IS NOT NULL) AS are_outside
     FROM holdfast.edges AS edges WHERE edges.parent = ANY(:parents::uuid[])
     GROUP BY edges.child
+),
+
+alike AS (
+    SELECT
+        array_agg(edge.child) AS jobs, waiting.*, edge.parents, edge.tolerates, edge.are_children, edge.are_outside,
+        CASE WHEN waiting.is_gate OR true = ANY(edge.are_outside) THEN edge.child END AS alone
+    FROM edge CROSS JOIN LATERAL (
+        -- include blocked(edge.child)
+    ) AS waiting
+    GROUP BY
+        waiting.needs, waiting.waits, waiting.is_gate, waiting.on_failure, waiting.is_suspended, waiting.is_cancelled,
+        edge.parents, edge.tolerates, edge.are_children, edge.are_outside, alone
 )
 
 SELECT json_build_object(
@@ -19,12 +32,10 @@ SELECT json_build_object(
     ),
     'children', (
         SELECT json_agg(json_build_array(
-            edge.child, waiting.needs, waiting.waits, waiting.is_gate, waiting.on_failure, waiting.is_suspended, waiting.is_cancelled,
-            edge.parents, edge.tolerates, edge.are_children, edge.are_outside,
-            waiting.is_gate AND NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.parent = edge.child OFFSET 0)
+            jobs[1], cardinality(jobs), to_json(jobs), needs, waits, is_gate, on_failure, is_suspended, is_cancelled,
+            parents, tolerates, are_children, are_outside,
+            is_gate AND NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.parent = alike.alone OFFSET 0)
         ))
-        FROM edge CROSS JOIN LATERAL (
-            -- include blocked(edge.child)
-        ) AS waiting
+        FROM alike
     )
 )::text AS links;

@@ -1,0 +1,3 @@
+-- Release blocked members; see advance_members.sql.
+-- :jobs, the text of an array; :is_paused.
+-- include released(:jobs::text::uuid[]);
