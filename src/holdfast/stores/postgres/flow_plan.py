@@ -4,12 +4,13 @@
 the decision is taken again once it is there. Nothing is written in between, so the plan is the same as if all had been read at once.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct, json, structs
+from msgspec import Struct, structs
 
 from holdfast._core.children import Adopted, Adopter, grown
 from holdfast._core.encoding import inputs_text
@@ -28,7 +29,7 @@ class Known(Struct):
     """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent.
 
     ``near``: by job, with what it is as one that adds members. ``dependents``: by workflow, the jobs of others that depend on it.
-    ``alike``: by a child in ``links``, as a JSON list, the ids of all children that are like it; the others are not in ``links``.
+    ``alike``: by a child in ``links``, as the text of an array, the ids of all children that are like it; only it is in ``links``.
     """
 
     now: datetime
@@ -48,7 +49,7 @@ class Known(Struct):
 
     def split_alike(self) -> None:
         """Give each child separate links."""
-        jobs = {job: json.decode(ids, type=list[UUID]) for job, ids in self.alike.items()}
+        jobs = {job: [UUID(each) for each in ids[1:-1].split(",")] for job, ids in self.alike.items()}
         self.links = {
             parent: [
                 structs.replace(link, child=structs.replace(link.child, id=job))
@@ -79,10 +80,14 @@ class Write(Struct, frozen=True):
 
 
 class Advance(Struct):
-    """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
+    """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held.
+
+    ``alike``: more of the latter, as texts of arrays.
+    """
 
     counters: dict[UUID, Waiting] = {}
     released: list[UUID] = []
+    alike: list[str] = []
     is_paused: bool = False
     query: str = "advance_members"
 
@@ -91,7 +96,7 @@ class Advance(Struct):
         """The values of its statement."""
         ids = sorted(self.counters)
         needs, waits = [self.counters[job].needs for job in ids], [self.counters[job].waits for job in ids]
-        return ids, needs, waits, self.released, self.is_paused
+        return ids, needs, waits, self.released, joined(self.alike), self.is_paused
 
 
 class Ends(Struct, frozen=True):
@@ -191,9 +196,12 @@ class FlowPlan(FlowGrowth):
             self._send("set_flow", flow.id, flow.paused_at, flow.ended_for, flow.deadline_at)
 
     def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
+        alike = defaultdict[tuple[int, int], list[str]](list)
         for job, ids in self._known.alike.items():
             if job in counters:
-                self._send("count_alike", array_of(ids), counters[job].needs, counters[job].waits)
+                alike[counters[job].needs, counters[job].waits].append(ids)
+        for each, lists in alike.items():
+            self._send("count_alike", joined(lists), *each)
         if single := {job: each for job, each in counters.items() if job not in self._known.alike}:
             self._advance().counters |= single
         if counters:
@@ -207,14 +215,11 @@ class FlowPlan(FlowGrowth):
 
     def judge(self, verdicts: Mapping[UUID, Verdict], flow: Flow) -> None:
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
-        for job, ids in self._known.alike.items():
-            if verdicts.get(job) is Verdict.RELEASE:
-                self._send("release_alike", array_of(ids), flow.is_paused)
-        if single := [job for job in released if job not in self._known.alike]:
-            last = self._advance(is_paused=flow.is_paused)
-            last.released += single
-            last.is_paused = flow.is_paused
         if released:
+            last = self._advance(is_paused=flow.is_paused)
+            last.released += [job for job in released if job not in self._known.alike]
+            last.alike += [self._known.alike[job] for job in released if job in self._known.alike]
+            last.is_paused = flow.is_paused
             self._over.update(released)
             self._change({job: {"state": State.AVAILABLE} for job in released})
         ended = {job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE}
@@ -258,7 +263,7 @@ class FlowPlan(FlowGrowth):
         if not (
             self.writes
             and isinstance(last := self.writes[-1], Advance)
-            and (not last.released or is_paused in (None, last.is_paused))
+            and (not (last.released or last.alike) or is_paused in (None, last.is_paused))
         ):
             self.writes.append(last := Advance())
         return last
@@ -291,9 +296,9 @@ def blocked_vertex(waiting: Waiting) -> Vertex:
     )
 
 
-def array_of(ids: str) -> str:
-    """Return the text of an array, given the same ids as a JSON list: encoding them one by one would take long."""
-    return f"{{{ids[1:-1]}}}"
+def joined(arrays: Iterable[str]) -> str:
+    """Return the text of one array with the values of all."""
+    return "{" + ",".join(each[1:-1] for each in arrays) + "}"
 
 
 def columns_of(member: Member) -> tuple[object, ...]:

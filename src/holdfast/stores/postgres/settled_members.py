@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from msgspec import Raw, Struct, json
+from msgspec import Struct, json
 
 from holdfast._core.encoding import instant
 from holdfast._core.graph import Ended, Link, Vertex, Waiting
@@ -11,9 +11,6 @@ from holdfast._core.job import Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.workflow import Flow
 from holdfast.stores.postgres.flow_plan import Known
-
-MOST_SINGLE = 100
-"""Up to how many children that are alike are decided on one by one. Of more, one stands for all, and one statement moves them."""
 
 
 class SettledMember(Struct, frozen=True, array_like=True):
@@ -46,21 +43,20 @@ class ReadFlow(Struct, frozen=True, array_like=True):
 
 
 class ReadChildren(Struct, frozen=True, array_like=True):
-    """Blocked members that are alike, and those of their parents that were asked for. ``id``: of one of them; ``jobs``: the ids of all.
+    """Blocked members that are alike, and those of their parents that were asked for, by place. ``id``: of one of them; ``alike``: of all.
 
     ``is_last``: it is a gate on which no other member depends.
     """
 
     id: UUID
-    number: int
-    jobs: Raw
+    alike: str | None
     needs: int
     waits: int
     is_gate: bool
     on_failure: OnFailure
     is_suspended: bool
     is_cancelled: bool
-    parents: list[UUID]
+    parents: list[int]
     tolerates: list[bool]
     are_children: list[bool]
     are_outside: list[bool]
@@ -85,19 +81,27 @@ def settled_members(text: str | None) -> list[SettledMember]:
     return [] if text is None else json.decode(text, type=list[SettledMember])
 
 
+def shown_as(settled: Sequence[SettledMember]) -> list[int]:
+    """Return for each member the place of the one as which ``links.sql`` returns it: those that have completed are alike to children."""
+    first = dict[UUID, int]()
+    return [
+        first.setdefault(each.flow, place) if each.state is State.COMPLETED else place for place, each in enumerate(settled, 1)
+    ]
+
+
 def links_of(text: str, parents: Sequence[UUID]) -> Known:
     """Return what is known of these members after ``links.sql`` has read their children."""
     found, alike = json.decode(text, type=ReadLinks), dict[UUID, str]()
-    links = dict[UUID, list[Link]]((parent, []) for parent in parents)
+    links = [list[Link]() for _ in parents]
+    gates = dict[UUID, list[Link]]()
     for each in found.children or ():
-        if each.number > MOST_SINGLE:
-            alike[each.id] = bytes(each.jobs).decode()
-        jobs = [each.id] if each.number == 1 or each.id in alike else json.decode(each.jobs, type=list[UUID])
         waits = each.needs, each.waits, each.is_gate, each.on_failure, each.is_suspended, each.is_cancelled
-        for child in (Waiting(job, *waits) for job in jobs):
-            for parent, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
-                links[parent].append(Link(parent, child, *edge))
+        child = Waiting(each.id, *waits)
+        for place, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
+            links[place - 1].append(Link(parents[place - 1], child, *edge))
+        if each.alike is not None:
+            alike[each.id] = each.alike
         if each.is_last:
-            links[each.id] = []
+            gates[each.id] = []
     flows = {each.id: each.flow() for each in found.flows or ()}
-    return Known(instant(found.now), flows, links, alike=alike)
+    return Known(instant(found.now), flows, dict(zip(parents, links, strict=True)) | gates, alike=alike)

@@ -1,10 +1,12 @@
 -- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members. Children that are alike are
 -- returned together: in their counters, in those of their parents that are among these members, and in what each of these edges is: which the
 -- child tolerates, which is its child, which leads from another workflow. Gates, and children in other workflows, are returned one by one.
--- Of such children the id of one, their number and all ids come first. The last value is whether it is a gate on which no other member depends.
--- :parents; :flows, locked.
+-- First come the id of one, and those of all if there are several. The last value is whether it is a gate on which no other member depends.
+-- :parents (ascending); :shown, for each of them the place of the one as which it is returned; :flows, locked.
 WITH edge AS MATERIALIZED (
-    SELECT edges.child, array_agg(edges.parent) AS parents, array_agg(edges.tolerates) AS tolerates, array_agg(edges.is_child) AS are_children,
+    SELECT
+        edges.child, array_agg((:shown::integer[])[width_bucket(edges.parent, :parents::uuid[])]) AS parents,
+        array_agg(edges.tolerates) AS tolerates, array_agg(edges.is_child) AS are_children,
         array_agg(edges.parent_flow IS NOT NULL) AS are_outside
     FROM holdfast.edges AS edges WHERE edges.parent = ANY(:parents::uuid[])
     GROUP BY edges.child
@@ -32,8 +34,8 @@ SELECT json_build_object(
     ),
     'children', (
         SELECT json_agg(json_build_array(
-            jobs[1], cardinality(jobs), to_json(jobs), needs, waits, is_gate, on_failure, is_suspended, is_cancelled,
-            parents, tolerates, are_children, are_outside,
+            jobs[1], CASE WHEN cardinality(jobs) > 1 THEN jobs::text END,
+            needs, waits, is_gate, on_failure, is_suspended, is_cancelled, parents, tolerates, are_children, are_outside,
             is_gate AND NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.parent = alike.alone OFFSET 0)
         ))
         FROM alike

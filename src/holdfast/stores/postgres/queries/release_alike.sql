@@ -1,3 +1,0 @@
--- Release blocked members; see advance_members.sql.
--- :jobs, the text of an array; :is_paused.
--- include released(:jobs::text::uuid[]);
