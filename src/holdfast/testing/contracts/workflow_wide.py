@@ -48,12 +48,12 @@ class WideWorkflowContract(Part):
     @story
     @needs(Workflows, no_workflows)
     async def test_s18_many_children_wait_for_both_parents(self, at: Scene) -> None:
-        graph = await wide(at, "a", "b").add("any", "a", "b", join=1).stored()
+        graph, other = await wide(at, "a", "b").add("any", "a", "b", join=1).stored(), await wide(at, "a", "b").stored()
         await graph.run("a")
         assert (await children(graph), await graph.states("any")) == ({BLOCKED: WIDTH}, [AVAILABLE])
         assert await is_intact(at)
         await graph.run("b")
-        assert await children(graph) == {AVAILABLE: WIDTH}
+        assert (await children(graph), await children(other)) == ({AVAILABLE: WIDTH}, {BLOCKED: WIDTH})
         assert await is_intact(at)
 
     @story
