@@ -82,7 +82,7 @@ class Write(Struct, frozen=True):
 class Advance(Struct):
     """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held.
 
-    ``alike``: more of the latter, as texts of arrays.
+    ``alike``: more of the latter, each string the text of an array.
     """
 
     counters: dict[UUID, Waiting] = {}
