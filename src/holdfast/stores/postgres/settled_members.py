@@ -43,7 +43,7 @@ class ReadFlow(Struct, frozen=True, array_like=True):
 
 
 class ReadChildren(Struct, frozen=True, array_like=True):
-    """Blocked members that are alike, and those of their parents that were asked for, by place. ``id``: of one of them; ``alike``: of all.
+    """Blocked members that are alike. ``id``: of one of them; ``alike``: of all; ``links``: from parents that were asked for.
 
     ``is_last``: it is a gate on which no other member depends.
     """
@@ -56,10 +56,7 @@ class ReadChildren(Struct, frozen=True, array_like=True):
     on_failure: OnFailure
     is_suspended: bool
     is_cancelled: bool
-    parents: list[int]
-    tolerates: list[bool]
-    are_children: list[bool]
-    are_outside: list[bool]
+    links: list[int]
     is_last: bool
 
 
@@ -97,8 +94,9 @@ def links_of(text: str, parents: Sequence[UUID]) -> Known:
     for each in found.children or ():
         waits = each.needs, each.waits, each.is_gate, each.on_failure, each.is_suspended, each.is_cancelled
         child = Waiting(each.id, *waits)
-        for place, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
-            links[place - 1].append(Link(parents[place - 1], child, *edge))
+        for link in each.links:
+            place = (link >> 3) - 1
+            links[place].append(Link(parents[place], child, bool(link & 4), bool(link & 2), bool(link & 1)))
         if each.alike is not None:
             alike[each.id] = each.alike
         if each.is_last:
