@@ -3,7 +3,8 @@
 One client claims and settles through the store alone. ``layers``: nodes in layers of ``--room``, each with three parents in the layer
 before, by claims of that many jobs. ``chain``: nodes one after the other. Both are compared with as many plain jobs, claimed in the same
 way, in the same round. ``wide`` and ``failure`` time a single settle: of the parent of ``--children`` nodes that it releases, and of the
-first node of a chain of ``--depth``, which fails with all behind it. Each also prints by how much the event loop was late while it ran.
+first node of a chain of ``--depth``, which fails with all behind it. Each also prints how long the client's process computed, and by how
+much its event loop was late.
 ``worker`` compares a process with default settings that runs plain jobs and a workflow of as many nodes: ``--layers`` of them, in layers of
 ``--room``. The nodes wait for their parents, or also take their results.
 """
@@ -77,13 +78,16 @@ class Bench:
         await self.store.exchange([finished(claim) for claim in held])
         return number / (time.perf_counter() - begun)
 
-    async def settle_first(self, outcome: Outcome) -> tuple[float, float]:
-        """Claim one job and settle it; return how long that took, and by how much the event loop was late, in seconds."""
+    async def settle_first(self, outcome: Outcome) -> tuple[float, float, float]:
+        """Claim one job and settle it.
+
+        Return how long that took, how long this process computed, and by how much the event loop was late, in seconds.
+        """
         (claim,) = await self.claim(1)
-        begun = time.perf_counter()
+        begun, computed = time.perf_counter(), time.process_time()
         answer, late = await beside(self.store.exchange([finish(claim.job, outcome, jitter=0.0)]))
         assert answer.answers == (Answer.APPLIED,)
-        return time.perf_counter() - begun, late
+        return time.perf_counter() - begun, time.process_time() - computed, late
 
     async def add_jobs(self, number: int) -> None:
         """Enqueue this number of jobs that belong to no workflow."""
@@ -179,19 +183,19 @@ async def _chain(urls: Iterator[str], options: argparse.Namespace) -> None:
 async def _settled(
     name: str, parents: list[list[int]], outcome: Outcome, urls: Iterator[str], options: argparse.Namespace
 ) -> None:
-    took, late = list[float](), list[float]()
+    found = list[tuple[float, float, float]]()
     for _ in range(options.rounds):
         async with Bench(next(urls)) as bench:
             await bench.add_flow(parents)
-            seconds, lateness = await bench.settle_first(outcome)
-            took.append(seconds)
-            late.append(lateness)
-    print(f"{options.store}: {name}: {statistics.median(took):.3f} s; the event loop was late by {statistics.median(late):.3f} s")
+            found.append(await bench.settle_first(outcome))
+    took, computed, late = (statistics.median(each) for each in zip(*found, strict=True))
+    print(f"{options.store}: {name}: {took:.3f} s, {computed:.3f} s of the client's CPU; the event loop was late by {late:.3f} s")
 
 
 async def _wide(urls: Iterator[str], options: argparse.Namespace) -> None:
-    graph: list[list[int]] = [[], *[[0]] * options.children]
-    await _settled(f"one parent releases {options.children:,} children", graph, Done(b"null"), urls, options)
+    for children in options.children:
+        graph: list[list[int]] = [[], *[[0]] * children]
+        await _settled(f"one parent releases {children:,} children", graph, Done(b"null"), urls, options)
 
 
 async def _failure(urls: Iterator[str], options: argparse.Namespace) -> None:
@@ -219,7 +223,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=5000, help="how many nodes in layers; default 5000")
     parser.add_argument("--room", type=int, default=100, help="how many jobs a claim asks for, and a layer has; default 100")
     parser.add_argument("--depth", type=int, default=1000, help="how many nodes a chain has; default 1000")
-    parser.add_argument("--children", type=int, default=10_000, help="how many children one parent has; default 10000")
+    wide = 10_000, 100_000
+    parser.add_argument(
+        "--children", type=int, nargs="+", default=wide, help="how many one parent has; default 10000, then 100000"
+    )
     parser.add_argument("--layers", type=int, default=1000, help="how many nodes a worker has in layers; default 1000")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured; default 3")
     parser.add_argument("--folder", type=Path, help="where the data is; default: the temporary folder")

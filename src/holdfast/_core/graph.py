@@ -16,7 +16,7 @@ from holdfast._core.member import OnFailure
 from holdfast._core.workflow import Edge, Flow
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, gc=False):
     """A blocked member, with its counters.
 
     ``is_suspended``: it has run, and runs again once its children have ended. ``is_cancelled``: an operator has cancelled it, and it ends
@@ -39,7 +39,7 @@ class Waiting(Struct, frozen=True):
         return not is_outside if self.is_gate else self.is_suspended == is_child
 
 
-class Ended(Struct, frozen=True):
+class Ended(Struct, frozen=True, gc=False):
     """A member that has ended in this write. ``is_cause``: it did not end because of others, so its ``on_failure`` applies to the flow."""
 
     id: UUID
@@ -52,7 +52,7 @@ class Ended(Struct, frozen=True):
         return not self.has_completed and self.is_cause and self.on_failure is what
 
 
-class Link(Struct, frozen=True):
+class Link(Struct, frozen=True, gc=False):
     """A parent that has ended, and a blocked child of it. ``is_child``: as in their edge. ``is_outside``: the child is in another flow."""
 
     parent: UUID
@@ -289,7 +289,7 @@ def _spread(cascade: Cascade, level: Sequence[Ended], flow: Flow, links: Links) 
     return cascade
 
 
-class _Passed(Struct):
+class _Passed(Struct, gc=False):
     """What is passed on to one child: how many of its parents have ended, and how many of those ends it counts as successes."""
 
     child: Waiting

@@ -50,6 +50,7 @@ from holdfast.testing.contracts.workflow_parents import ParentContract
 from holdfast.testing.contracts.workflow_racing import WorkflowRaceContract
 from holdfast.testing.contracts.workflow_steering import WorkflowSteeringContract
 from holdfast.testing.contracts.workflow_steps import WorkflowStepContract
+from holdfast.testing.contracts.workflow_wide import WideWorkflowContract
 from holdfast.testing.contracts.workflows import WorkflowContract
 
 
@@ -85,6 +86,7 @@ class StoreContract(
     StepContract,
     SignalContract,
     WorkflowContract,
+    WideWorkflowContract,
     WorkflowChangeContract,
     WorkflowChildrenContract,
     WorkflowMapContract,

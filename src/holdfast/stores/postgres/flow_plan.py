@@ -4,6 +4,7 @@
 the decision is taken again once it is there. Nothing is written in between, so the plan is the same as if all had been read at once.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,6 +29,7 @@ class Known(Struct):
     """What was read in a transaction. ``now``: the time at which its workflows were locked. ``links``: by parent.
 
     ``near``: by job, with what it is as one that adds members. ``dependents``: by workflow, the jobs of others that depend on it.
+    ``alike``: by a child in ``links``, as the text of an array, the ids of all children that are like it; only it is in ``links``.
     """
 
     now: datetime
@@ -36,6 +38,7 @@ class Known(Struct):
     graphs: dict[UUID, Graph] = {}
     near: dict[UUID, tuple[Adopter, Graph]] = {}
     dependents: dict[UUID, list[Dependent]] = {}
+    alike: dict[UUID, str] = {}
 
     def neighbours(self) -> set[UUID]:
         """Return the workflows that depend on those that were read, or on which those depend: all of them must be locked."""
@@ -44,9 +47,25 @@ class Known(Struct):
         edges = (edge for graph in self.graphs.values() for edge in graph.edges)
         return found | {edge.parent_flow for edge in edges if edge.parent_flow is not None}
 
+    def split_alike(self) -> None:
+        """Give each child separate links."""
+        jobs = {job: [UUID(each) for each in ids[1:-1].split(",")] for job, ids in self.alike.items()}
+        self.links = {
+            parent: [
+                structs.replace(link, child=structs.replace(link.child, id=job))
+                for link in links
+                for job in jobs.get(link.child.id, [link.child.id])
+            ]
+            for parent, links in self.links.items()
+        }
+        self.alike = {}
+
 
 class NotRead(Exception):
-    """What a decision needs beside what was read: the children of these members, all of this workflow, or what is near this job."""
+    """What a decision needs beside what was read: the children of these members, all of this workflow, or what is near this job.
+
+    Without any of these: separate links of children that are alike.
+    """
 
     def __init__(self, *, parents: Sequence[UUID] = (), flow: UUID | None = None, job: UUID | None = None) -> None:
         super().__init__()
@@ -61,10 +80,14 @@ class Write(Struct, frozen=True):
 
 
 class Advance(Struct):
-    """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held."""
+    """New counters of members that wait on, and members that no longer do; in a paused workflow the latter are held.
+
+    ``alike``: more of the latter, each string the text of an array.
+    """
 
     counters: dict[UUID, Waiting] = {}
     released: list[UUID] = []
+    alike: list[str] = []
     is_paused: bool = False
     query: str = "advance_members"
 
@@ -73,7 +96,7 @@ class Advance(Struct):
         """The values of its statement."""
         ids = sorted(self.counters)
         needs, waits = [self.counters[job].needs for job in ids], [self.counters[job].waits for job in ids]
-        return ids, needs, waits, self.released, self.is_paused
+        return ids, needs, waits, self.released, joined(self.alike), self.is_paused
 
 
 class Ends(Struct, frozen=True):
@@ -173,8 +196,15 @@ class FlowPlan(FlowGrowth):
             self._send("set_flow", flow.id, flow.paused_at, flow.ended_for, flow.deadline_at)
 
     def set_counters(self, counters: Mapping[UUID, Waiting]) -> None:
+        alike = defaultdict[tuple[int, int], list[str]](list)
+        for job, ids in self._known.alike.items():
+            if job in counters:
+                alike[counters[job].needs, counters[job].waits].append(ids)
+        for each, lists in alike.items():
+            self._send("count_alike", joined(lists), *each)
+        if single := {job: each for job, each in counters.items() if job not in self._known.alike}:
+            self._advance().counters |= single
         if counters:
-            self._advance().counters |= counters
             self._counted |= counters
             self._change({job: {"needs": each.needs, "waits": each.waits} for job, each in counters.items()})
 
@@ -187,11 +217,15 @@ class FlowPlan(FlowGrowth):
         released = [job for job, verdict in verdicts.items() if verdict is Verdict.RELEASE]
         if released:
             last = self._advance(is_paused=flow.is_paused)
-            last.released += released
+            last.released += [job for job in released if job not in self._known.alike]
+            last.alike += [self._known.alike[job] for job in released if job in self._known.alike]
             last.is_paused = flow.is_paused
             self._over.update(released)
             self._change({job: {"state": State.AVAILABLE} for job in released})
-        self.end_waiting({job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE})
+        ended = {job: end_of(job, verdict, flow) for job, verdict in verdicts.items() if verdict is not Verdict.RELEASE}
+        if not self._known.alike.keys().isdisjoint(ended):
+            raise NotRead
+        self.end_waiting(ended)
 
     def end_waiting(self, members: dict[UUID, tuple[State, Reason | None]]) -> None:
         """End waiting members without running them."""
@@ -229,7 +263,7 @@ class FlowPlan(FlowGrowth):
         if not (
             self.writes
             and isinstance(last := self.writes[-1], Advance)
-            and (not last.released or is_paused in (None, last.is_paused))
+            and (not (last.released or last.alike) or is_paused in (None, last.is_paused))
         ):
             self.writes.append(last := Advance())
         return last
@@ -260,6 +294,11 @@ def blocked_vertex(waiting: Waiting) -> Vertex:
         is_suspended=waiting.is_suspended,
         is_cancelled=waiting.is_cancelled,
     )
+
+
+def joined(arrays: Iterable[str]) -> str:
+    """Return the text of one array with the values of all."""
+    return "{" + ",".join(each[1:-1] for each in arrays) + "}"
 
 
 def columns_of(member: Member) -> tuple[object, ...]:

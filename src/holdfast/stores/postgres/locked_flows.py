@@ -22,7 +22,7 @@ from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.flow_plan import Additions, Ends, FlowPlan, Known, NotRead
 from holdfast.stores.postgres.records import Row
-from holdfast.stores.postgres.settled_members import SettledMember, links_of
+from holdfast.stores.postgres.settled_members import SettledMember, links_of, shown_as
 from holdfast.stores.postgres.steps import arrays_of
 
 Answer = TypeVar("Answer")
@@ -146,9 +146,10 @@ class LockedFlows:
         by_flow = defaultdict[UUID, list[Ended]](list)
         for each in settled:
             by_flow[each.flow].append(each.ended())
-        parents, is_stable = [each.id for each in settled], False
+        in_order, is_stable = sorted(settled, key=lambda each: each.id.int), False
+        parents, shown = [each.id for each in in_order], shown_as(in_order)
         while not is_stable:
-            ((text,),) = await self.fetch("links", parents, self.locked)
+            ((text,),) = await self.fetch("links", parents, shown, self.locked)
             self._known = links_of(text, parents)
             is_stable = not await self._lock_more(self._known.neighbours())
 
@@ -212,6 +213,9 @@ class LockedFlows:
         return [shown_outside(vertex_of(row), flow_of({**row, "id": row["flow"]})) for row in found]
 
     async def _read(self, known: Known, missing: NotRead) -> None:
+        if known.alike:
+            known.split_alike()
+            return
         if missing.flow is not None:
             await self._read_flows(known, missing.flow)
             return

@@ -42,20 +42,21 @@ class ReadFlow(Struct, frozen=True, array_like=True):
         return Flow(id=self.id, paused_at=paused_at, ended_for=self.ended_for, deadline_at=deadline_at)
 
 
-class ReadChild(Struct, frozen=True, array_like=True):
-    """A blocked member, and those of its parents that were asked for. ``is_last``: it is a gate on which no other member depends."""
+class ReadChildren(Struct, frozen=True, array_like=True):
+    """Blocked members that are alike. ``id``: of one of them; ``alike``: of all; ``links``: from parents that were asked for.
+
+    ``is_last``: it is a gate on which no other member depends.
+    """
 
     id: UUID
+    alike: str | None
     needs: int
     waits: int
     is_gate: bool
     on_failure: OnFailure
     is_suspended: bool
     is_cancelled: bool
-    parents: list[UUID]
-    tolerates: list[bool]
-    are_children: list[bool]
-    are_outside: list[bool]
+    links: list[int]
     is_last: bool
 
 
@@ -64,7 +65,7 @@ class ReadLinks(Struct, frozen=True):
 
     now: int
     flows: list[ReadFlow] | None
-    children: list[ReadChild] | None
+    children: list[ReadChildren] | None
 
 
 def completed_member(job: UUID, flow: UUID) -> SettledMember:
@@ -77,14 +78,28 @@ def settled_members(text: str | None) -> list[SettledMember]:
     return [] if text is None else json.decode(text, type=list[SettledMember])
 
 
+def shown_as(settled: Sequence[SettledMember]) -> list[int]:
+    """Return for each member the place of the one as which ``links.sql`` returns it: those that have completed are alike to children."""
+    first = dict[UUID, int]()
+    return [
+        first.setdefault(each.flow, place) if each.state is State.COMPLETED else place for place, each in enumerate(settled, 1)
+    ]
+
+
 def links_of(text: str, parents: Sequence[UUID]) -> Known:
     """Return what is known of these members after ``links.sql`` has read their children."""
-    found, links = json.decode(text, type=ReadLinks), dict[UUID, list[Link]]((parent, []) for parent in parents)
+    found, alike = json.decode(text, type=ReadLinks), dict[UUID, str]()
+    links = [list[Link]() for _ in parents]
+    gates = dict[UUID, list[Link]]()
     for each in found.children or ():
         waits = each.needs, each.waits, each.is_gate, each.on_failure, each.is_suspended, each.is_cancelled
         child = Waiting(each.id, *waits)
-        for parent, *edge in zip(each.parents, each.tolerates, each.are_children, each.are_outside, strict=True):
-            links[parent].append(Link(parent, child, *edge))
+        for link in each.links:
+            place = (link >> 3) - 1
+            links[place].append(Link(parents[place], child, bool(link & 4), bool(link & 2), bool(link & 1)))
+        if each.alike is not None:
+            alike[each.id] = each.alike
         if each.is_last:
-            links[each.id] = []
-    return Known(instant(found.now), {each.id: each.flow() for each in found.flows or ()}, links)
+            gates[each.id] = []
+    flows = {each.id: each.flow() for each in found.flows or ()}
+    return Known(instant(found.now), flows, dict(zip(parents, links, strict=True)) | gates, alike=alike)

@@ -12,6 +12,7 @@ from holdfast._core.outcome import Cancel, Retry
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
+from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
 from holdfast._ports.workflows import DependentJobs
@@ -243,6 +244,15 @@ class DependentJobsContract(Part):
             LOST,
         ]
         assert await is_intact(at)
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_s20_of_jobs_that_wait_for_the_same_parent_only_a_paused_one_is_held(self, at: Scene) -> None:
+        (parent,) = await at.enqueue(at.new())
+        jobs = await after(at, parent, number=3)
+        await verbs(at.store).steer_flow(jobs[1], SteerFlow(verb=FlowVerb.PAUSE))
+        await complete(at, parent)
+        assert await states(at, *jobs) == [AVAILABLE, State.HELD, AVAILABLE]
 
     @story
     @needs(DependentJobs, no_dependents)

@@ -1,12 +1,27 @@
--- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members. Each child has its counters, and
--- those of its parents that are among these members: which it tolerates, which are its children, which belong to another workflow than it.
--- Its last value is whether it is a gate on which no other member depends.
--- :parents; :flows, locked.
+-- Return, as JSON, the time, the states of locked workflows, and the blocked children of some of their members. Children that are alike are
+-- returned together: in their counters, and in their edges from these members. An edge is a number: 8 times the place of the parent, 4 if the
+-- child tolerates it, 2 if the parent is a child of it, 1 if it belongs to another workflow. Gates, and children in other workflows, are
+-- returned one by one. First come the id of one, and those of all if there are several. The last value is whether it is a gate on which no
+-- other member depends.
+-- :parents (ascending); :shown, for each of them the place of the one as which it is returned; :flows, locked.
 WITH edge AS MATERIALIZED (
-    SELECT edges.child, json_agg(edges.parent) AS parents, json_agg(edges.tolerates) AS tolerates, json_agg(edges.is_child) AS are_children,
-        json_agg(edges.parent_flow IS NOT NULL) AS are_outside
+    SELECT
+        edges.child, array_agg(
+            8 * (:shown::integer[])[width_bucket(edges.parent, :parents::uuid[])]
+            + 4 * edges.tolerates::integer + 2 * edges.is_child::integer + (edges.parent_flow IS NOT NULL)::integer
+        ) AS links, bool_or(edges.parent_flow IS NOT NULL) AS is_outside
     FROM holdfast.edges AS edges WHERE edges.parent = ANY(:parents::uuid[])
     GROUP BY edges.child
+),
+
+alike AS (
+    SELECT
+        array_agg(edge.child) AS jobs, waiting.*, edge.links, CASE WHEN waiting.is_gate OR edge.is_outside THEN edge.child END AS alone
+    FROM edge CROSS JOIN LATERAL (
+        -- include blocked(edge.child)
+    ) AS waiting
+    GROUP BY
+        waiting.needs, waiting.waits, waiting.is_gate, waiting.on_failure, waiting.is_suspended, waiting.is_cancelled, edge.links, alone
 )
 
 SELECT json_build_object(
@@ -19,12 +34,10 @@ SELECT json_build_object(
     ),
     'children', (
         SELECT json_agg(json_build_array(
-            edge.child, waiting.needs, waiting.waits, waiting.is_gate, waiting.on_failure, waiting.is_suspended, waiting.is_cancelled,
-            edge.parents, edge.tolerates, edge.are_children, edge.are_outside,
-            waiting.is_gate AND NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.parent = edge.child OFFSET 0)
+            jobs[1], CASE WHEN cardinality(jobs) > 1 THEN jobs::text END,
+            needs, waits, is_gate, on_failure, is_suspended, is_cancelled, links,
+            is_gate AND NOT EXISTS (SELECT FROM holdfast.edges AS edges WHERE edges.parent = alike.alone OFFSET 0)
         ))
-        FROM edge CROSS JOIN LATERAL (
-            -- include blocked(edge.child)
-        ) AS waiting
+        FROM alike
     )
 )::text AS links;
