@@ -1,14 +1,21 @@
 """The memory store keeps the contract, and its snapshots are whole and independent."""
 
+from uuid import UUID
+
+import pytest
 from msgspec import structs
 
 from holdfast._core.book_state import Snapshot
+from holdfast._core.dependencies import After
+from holdfast._core.flow_moves import FlowMoves
+from holdfast._core.graph import Cascade, Verdict
 from holdfast._core.job import State
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.member_record import with_member
 from holdfast._core.origin import Origin
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimKind, ProgressUpdate, QueueSettings
+from holdfast._core.workflow import Flow, FlowVerb
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
@@ -18,6 +25,7 @@ from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.contracts.scheduling import written
 from holdfast.testing.contracts.signalling import send
 from holdfast.testing.contracts.stepping import FIRST, recorded
+from holdfast.testing.contracts.workflow_dependents import dependents
 from holdfast.testing.contracts.workflow_scene import Graph, chain
 
 
@@ -84,5 +92,26 @@ class TestMemory(StoreContract):
             self.store.book._forget(rows["b"])
             await self.store.revive(9)
             assert await graph.states("c", "d", "root") == [State.FAILED] * 3
+
+        play(self, act)
+
+    def test_a_dependent_waits_for_the_retry_of_the_dependent_that_it_fails_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ended, apply = list[UUID](), FlowMoves.apply
+
+        def spy(self: FlowMoves, flow: Flow, cascade: Cascade) -> None:
+            ended.extend(job for job, verdict in cascade.verdicts.items() if verdict is Verdict.FAIL)
+            apply(self, flow, cascade)
+
+        async def act(at: Scene) -> None:
+            graph = await Graph(at).add("a").add("b").stored()
+            first, last = at.new(), at.new()
+            for job, parents in ((first, [graph.ids["b"]]), (last, [graph.ids["a"], first.id])):  # the last one is found first
+                await dependents(at.store).enqueue_after(at.chance.uuid4(), [job], After(tuple(parents)))
+            await graph.fail("a", "b")
+            assert [await at.state(each.id) for each in (first, last)] == [State.FAILED, State.FAILED]
+            monkeypatch.setattr(FlowMoves, "apply", spy)
+            await graph.steer(FlowVerb.RETRY)
+            assert [await at.state(each.id) for each in (first, last)] == [State.BLOCKED, State.BLOCKED]
+            assert not ended
 
         play(self, act)

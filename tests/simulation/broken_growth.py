@@ -121,13 +121,3 @@ def cancels_keep_failures() -> AbstractContextManager[None]:
         return structs.replace(steered, cascade=structs.replace(steered.cascade, ended=left))
 
     return patched(flow_moves, cancel=forgetful)
-
-
-def dependents_fail_again_first() -> AbstractContextManager[None]:
-    """A job that waited for two failed ones runs again before the second one does, and fails at once."""
-
-    def retry_all(self: FlowMoves, jobs: Sequence[UUID], *, is_fresh: bool) -> None:
-        for job in jobs:
-            self.retry_member(job, job, is_fresh=is_fresh)
-
-    return patched(FlowMoves, _retry_others=retry_all)

@@ -221,8 +221,6 @@ AGAIN = woven(flows=FlowsPlan(flows=5, most=8, waiting=0), strikes=("cut_worker"
 
 GROWN = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, growth=GrowthPlan(share=0.8, maps=2, callers=2)))
 AWAITED = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, has_operator=True, growth=GrowthPlan(dependents=8)), jobs=8)
-STACKED = woven(flows=FlowsPlan(flows=3, most=4, waiting=0, has_operator=True, growth=GrowthPlan(dependents=16)), jobs=6)
-
 DELETED = woven(operations=("delete", "purge", "delete"))
 PRUNED = woven(operations=("prune",), floor=20.0)
 
@@ -818,15 +816,6 @@ MUTANTS = (
         patch=growth.cancels_keep_failures,
         where=flowing,
         aim=AWAITED,
-        has_flows=True,
-    ),
-    Mutant(
-        "dependents fail again before their parents run",
-        "S18",
-        400,
-        patch=growth.dependents_fail_again_first,
-        where=flowing,
-        aim=STACKED,
         has_flows=True,
     ),
 )
