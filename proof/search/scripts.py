@@ -33,7 +33,7 @@ CLOCKS: dict[Profile, LeaseClock] = {
 }  # fmt: skip
 SCHEDULE = DrawnSchedule(
     name="s",
-    when=Every(2_000_000),
+    when=Every(1_000_000),
     task="quick",
     catch_up=1,
     overlap=Overlap.SKIP,

@@ -1,14 +1,16 @@
 """Small worlds of races: workflows that grow, jobs that wait for one that is retried, ticks, and starts beside voids."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from holdfast._core.book import Book
-from holdfast._core.job import State
+from holdfast._core.job import State, Token
 from proof.checker.history import Event, JobRow, Phase
 from proof.search.deviations import Deviation, Until, What
 from proof.search.enumeration import SCRIPTS, Deviations, Enumeration, Reach, Trial, attempt, perform
@@ -44,9 +46,9 @@ def test_at_most_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None
 
 
 def test_two_deviations_show_a_start_that_lands_after_a_void() -> None:
-    """The start of claimed jobs is held until their supervisor has returned them; their worker learns of it after that answer."""
+    """The start of claimed jobs lands when their supervisor has returned them, and before their worker has received the void."""
     script = NAMED["ahead"]
-    held = Deviation(_number(attempt(script, ()), "start_through"), What.HELD, Until.TAKEN)
+    held = Deviation(_numbers(script, "start_through")[0], What.HELD, Until.TAKEN)
 
     def run(worlds: Iterable[Deviations]) -> Iterator[Trial]:
         return (attempt(script, world, stores.StartWithoutVoids) for world in worlds if world[:1] in ((), (held,)))
@@ -57,8 +59,9 @@ def test_two_deviations_show_a_start_that_lands_after_a_void() -> None:
     assert not [trial for trial in broken if attempt(script, trial.deviations).problems]
 
 
-def _number(trial: Trial, verb: str) -> int:
-    return next(number for number, call in enumerate(trial.calls, 1) if call.verb == verb)
+def _numbers(script: Script, verb: str) -> list[int]:
+    """Return the numbers of the calls of a verb in the run without deviations."""
+    return [number for number, call in enumerate(attempt(script, ()).calls, 1) if call.verb == verb]
 
 
 def _events(script: Script, *deviations: Deviation) -> list[Event]:
@@ -78,16 +81,15 @@ def _rows(events: list[Event], verb: str) -> list[JobRow]:
 def test_members_add_children_and_one_of_them_waits_for_its_own() -> None:
     events = _events(NAMED["grow"])
     assert any(row.member is not None and row.member.is_suspended for row in _rows(events, "adopt"))
-    under = [event.by for event in events if event.what == "enqueue" and event.by is not None and event.by.parent is not None]
-    assert under
+    assert any(event.what == "enqueue" and event.by is not None and event.by.parent is not None for event in events)
     assert "children.returned" in {event.what for event in events}
 
 
 def test_a_job_is_added_behind_one_that_is_retried_before_it_or_after_it() -> None:
     script = NAMED["after"]
-    after, retry = _number(attempt(script, ()), "reopen") - 1, What.LATE
+    _, added = _numbers(script, "enqueue_after")
     assert State.FAILED in [row.state for row in _rows(_events(script), "enqueue")]
-    late = _events(script, Deviation(after, retry, Until.TAKEN))
+    late = _events(script, Deviation(added, What.LATE, Until.TAKEN))
     assert State.FAILED not in [row.state for row in _rows(late, "enqueue")]
 
 
@@ -100,10 +102,8 @@ def test_two_supervisors_fire_the_same_tick() -> None:
 
 
 def test_a_worker_and_its_supervisor_return_the_same_job() -> None:
-    sent = [
-        (event.job, event.token, event.process)
-        for event in _events(NAMED["ahead"])
-        if event.what == "settle" and event.phase is Phase.INVOKE
-    ]
-    tokens = [(job, token) for job, token, _ in sent]
-    assert max(tokens.count(each) for each in tokens) == 2
+    senders = defaultdict[tuple[UUID | None, Token | None], set[str]](set)
+    for event in _events(NAMED["ahead"]):
+        if event.what == "settle" and event.phase is Phase.INVOKE:
+            senders[event.job, event.token].add(event.process)
+    assert max(map(len, senders.values())) == 2
