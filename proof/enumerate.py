@@ -19,7 +19,7 @@ import msgspec
 from holdfast._system.clock import SystemClock
 from proof.search.deviations import Deviation, What
 from proof.search.enumeration import SCRIPTS, WINDOW, Deviations, Enumeration, Reach, Trial, attempt, perform
-from proof.search.small_worlds import Script
+from proof.search.scripts import Script
 from proof.simulate import revision
 
 CHUNK = 20  # worlds that a process takes at a time

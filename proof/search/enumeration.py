@@ -10,7 +10,8 @@ from proof.checker.hooks import HookedBook
 from proof.checker.shapes import shape_of
 from proof.checker.verdicts import PROPERTIES
 from proof.search.deviations import Deviation, Until, What
-from proof.search.small_worlds import LOOKS, Call, Script, SmallWorld
+from proof.search.scripts import Script
+from proof.search.small_worlds import LOOKS, Call, SmallWorld
 from proof.simulator.profiles import Profile
 from proof.simulator.simulation import Outcome, watch
 
@@ -29,6 +30,10 @@ SCRIPTS = (
     Script("queue", ("long",), has_queue=True),
     Script("join", members=(("node", ()), ("node", ()), ("node", (0, 1))), extra=FLOW),
     Script("signal", ("waiting",), extra=(What.SIGNAL,)),
+    Script("grow", members=(("gathering", ()), ("joining", ()), ("node", (0, 1))), extra=FLOW),
+    Script("after", ("crashing_once",), is_awaited=True, extra=FLOW),
+    Script("tick", ticks=2),
+    Script("ahead", ("blocking", "quick", "quick", "quick", "quick"), ahead=3, concurrency=1, window=4),
 )
 WINDOW = 2
 ALWAYS = (Until.NEXT, Until.TAKEN, Until.DONE)
@@ -83,7 +88,7 @@ class Enumeration:
     """
 
     def __init__(self, script: Script, depth: int, reach: Reach = Reach.EVERY, *, window: int = WINDOW) -> None:
-        self.script, self.depth, self.reach, self.window = script, depth, reach, window
+        self.script, self.depth, self.reach, self.window = script, depth, reach, max(window, script.window)
         self.worlds = 0
         self.left = 0
         self.shapes: set[str] = set()

@@ -1,6 +1,7 @@
 """Worlds without chance: a script, and a few deviations from it."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
@@ -8,37 +9,28 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.book import Book
+from holdfast._core.dependencies import After
 from holdfast._core.job import NewJob
-from holdfast._core.member import Input, Member
-from holdfast._core.timing import LeaseTiming
-from holdfast._core.workflow import Edge, FlowVerb, NewFlow, NewMember, SteerFlow, gate_edges
+from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._engine.client.client import Client
-from holdfast._engine.store_defaults import workflows
-from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._engine.store_defaults import dependents, workflows
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast._system.clock import compose_uuid7
-from holdfast.errors import StoreUnavailable, UniqueConflict
-from holdfast.settings import Settings
+from holdfast.errors import JobNotFound, StoreUnavailable, UniqueConflict
 from proof.checker.history import Event, Phase
 from proof.search.deviations import Deviation, Until, What
+from proof.search.scripts import LATENCY, TIMEOUT, TIMING, Script, flow_of, plan_of
 from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.deterministic import SteadyLoop
 from proof.simulator.flow_calls import store_of
-from proof.simulator.flow_plan import FlowsPlan
-from proof.simulator.flow_programs import ROOT, SIGNAL, root_task
+from proof.simulator.flow_programs import SIGNAL
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.simulator.pending_calls import LASTING, Owners, PendingCalls, PendingClock
-from proof.simulator.plans import Mode, Plan
-from proof.simulator.profiles import LeaseClock, Profile
 from proof.simulator.world import Slot, World
 from proof.stores.gateways import VERBS
 
-TIMING = LeaseTiming(ttl=6.0, beat=2.25, margin=1.5)  # the fewest beats that a lease may have
-INTERVAL = 1.5  # of recovery, and of polls
-LATENCY = 0.01
-TIMEOUT = 0.3  # from a call that fails to its error
 LONGEST = 2.5 * TIMING.ttl  # for which a call or process is held at most
 PAUSE = 0.5  # between two calls of the client
 GLANCE = 0.25  # between two checks whether all is done
@@ -51,31 +43,11 @@ FAULTS = {
     What.FREEZE_BEFORE: Fault.SLOW, What.CREW_FREEZE_BEFORE: Fault.SLOW, What.RELEASE_BEFORE: Fault.SLOW,
     What.WRONG: Fault.WRONG_AFTER, What.CUT_OFF: Fault.BEFORE, What.OUTAGE: Fault.BEFORE,
 }  # fmt: skip
-CLOCKS: dict[Profile, LeaseClock] = {
-    Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
-}  # fmt: skip
 HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # these hold the call; others hold processes
 STEERING = {
     What.PAUSE_FLOW: FlowVerb.PAUSE, What.CANCEL_FLOW: FlowVerb.CANCEL, What.RETRY_FLOW: FlowVerb.RETRY,
 }  # fmt: skip
-LOOKS = ("expired", "overdue", "held", "owed_hooks")  # a process that finds something there acts on it
-
-
-class Script(Struct, frozen=True):
-    """The run without deviations: a client enqueues these jobs in one call, or with a key one after the other.
-
-    ``profile``: the kind of store. Both supervisors are on one machine if the store is a file. ``members``: instead of jobs, those of one
-    workflow: the task of each, and the numbers of its parents. ``extra``: what an operator may do in this script only.
-    """
-
-    name: str
-    jobs: tuple[str, ...] = ()
-    key: str | None = None
-    profile: Profile = Profile.PLAIN
-    has_hooks: bool = False
-    has_queue: bool = False
-    members: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    extra: tuple[What, ...] = ()
+LOOKS = ("expired", "overdue", "held", "owed_hooks", "ticks")  # a process that finds something there acts on it
 
 
 class Call(Struct):
@@ -119,14 +91,34 @@ class SmallWorld(World):
 
     def start_clients(self) -> None:
         """Start the one client, which enqueues all jobs."""
-        self.start_client("client 0", self._enqueue_flow if self._script.members else self._enqueue_all)
+        script = self._script
+        main = self._enqueue_flow if script.members else self._enqueue_awaited if script.is_awaited else self._enqueue_all
+        self.start_client("client 0", main)
 
     async def _enqueue_flow(self, client: Client, clock: SimClock) -> None:
         new = flow_of(self._script, self.known(TIMING.ttl), partial(compose_uuid7, int(clock.wall() * 1000)))
         self._flows = [new.root.job.id]
-        for _ in range(2):
+        await self._send(partial(workflows(store_of(client)).enqueue_flow, new.root.job.id, new))
+
+    async def _enqueue_awaited(self, client: Client, clock: SimClock) -> None:
+        parent, first, second = (self._new(self._script.jobs[0], number, clock) for number in (1, 2, 3))
+        self._flows = [parent.id]
+        await self._send(partial(client.enqueue, [parent]), tries=1)
+        await self._enqueue_after(client, first, parent)
+        await self._send(partial(client.cancel, [parent.id]), tries=1)
+        await self.pause(PAUSE)
+        self.start_client("operator of the script", lambda other, _: self._send(partial(other.retry, [parent.id]), tries=1))
+        await self._enqueue_after(client, second, parent)
+
+    async def _enqueue_after(self, client: Client, job: NewJob, parent: NewJob) -> None:
+        with suppress(JobNotFound):
+            await self._send(partial(dependents(store_of(client)).enqueue_after, job.id, [job], After((parent.id,))))
+
+    async def _send(self, ask: Callable[[], Awaitable[object]], *, tries: int = 2) -> None:
+        """Send a call again until it is answered; what sends it may do so itself."""
+        for _ in range(tries):
             try:
-                await workflows(store_of(client)).enqueue_flow(new.root.job.id, new)
+                await ask()
             except (StoreUnavailable, RuntimeError) as error:
                 _require_expected(error)
             else:
@@ -153,9 +145,10 @@ class SmallWorld(World):
         is_calm = is_done = False
         while not is_done and self.now() < self.plan.patience:
             await self.pause(GLANCE)
-            is_over = len(self.calls) >= self._last
+            is_over = len(self.calls) >= self._last and self._has_ticked()
             if is_over and not self.holds:
                 self.flows.end()
+                self._end_schedules()
             if is_over and not self.holds and not is_calm:
                 is_calm = True
                 self.write("calm", "the world")
@@ -164,6 +157,15 @@ class SmallWorld(World):
             self.write("done", "the world")
         self.holds.end()
         await self.pause(TIMING.beat / 2)
+
+    def _has_ticked(self) -> bool:
+        """Return whether the schedule of the script, if it has one, has moved on as often as the script asks for."""
+        ticks = self._script.ticks
+        return not ticks or ticks <= sum(event.what == "schedule" and _is_of(event, "advance") for event in self.history)
+
+    def _end_schedules(self) -> None:
+        if all(client.is_dead for client in self.clients):
+            self.schedules.end()
 
     # deviations
 
@@ -290,6 +292,22 @@ def _fate(fault: Fault, lasting: float = 0.0, *, is_there: bool = False) -> Fate
     return Fate(fault, Luck(side=0.5, there=0.0 if is_there else 1.0, back=1.0, wait=1.0), mix)
 
 
+def _asks_for_action(verb: str, answer: Any) -> bool:
+    match verb:
+        case "beat":
+            return bool(answer.gone or answer.cancelled)
+        case "ticks":
+            return bool(answer.found)
+        case "void":  # no event records it: it only takes a right
+            return answer is not None
+        case _:
+            return verb in LOOKS and bool(answer)
+
+
+def _is_of(event: Event, verb: str) -> bool:
+    return event.phase is Phase.TRUTH and event.by is not None and event.by.verb == verb
+
+
 WELL, CUT = _fate(Fault.NONE), _fate(Fault.BEFORE)
 
 
@@ -313,8 +331,7 @@ class _Watched:
         world = self._world
         call, past = world.calls[-1], len(world.history)
         answer = await ask(*arguments, **keywords)
-        is_found = (verb in LOOKS and answer) or (verb == "beat" and (answer.gone or answer.cancelled))
-        if is_found or any(self._is_change(event) for event in world.history.events[past:]):
+        if _asks_for_action(verb, answer) or any(self._is_change(event) for event in world.history.events[past:]):
             call.is_busy = True
         if world.holds:
             world.loop.call_soon(world.holds.look, self._process.title, context=world.loop.outside)
@@ -324,54 +341,3 @@ class _Watched:
         """Return whether the event is a change by this call, and not only a renewal."""
         is_own = event.phase is Phase.TRUTH and event.process == self._process.name
         return is_own and not (event.by is not None and event.by.verb == "beat" and event.job is None)
-
-
-def plan_of(script: Script) -> Plan:
-    """Return the plan of a script: two supervisors with a worker each."""
-    settings = Settings(
-        url="simulated:",
-        timing=TIMING,
-        recovery_interval=INTERVAL,
-        poll_interval=INTERVAL,
-        max_block=4 * TIMING.ttl,
-        grace=TIMING.ttl / 2,
-    )
-    return Plan(
-        mode=Mode.SAFETY,
-        profile=script.profile,
-        longest_write=0.0 if script.profile is Profile.PLAIN else 2 * LATENCY,
-        lease_clock=CLOCKS[script.profile],
-        settings=settings,
-        supervisors=2,
-        processes=1,
-        concurrency=2,
-        jobs=len(script.jobs),
-        clients=1,
-        tasks=script.jobs,
-        operations=(),
-        chaos=0.0,
-        patience=20 * TIMING.ttl,
-        interval=TIMING.ttl,
-        strikes=(),
-        mix=Mix(latency=LATENCY, timeout=TIMEOUT),
-        rate_error=0.001,
-        step=0.0,
-        hint_loss=0.0,
-        has_hooks=script.has_hooks,
-        has_queue=script.has_queue,
-        flows=FlowsPlan(flows=0, most=0, waiting=0) if script.extra else None,
-    )
-
-
-def flow_of(script: Script, known: dict[str, TaskDefinition], new_id: Callable[[int], UUID]) -> NewFlow:
-    """Return the workflow of a script; each member takes the results of its parents."""
-    root, ids = new_id(0), [new_id(number + 1) for number in range(len(script.members))]
-    members, edges = list[NewMember](), list[Edge]()
-    for job, (name, parents) in zip(ids, script.members, strict=True):
-        edges += [Edge(ids[parent], job) for parent in parents]
-        inputs = tuple(Input(parameter, ids[parent]) for parameter, parent in zip(("left", "right"), parents, strict=False))
-        new = NewJob(id=job, task=name, payload=b"{}", policy=known[name].policy)
-        members.append(NewMember(new, Member(flow=root, node=f"n{len(members)}", inputs=inputs)))
-    gate = NewJob(id=root, task=ROOT, payload=b"{}", policy=root_task(is_brief=False).policy)
-    node = Member(flow=root, node=ROOT, is_gate=True, inputs=(Input("", ids[-1]),))
-    return NewFlow(root=NewMember(gate, node), members=tuple(members), edges=(*edges, *gate_edges(root, ids, edges)))

@@ -15,7 +15,7 @@ class Steady(random.Random):
 
     def __init__(self, purpose: str) -> None:
         super().__init__(0)
-        self._purpose = crc32(purpose.encode()) << 32
+        self._purpose = crc32(purpose.encode())
         self._count = 0
 
     def random(self) -> float:
@@ -27,10 +27,10 @@ class Steady(random.Random):
         return seq[0]
 
     def getrandbits(self, k: int, /) -> int:
-        """Return one more than the last time."""
+        """Return another number each time, also than other streams return."""
         self._count += 1
-        # The number comes first, because reports show the first part of an id.
-        return (self._count << 104 | self._purpose | self._count) & ((1 << k) - 1)
+        # The count comes first, because reports show the first part of an id.
+        return (self._count << 104 | (self._purpose + self._count) % 2**32) & ((1 << k) - 1)
 
 
 class SteadyLoop(VirtualLoop):

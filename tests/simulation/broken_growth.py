@@ -8,14 +8,15 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core import children, flow_growth, flow_moves, graph, graph_steering
-from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
 from holdfast._core.book import Book
 from holdfast._core.book_state import Moment
 from holdfast._core.children import Adopted, Adopter
+from holdfast._core.dependencies import After
 from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.flow_moves import FlowMoves
 from holdfast._core.graph import Ended, Graph, Links, Verdict, Waiting
-from holdfast._core.job import Token
+from holdfast._core.job import NewJob, Token
 from holdfast._core.workflow import Flow, Items, NewMember, Output
 from holdfast._engine.tasks.steps import StepLog
 from tests.simulation.patching import patched
@@ -38,6 +39,39 @@ class ItemsOutOfOrder(Book):
     def _output(self, job: UUID) -> Output | None:
         output = super()._output(job)
         return Items(output.jobs[::-1]) if isinstance(output, Items) else output
+
+
+class ParentsReadEarlier(Book):
+    """A job that is added counts the jobs that it waits for as they were before an operator ran them again."""
+
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
+        self._earlier = {row.id: row.state for row in self._rows(ids)}
+        return super().reopen(now, ids, is_fresh=is_fresh)
+
+    def enqueue_after(self, now: Moment, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        read, earlier = self._graph, getattr(self, "_earlier", {})
+
+        def stale(flow: UUID) -> Graph:
+            graph = read(flow)
+            return graph.replaced(
+                structs.replace(each, state=earlier.get(each.id, each.state)) for each in graph.outside.values()
+            )
+
+        with patched(self, _graph=stale):
+            return super().enqueue_after(now, call, jobs, after)
+
+
+class DependentsReadEarlier(Book):
+    """An operator who runs a job again does not reach the job that was the last to be added behind it."""
+
+    def enqueue_after(self, now: Moment, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
+        self._newest = {job.id for job in jobs}
+        return super().enqueue_after(now, call, jobs, after)
+
+    def reopen(self, now: Moment, ids: Sequence[UUID], *, is_fresh: bool = False) -> ReopenAnswer:
+        read, newest = self._edges_from, getattr(self, "_newest", set())
+        with patched(self, _edges_from=lambda parent: [edge for edge in read(parent) if edge.child not in newest]):
+            return super().reopen(now, ids, is_fresh=is_fresh)
 
 
 def children_raise_no_counters() -> AbstractContextManager[None]:

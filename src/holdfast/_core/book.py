@@ -44,6 +44,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         return self._all.receipts[call][1]
 
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+        self._require_new_children(transitions)
         moved, answers = list[Transition](), list[Answer]()
         for transition in transitions:
             if self._settle(transition, now):

@@ -125,6 +125,13 @@ class BookWorkflows(BookState):
             self._all.flows[row.id] = Flow(id=row.id)
         return row.id if row.member is None else row.member.flow
 
+    def _require_new_children(self, transitions: Sequence[Transition]) -> None:
+        """Raise, before anything is written, if a job would add a child whose id is that of another job."""
+        adding = [each.children for each in transitions if each.children and self._active(each.job, each.token)]
+        ids = [new.job.id for children in adding for new in children.members]
+        if len(set(ids) - self._all.jobs.keys()) < len(ids):
+            raise HoldfastError("exchange: a child has the id of another job; each job needs its own id")
+
     def _adopt_all(self, moved: Sequence[Transition], now: Moment) -> None:
         """Insert the children of jobs that this write has blocked, but for those whose cancellation was requested."""
         for each in moved:

@@ -1,8 +1,11 @@
 """Jobs that add members to their workflow while they run: they wait for them without a worker, or go on beside them."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 from uuid import UUID
+
+from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._core.children import Children
@@ -114,6 +117,16 @@ class WorkflowChildrenContract(Part):
         assert await at.settle(rescued(job, CRASH)) == (Answer.APPLIED,)
         assert await at.settle(waiting(job, added(at, graph, "x"))) == (Answer.LOST,)
         assert (await at.store.get(graph.ids["x"]), await graph.states("a")) == (None, [AVAILABLE])
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
+    async def test_s7_a_suspension_whose_child_cannot_be_stored_changes_nothing(self, at: Scene) -> None:
+        job, known, (child,) = await at.running(), at.new(payload=b"[1]"), added(at, Graph(at), "x")
+        await at.enqueue(known)
+        taken = NewMember(structs.replace(child.job, id=known.id), child.member)
+        (refused,) = await asyncio.gather(at.settle(waiting(job, [taken])), return_exceptions=True)
+        assert "each job needs its own id" in str(refused)
+        assert ((await at.row(job.id)).state, (await at.row(known.id)).payload) == (State.RUNNING, b"[1]")
 
     @story
     @needs(GrowingWorkflows, no_growth)
