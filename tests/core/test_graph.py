@@ -289,7 +289,7 @@ def layered(width: int, depth: int) -> World:
     return World([node(each) for each in numbers], edges)
 
 
-def test_a_retry_looks_at_each_member_once_however_many_ways_lead_to_it() -> None:
+def test_a_retry_looks_at_each_member_once_among_any_number_of_ways() -> None:
     world = layered(12, 10)  # 12 ** 10 ways lead to its root
     assert world.graph.behind([job(1)]) == {job(each) for each in range(13, 121)} | {ROOT}
     world.fail(1)
