@@ -276,3 +276,38 @@ def test_an_edge_to_a_member_that_does_not_exist_is_left_out() -> None:
     assert {link.child.id for link in graph.links([job(1)])} == {ROOT}
     assert decide(world.members[ROOT].waiting(), world.flow) is None
     assert recount(world.graph, world.flow, world.graph.blocked()).verdicts == dict[object, Verdict]()
+
+
+def layered(width: int, depth: int) -> World:
+    """Return a workflow in which each member of a layer waits for all of the layer before it."""
+    numbers = range(1, width * depth + 1)
+    edges = [
+        (each - each_before, each)
+        for each in numbers[width:]
+        for each_before in range(1 + (each - 1) % width, 1 + (each - 1) % width + width)
+    ]
+    return World([node(each) for each in numbers], edges)
+
+
+def test_a_retry_looks_at_each_member_once_among_any_number_of_ways() -> None:
+    world = layered(12, 10)  # 12 ** 10 ways lead to its root
+    assert world.graph.behind([job(1)]) == {job(each) for each in range(13, 121)} | {ROOT}
+    world.fail(1)
+    for each in range(2, 13):
+        world.complete(each)
+    assert world.root is FAILED
+    world.steer(retry(world.graph, world.flow))
+    assert world.of(AVAILABLE) == [1]
+    world.steer(retry(world.graph, world.flow, job(12)))
+    assert world.of(AVAILABLE) == [1, 12]
+    assert world.states(*range(13, 121), 0) == [BLOCKED] * 109
+
+
+def test_a_retry_of_a_long_chain_walks_it_once() -> None:
+    world, walked = chain(500), list[int]()
+    world.fail(1)
+    behind = Graph.behind
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Graph, "behind", lambda graph, members: walked.append(1) or behind(graph, members))
+        world.steer(retry(world.graph, world.flow))
+    assert (len(walked), world.of(AVAILABLE)) == (1, [1])

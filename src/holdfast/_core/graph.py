@@ -163,12 +163,12 @@ class Graph:
                 if child is not None and child.state is State.BLOCKED:
                     yield Link(parent, child.waiting(), edge.tolerates, edge.is_child)
 
-    def behind(self, member: UUID) -> set[UUID]:
-        """Return the members that depend on this one, directly or through others."""
-        found, level = set[UUID](), [member]
+    def behind(self, members: Iterable[UUID]) -> set[UUID]:
+        """Return the members that depend on one of these, directly or through others."""
+        found, level = set[UUID](), set(members)
         while level:
-            level = [edge.child for parent in level for edge in self.children.get(parent, ()) if edge.child not in found]
-            found.update(level)
+            level = {edge.child for parent in level for edge in self.children.get(parent, ())} - found
+            found |= level
         return found
 
     def below(self, members: Iterable[UUID]) -> list[UUID]:

@@ -66,20 +66,19 @@ def retry(graph: Graph, flow: Flow, node: UUID | None = None) -> Steered:
     if node is None:
         return _again(graph, flow, chosen)
     own = graph.below([node]) if node in graph.members and graph.members[node].is_gate else [node]
-    return _again(graph, flow, chosen | {*own, *graph.behind(node)})
+    return _again(graph, flow, chosen | {*own, *graph.behind([node])})
 
 
 def retry_member(graph: Graph, flow: Flow, member: UUID) -> Steered:
     """Block this member again, what failed or was cancelled because of it, and its children that did not complete."""
-    behind = (graph.members[each] for each in graph.behind(member) if each in graph.members)
+    behind = (graph.members[each] for each in graph.behind([member]) if each in graph.members)
     chosen = {each.id for each in behind if each.is_finished and each.reason in BECAUSE_OF_OTHERS}
     inner = (graph.members[each] for each in graph.below([member]))
     return _again(graph, flow, chosen | {member} | {each.id for each in inner if each.state is not State.COMPLETED})
 
 
 def _again(graph: Graph, flow: Flow, chosen: set[UUID]) -> Steered:
-    behind = set[UUID]().union(*(graph.behind(each) for each in chosen))
-    chosen = chosen | {each for each in behind if each in graph.members and graph.members[each].is_gate}
+    chosen = chosen | {each for each in graph.behind(chosen) if each in graph.members and graph.members[each].is_gate}
     finished = [each for each in graph.members.values() if each.id in chosen and each.is_finished]
     again = structs.replace(flow, ended_for=None, deadline_at=None)
     fresh = {"state": State.BLOCKED, "reason": None, "is_suspended": False, "is_cancelled": False}
