@@ -139,8 +139,8 @@ class LockedFlows:
         ]
         return [each for each in found if each.flow in self.flows]
 
-    async def pass_on(self, settled: Sequence[SettledMember]) -> None:
-        """Write what the ends of these members lead to."""
+    async def pass_on(self, settled: Sequence[SettledMember], links: str | None = None) -> None:
+        """Write what the ends of these members lead to; ``links``: the answer of ``links.sql``, if it is known."""
         if not settled:
             return
         by_flow = defaultdict[UUID, list[Ended]](list)
@@ -149,8 +149,9 @@ class LockedFlows:
         in_order, is_stable = sorted(settled, key=lambda each: each.id.int), False
         parents, shown = [each.id for each in in_order], shown_as(in_order)
         while not is_stable:
-            ((text,),) = await self.fetch("links", parents, shown, self.locked)
-            self._known = links_of(text, parents)
+            if links is None:
+                ((links,),) = await self.fetch("links", parents, shown, self.locked)
+            self._known, links = links_of(links, parents), None
             is_stable = not await self._lock_more(self._known.neighbours())
 
         def act(plan: FlowPlan) -> None:

@@ -63,16 +63,16 @@ class MemberMoves(Claiming):
             locks = [self._lock_text("begin_flows", begun)] * bool(begun) + [self._lock_text("lock_flows", wanted)]
             async with self._transaction(settings="; ".join([BRIEF, *locks])) as connection:
                 flows = LockedFlows(partial(self._fetch_on, connection), wanted)
-                ended, settled, refused, suspended = list[SettledMember](), 0, list[int](), list[UUID]()
+                ended, settled, refused, suspended, links = list[SettledMember](), 0, list[int](), list[UUID](), None
                 if plain:
-                    rows = await flows.fetch("settle_members", *packing.settling(plain), flows.locked)
-                    ended += [completed_member(row["id"], flow_of[row["id"]]) for row in rows]
-                    settled = len(rows)
+                    ((completed, links),) = await flows.fetch("settle_members", *packing.settling(plain), flows.locked)
+                    ended += [completed_member(job, flow_of[job]) for job in completed or ()]
+                    settled = len(ended)
                 if rare:
                     values = *packing.settling(rare), packing.rare_kinds(rare), flows.locked
                     ((number, refused, text, suspended),) = await flows.fetch("settle", *values)
                     ended, settled = ended + settled_members(text), settled + number
-                await flows.pass_on(ended)
+                await flows.pass_on(ended, links if not rare and len({*flow_of.values()}) == 1 else None)
                 if suspended:
                     await flows.lock(flows.locked)  # they are: this reads their states
                 for job in suspended:
