@@ -1,0 +1,1 @@
+"""The broker: a store served over HTTP, to workers and producers without its credentials."""

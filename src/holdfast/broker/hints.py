@@ -1,0 +1,84 @@
+"""Hints between workers that reach the broker over HTTP, and between them and those that are connected to its store."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._ports.transport import Hint, Transport
+
+KEPT: Final = 1000
+"""Hints that are kept for workers whose next request is on its way."""
+LONGEST_WAIT: Final = 25.0
+MOST_WAITING: Final = 10_000
+
+
+class HintsAnswer(Struct, frozen=True):
+    """The hints since a position, and the position after them; it names the broker's process, because a new one counts from 0."""
+
+    position: str
+    hints: tuple[Hint, ...]
+
+
+class Hub:
+    """The hints of this broker: published by workers or by its transport, and read by long poll."""
+
+    def __init__(self, transport: Transport, incarnation: UUID) -> None:
+        self._transport, self._name = transport, incarnation.hex
+        self._kept = deque[Hint](maxlen=KEPT)
+        self._count = 0
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self.waiting = 0
+
+    async def open(self) -> None:
+        """Pass on the hints of the store's own transport from now on."""
+        await self._transport.subscribe(lambda hint: self.add([hint]))
+
+    def close(self) -> None:
+        """Answer all who wait, now and later: the broker stops."""
+        self._is_closed = True
+        self._changed.set()
+
+    async def publish(self, hints: Sequence[Hint]) -> None:
+        """Pass on hints of a worker to all others."""
+        self.add(hints)
+        await self._transport.publish(hints)
+
+    def add(self, hints: Sequence[Hint]) -> None:
+        """Keep hints, and wake all who wait."""
+        self._kept.extend(hints)
+        self._count += len(hints)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Return with the next hint, or after this time."""
+        if self._is_closed:
+            return
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.waiting -= 1
+
+    async def read(self, position: str) -> HintsAnswer:
+        """Return the hints since a position; wait for the first one. An unknown position gets a hint to look at everything."""
+        name, _, text = position.partition(".")
+        if name != self._name or not text.isdecimal() or not self._count - KEPT <= int(text) <= self._count:
+            return HintsAnswer(f"{self._name}.{self._count}", (Hint(),))
+        if int(text) == self._count and self.waiting < MOST_WAITING:
+            await self.wait(LONGEST_WAIT)
+        missed = self._count - int(text)
+        return HintsAnswer(f"{self._name}.{self._count}", tuple(self._kept)[-missed:] if 0 < missed <= KEPT else ())
+
+
+encode_hints = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+decode_hints = msgspec.msgpack.Decoder(tuple[Hint, ...]).decode
