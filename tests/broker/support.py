@@ -10,7 +10,7 @@ from holdfast._engine.events import Events
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
-from holdfast.broker.application import Broker
+from holdfast.broker.broker import Broker
 from holdfast.broker.port import Port
 from holdfast.broker.serving import Listening, Server
 from holdfast.http.identity import Authenticate, local
@@ -59,7 +59,7 @@ class RunningBroker:
 
     def _serve(self) -> None:
         async def serve() -> None:
-            await self._server.serve()
+            await self._server.run_until_stopped()
             await self.store.close()
 
         asyncio.run(serve())

@@ -64,5 +64,3 @@ class TestRemoteSqlite(Remote):
 
     def make_served(self, clock: FakeClock) -> Store:
         return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS)
-
-

@@ -48,14 +48,18 @@ OPTIONAL = (
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
-    ("held", "expired", "overdue", "next_due", "get", "list", "counts", "workers", "queues", "check", "waiting_tasks", "due")
-    + ("schedules", "ticks", "worker_history", "limits", "steps", "job_with_key", "outputs", "flow")
+    (
+        *("held", "expired", "overdue", "next_due", "get", "list", "counts", "workers", "queues", "check", "waiting_tasks"),
+        *("due", "schedules", "ticks", "worker_history", "limits", "steps", "job_with_key", "outputs", "flow"),
+    )
 )
 """The verbs that change nothing."""
 _REPEATED = frozenset(
-    ("enqueue", "start", "report", "annotate", "open_lease", "beat", "end_lease", "request_cancel", "delete", "pause")
-    + ("set_schedule", "remove_schedule", "set_queue", "set_limit", "start_through", "void", "record_step", "take_signal")
-    + ("signal", "enqueue_flow", "enqueue_member", "enqueue_after", "steer_flow")
+    (
+        *("enqueue", "start", "report", "annotate", "open_lease", "beat", "end_lease", "request_cancel", "delete"),
+        *("pause", "set_schedule", "remove_schedule", "set_queue", "set_limit", "start_through", "void", "record_step"),
+        *("take_signal", "signal", "enqueue_flow", "enqueue_member", "enqueue_after", "steer_flow"),
+    )
 )
 """The writes whose second copy, sent at once, changes nothing more and gets the same answer."""
 
@@ -110,9 +114,9 @@ class Verb:
 
     def decode_answer(self, body: bytes) -> tuple[Any, tuple[FlowChange, ...]]:
         """Return what the verb returned, and what it did to whole workflows. Raises ``msgspec.MsgspecError`` if it does not fit."""
-        answer = self._answers.decode(body)
-        value = answer.value
-        return ({job: each.output for job, each in value.items()} if self._is_outputs else value), answer.flows
+        answer: Any = self._answers.decode(body)
+        value, flows = answer.value, answer.flows
+        return ({job: each.output for job, each in value.items()} if self._is_outputs else value), flows
 
 
 class _Recorded(Struct, frozen=True, omit_defaults=True):

@@ -6,22 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-import msgspec
-from msgspec import Struct
-
 from holdfast._ports.transport import Hint, Transport
+from holdfast._ports.wire_hints import LONGEST_WAIT, HintsAnswer
 
 KEPT: Final = 1000
 """Hints that are kept for workers whose next request is on its way."""
-LONGEST_WAIT: Final = 25.0
 MOST_WAITING: Final = 10_000
-
-
-class HintsAnswer(Struct, frozen=True):
-    """The hints since a position, and the position after them; it names the broker's process, because a new one counts from 0."""
-
-    position: str
-    hints: tuple[Hint, ...]
 
 
 class Hub:
@@ -78,7 +68,3 @@ class Hub:
             await self.wait(LONGEST_WAIT)
         missed = self._count - int(text)
         return HintsAnswer(f"{self._name}.{self._count}", tuple(self._kept)[-missed:] if 0 < missed <= KEPT else ())
-
-
-encode_hints = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-decode_hints = msgspec.msgpack.Decoder(tuple[Hint, ...]).decode

@@ -1,4 +1,4 @@
-"""What a broker does for all jobs: it rescues those of lost workers, expires and prunes, because workers in other languages have no supervisor.
+"""What a broker does for all jobs: recovery, expiry, pruning and schedules. Workers in other languages have no supervisor for it.
 
 It keeps a lease of its own. Only the answers to beats show that the clock of the store has stepped, after which every lease looks expired.
 """
@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from uuid import UUID
 
 from msgspec import structs
 
@@ -62,7 +63,7 @@ class Maintenance:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._end()
 
-    def _own(self) -> frozenset[object]:
+    def _own(self) -> frozenset[UUID]:
         return frozenset(() if self._lease is None else (self._lease.id,))
 
     async def _beat(self) -> float:

@@ -15,10 +15,10 @@ from holdfast._ports import wire
 from holdfast._ports.store import Store
 from holdfast._ports.wire_errors import encode_error
 from holdfast.broker.group_commit import GroupCommit
-from holdfast.broker.limits import BodyTooLarge, read_body
 from holdfast.broker.roles import ROLES
 from holdfast.errors import HoldfastError, StoreRefused, StoreUnavailable, Unsupported
 from holdfast.http.identity import Identity
+from holdfast.http.limits import BodyTooLarge, read_body
 
 OK, UNREADABLE, NO_TOKEN, NOT_ALLOWED, UNKNOWN, TOO_LARGE, FAILED = 200, 400, 401, 403, 404, 413, 409
 DEFAULTS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
@@ -50,7 +50,9 @@ class Port:
             return _failure(NO_TOKEN, StoreRefused("the broker does not know the token: set HOLDFAST_TOKEN to one from its file"))
         if not identity.has(ROLES[verb.name]):
             roles = ", ".join(sorted(ROLES[verb.name])) or "admin"
-            return _failure(NOT_ALLOWED, StoreRefused(f"the token of {identity.name} may not {verb.name}: use one of the role {roles}"))
+            return _failure(
+                NOT_ALLOWED, StoreRefused(f"the token of {identity.name} may not {verb.name}: use one of the role {roles}")
+            )
         try:
             body = await read_body(request, wire.MOST_BYTES)
         except BodyTooLarge:

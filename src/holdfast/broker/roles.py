@@ -10,8 +10,10 @@ _PRODUCING = frozenset(
     ("enqueue", "enqueue_flow", "enqueue_after", "get", "flow", "outputs", "signal", "job_with_key", "request_cancel")
 )
 _OPERATING = frozenset(
-    ("reopen", "reschedule", "delete", "steer", "purge", "pause", "set_queue", "set_limit", "set_schedule", "remove_schedule")
-    + ("steer_flow", "revive", "prune", "migrate")
+    (
+        *("reopen", "reschedule", "delete", "steer", "purge", "pause", "set_queue", "set_limit", "set_schedule"),
+        *("remove_schedule", "steer_flow", "revive", "prune"),
+    )
 )
 _ALSO_WORKING = frozenset(("set_queue", "set_limit", "set_schedule", "revive", "prune"))
 """What supervisors do for the tasks that their workers declare, and for all jobs."""

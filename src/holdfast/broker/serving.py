@@ -1,21 +1,23 @@
 """The broker's own server: where it listens, with which certificate, and how it stops."""
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
-from types import FrameType
+from socket import AF_INET, AF_INET6, create_server, socket
 from typing import Final
 
 import uvicorn
 from msgspec import Struct
 
 from holdfast._core.broker_url import PORT
-from holdfast.broker.application import Broker
+from holdfast.broker.broker import Broker
 from holdfast.errors import ConfigurationError
 
 KEPT: Final = 75
 """Seconds for which an unused connection is kept: longer than a client keeps it."""
 MOST_CONNECTIONS: Final = 10_000
+BACKLOG: Final = 2048
 DRAIN: Final = 10
 """Seconds for the requests under way when the broker stops."""
 
@@ -52,39 +54,56 @@ class Listening(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(problems)
         return cls(host=host, port=int(port), certificate=certificate, key=key, client_ca=client_ca)
 
+    def socket(self) -> socket:
+        """Open the socket. Raises ``ConfigurationError`` if the address cannot be used."""
+        family = AF_INET6 if ":" in self.host else AF_INET
+        try:
+            return create_server((self.host, self.port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            raise ConfigurationError([f"--listen: {self.host}:{self.port} cannot be used: {error.strerror}"]) from None
+
 
 class Server(uvicorn.Server):
-    """A server that ends waiting requests when it is asked to stop, and reports the URL once it listens."""
+    """A server that answers all who wait when it is asked to stop, and reports its URL once it listens."""
 
     def __init__(self, broker: Broker, listening: Listening, ready: Callable[[str], None]) -> None:
         super().__init__(_config(broker, listening))
         self._broker, self._listening, self._ready = broker, listening, ready
 
-    async def startup(self, sockets: object = None) -> None:
-        await super().startup()
-        if self.started and not self.should_exit:
-            place = self.servers[0].sockets[0].getsockname()
-            host = f"[{place[0]}]" if ":" in place[0] else place[0]
-            self._ready(f"{'https' if self._listening.certificate else 'http'}://{host}:{place[1]}")
+    async def run_until_stopped(self) -> None:
+        """Serve until ``stop``. Raises ``ConfigurationError`` if the address is taken, or a file of TLS cannot be used."""
+        with self._listening.socket() as socket:
+            try:
+                await self.serve(sockets=[socket])
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigurationError([f"--tls-cert, --tls-key, --client-ca: {error}"]) from error
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.stop()
-        super().handle_exit(sig, frame)
+    async def startup(self, sockets: "list[socket] | None" = None) -> None:
+        await super().startup(sockets)
+        if sockets and not self.should_exit:
+            host, port = sockets[0].getsockname()[:2]
+            scheme = "https" if self._listening.certificate else "http"
+            self._ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command, which ends with an exit code of its own."""
+        yield
 
     def stop(self) -> None:
-        """Stop to accept requests, and end once those under way are answered."""
+        """Accept no more requests, and end once those under way are answered; called again, end at once."""
         self._broker.stop()
+        self.force_exit = self.should_exit
         self.should_exit = True
 
 
 def _config(broker: Broker, listening: Listening) -> uvicorn.Config:
     return uvicorn.Config(
         broker.application(),
-        host=listening.host,
-        port=listening.port,
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -1,7 +1,6 @@
 """Tokens in a file: each line has a name, its roles and the SHA-256 digest of a token. The file has no token itself."""
 
 import os
-import secrets
 import stat
 from hashlib import sha256
 from hmac import compare_digest
@@ -10,6 +9,7 @@ from typing import Self
 
 from starlette.requests import Request
 
+from holdfast._ports.clock import Randomness
 from holdfast.errors import ConfigurationError
 from holdfast.http.identity import Identity, Role
 
@@ -20,7 +20,7 @@ _DIGEST = 64
 class Tokens:
     """An authenticator by the bearer token of a request.
 
-    >>> token, line = new_token("mailer", "worker")
+    >>> token, line = new_token("mailer", "worker", SystemRandomness())
     >>> Tokens.parse(line).identity(token).name
     'mailer'
     """
@@ -50,7 +50,9 @@ class Tokens:
                     name, roles, digest = line.split()
                     known[_digest(digest)] = Identity(name, _roles(roles))
                 except ValueError as error:
-                    problems.append(f"--tokens, line {number}: {error if 'role' in str(error) else 'it cannot be read'}; {_LOOKS}")
+                    problems.append(
+                        f"--tokens, line {number}: {error if 'role' in str(error) else 'it cannot be read'}; {_LOOKS}"
+                    )
         if not known and not problems:
             problems.append(f"--tokens: there is no token in it; {_LOOKS}")
         if problems:
@@ -70,15 +72,15 @@ class Tokens:
         return found
 
 
-def new_token(name: str, roles: str) -> tuple[str, str]:
-    """Return a new token, and its line for the file. Raises ``ConfigurationError`` for an unknown role."""
+def new_token(name: str, roles: str, chance: Randomness) -> tuple[str, str]:
+    """Return a new token, with 244 random bits, and its line for the file. Raises ``ConfigurationError`` for an unknown role."""
     try:
         _roles(roles)
     except ValueError as error:
         raise ConfigurationError([f"--new-token: {error}"]) from None
     if not name or name.split() != [name] or name.startswith("#"):
         raise ConfigurationError([f"--new-token: {name!r} is not a name: write one word, such as mailer=worker"])
-    token = secrets.token_urlsafe(32)
+    token = f"{chance.uuid4().hex}{chance.uuid4().hex}"
     return token, f"{name} {roles} {sha256(token.encode()).hexdigest()}"
 
 

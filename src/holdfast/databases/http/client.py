@@ -8,6 +8,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSes
 from msgspec import Struct
 
 from holdfast._ports.clock import Randomness
+from holdfast._system.clock import loop_sleep
 from holdfast.databases.http.loop_thread import LoopThread
 from holdfast.errors import StoreUnavailable
 
@@ -70,7 +71,7 @@ class HttpClient:
         turns, session, problem = ROUNDS * len(self._servers), self._session(), ""
         for turn in range(turns):
             if turn and turn % len(self._servers) == 0:
-                await asyncio.sleep(PAUSE * (1.0 + 0.5 * self._chance.jitter()))
+                await loop_sleep(PAUSE * (1.0 + 0.5 * self._chance.jitter()))
             server, url = self._server, self._server + path
             try:
                 async with session.post(url, data=body, headers={"Content-Type": content_type}, allow_redirects=False) as found:
@@ -93,7 +94,7 @@ class HttpClient:
                 return await _read(found)
         except (ClientError, OSError) as error:  # a TimeoutError, too
             self._turn_to_next()
-            raise StoreUnavailable(f"no broker answers at {url}: {error or type(error).__name__}") from None
+            raise StoreUnavailable(f"no broker answers at {url}: {str(error) or type(error).__name__}") from None
 
     @property
     def _server(self) -> str:

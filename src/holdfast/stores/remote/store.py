@@ -13,10 +13,9 @@ from holdfast._core.answers import Capabilities
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._ports import wire
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Store
 from holdfast._ports.wire_errors import decode_error
 from holdfast.databases.http.client import HttpAnswer, HttpClient
-from holdfast.errors import HoldfastError, StoreRefused, StoreUnavailable, Unsupported
+from holdfast.errors import HoldfastError, StoreUnavailable, Unsupported
 
 _OK, _NO_TOKEN, _NOT_ALLOWED, _TOO_LARGE = 200, 401, 403, 413
 

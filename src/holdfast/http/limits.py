@@ -1,4 +1,4 @@
-"""Limits on what a broker reads and on how much it does at once."""
+"""Limits on what a server reads and on how much it does at once."""
 
 import asyncio
 from typing import Final
