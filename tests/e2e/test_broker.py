@@ -54,7 +54,9 @@ def worker(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "log").open("ab") as log:
         environment = {**os.environ, "HOLDFAST_URL": url}
         words = [*HOLDFAST, "worker", "shop"]
-        process = subprocess.Popen(words, cwd=folder, env=environment, stderr=log, stdout=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            words, cwd=folder, env=environment, stderr=log, stdout=subprocess.DEVNULL, start_new_session=True
+        )
     try:
         yield process
     finally:
@@ -118,7 +120,9 @@ def call(url: str, path: str, body: dict[str, Any]) -> Any:
 
 
 @pytest.mark.timeout(180)
-def test_the_broker_itself_rescues_the_job_of_a_silent_worker_in_another_language(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_broker_itself_rescues_the_job_of_a_silent_worker_in_another_language(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""))))
     monkeypatch.setenv("HOLDFAST_URL", f"sqlite:///{folder}/jobs.db")
     with BrokerProcess("shop:app") as broker:
