@@ -1,4 +1,4 @@
-"""A broker in a process of its own, as users start it."""
+"""A broker in a separate process, as users start it."""
 
 import sys
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class BrokerProcess(Server):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return the address at which it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     def _words(self) -> Sequence[str | Path]:

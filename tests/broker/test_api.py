@@ -156,7 +156,7 @@ def test_a_claim_that_waits_gets_a_job_as_soon_as_it_is_submitted(api: Caller, b
     assert [each["id"] for each in found] == [job]
 
 
-def test_one_key_makes_one_job_however_often_it_is_sent(api: Caller, broker: RunningBroker) -> None:
+def test_calls_with_one_idempotency_key_make_one_set_of_jobs(api: Caller, broker: RunningBroker) -> None:
     jobs = [{"task": "a", "payload": {"n": 1}}, {"task": "b"}]
     first = api.post("/jobs", jobs, Idempotency_Key="k")
     again = api.post("/jobs", jobs, Idempotency_Key="k")
@@ -203,7 +203,7 @@ def test_a_released_and_a_snoozed_job_run_again_at_no_cost(api: Caller, clock: F
     assert api.get(f"/jobs/{job}").body["failures"] == 0
 
 
-def test_a_cancelled_job_is_told_so_by_its_heartbeat(api: Caller) -> None:
+def test_the_heartbeat_of_a_cancelled_job_asks_it_to_end(api: Caller) -> None:
     waiting, running_one = api.submit("a"), api.submit("b")
     claimed = api.claim("b")
     assert api.post(f"/jobs/{waiting}/cancel", {}).body == {"state": "cancelled"}

@@ -1,4 +1,4 @@
-"""What a remote store concludes from servers that fail, lie or are no brokers."""
+"""What a remote store concludes from servers that fail, lie or are something else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,7 +31,7 @@ CLAIMED = wire.VERBS["exchange"]
 
 
 class Scripted:
-    """A server that answers each request with the next of its answers, the last one for ever; ``seen``: what it was sent."""
+    """A server that answers each request with the next of its answers, the last one indefinitely; ``seen``: what it was sent."""
 
     def __init__(self, *answers: bytes) -> None:
         self._answers, self.seen = list(answers), list[bytes]()
@@ -126,7 +126,7 @@ def test_no_answer_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
         answer(b"", 302, None, "Location: http://127.0.0.1:1/\r\n"),
     ],
 )
-def test_a_server_that_is_no_broker_is_named_with_the_remedy(reply: bytes) -> None:
+def test_another_kind_of_server_is_named_with_the_remedy(reply: bytes) -> None:
     with pytest.raises(StoreUnavailable, match="no broker of Holdfast: check the URL"):
         against([Scripted(reply)], counts)
 

@@ -45,7 +45,7 @@ def document() -> Iterator[str]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize(("path", "method"), CALLS)
-def test_each_call_answers_as_the_document_says(document: str, path: str, method: str, mode: GenerationMode) -> None:
+def test_each_call_answers_as_the_document_promises(document: str, path: str, method: str, mode: GenerationMode) -> None:
     call = schemathesis.openapi.from_url(document)[PREFIX + path][method]
     if mode is GenerationMode.NEGATIVE and not (call.body or call.path_parameters):
         mode = GenerationMode.POSITIVE  # it takes nothing that could be wrong

@@ -56,7 +56,7 @@ def client(url: str, token: str | None = None) -> RemoteStore:
 
 
 def ask(url: str, verb: str, *arguments: Any, token: str | None = None) -> Any:
-    """Call a verb once, on a connection of its own."""
+    """Call a verb once, on a separate connection."""
 
     async def call() -> Any:
         store = client(url, token)
@@ -97,7 +97,7 @@ def test_a_missing_or_unknown_token_is_refused_with_the_remedy(guarded: RunningB
         ("operator", "list", "beat"),
     ],
 )
-def test_a_token_may_do_what_its_role_says(guarded: RunningBroker, role: str, may: str, may_not: str) -> None:
+def test_a_token_may_do_what_its_role_allows(guarded: RunningBroker, role: str, may: str, may_not: str) -> None:
 
     arguments = {
         "enqueue": (CHANCE.uuid4(), [new()]),
@@ -255,7 +255,7 @@ def test_a_slow_body_does_not_occupy_a_connection_for_long(open_broker: RunningB
     assert b"408" in asyncio.run(act())
 
 
-def test_a_stopping_broker_answers_all_who_wait_for_hints(clock: FakeClock) -> None:
+def test_a_stopping_broker_answers_all_requests_that_wait_for_hints(clock: FakeClock) -> None:
     broker = RunningBroker(MemoryStore(clock), clock)
 
     async def act() -> list[int]:

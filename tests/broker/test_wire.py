@@ -106,7 +106,7 @@ def test_an_error_of_a_driver_is_unknown_and_keeps_its_message_to_itself() -> No
     assert "hunter2" not in str(found)
 
 
-def test_each_role_may_call_what_its_name_says() -> None:
+def test_each_role_may_call_what_its_name_means() -> None:
     assert set(ROLES) == set(wire.VERBS)
     may = {role: {verb for verb in ROLES if role in ROLES[verb]} for role in Role}
     assert may[Role.VIEWER] == wire.READS

@@ -75,7 +75,7 @@ def test_a_new_token_fits_its_line(folder: Path) -> None:
     assert token not in line
 
 
-def test_it_says_where_it_listens_and_ends_by_a_signal(folder: Path) -> None:
+def test_it_logs_where_it_listens_and_ends_by_a_signal(folder: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         broker = BrokerProcess("--url", url(folder))
         with broker:

@@ -19,7 +19,7 @@ from tests.broker.support import RunningBroker, running
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
-    """One server for all tests: each serves a store of its own by it."""
+    """One server for all tests: each has it serve another store."""
     clock = FakeClock()
     with running(MemoryStore(clock), clock) as broker:
         yield broker

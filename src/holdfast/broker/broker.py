@@ -67,7 +67,7 @@ class Broker:
         self._requests = 0
 
     def stop(self) -> None:
-        """Answer all who wait for hints, so that the server can end; calls that are under way still get their answers."""
+        """Answer all requests that wait for hints, so that the server can end; calls that are under way still get their answers."""
         self.hub.close()
 
     def application(self) -> Starlette:

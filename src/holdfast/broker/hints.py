@@ -30,7 +30,7 @@ class Hub:
         await self._transport.subscribe(lambda hint: self.add([hint]))
 
     def close(self) -> None:
-        """Answer all who wait, now and later: the broker stops."""
+        """Answer all requests that wait, now and later, because the broker stops."""
         self._is_closed = True
         self._changed.set()
 
@@ -40,7 +40,7 @@ class Hub:
         await self._transport.publish(hints)
 
     def add(self, hints: Sequence[Hint]) -> None:
-        """Keep hints, and wake all who wait."""
+        """Keep hints, and answer all requests that wait."""
         self._kept.extend(hints)
         self._count += len(hints)
         changed, self._changed = self._changed, asyncio.Event()

@@ -1,6 +1,6 @@
 """What a broker does for all jobs: recovery, expiry, pruning and schedules. Workers in other languages have no supervisor for it.
 
-It keeps a lease of its own. Only the answers to beats show that the clock of the store has stepped, after which every lease looks expired.
+It keeps a separate lease. Only the answers to beats show that the clock of the store has stepped, after which every lease looks expired.
 """
 
 import asyncio

@@ -64,7 +64,7 @@ class Listening(Struct, frozen=True, kw_only=True):
 
 
 class Server(uvicorn.Server):
-    """A server that answers all who wait when it is asked to stop, and reports its URL once it listens."""
+    """A server that answers all requests that wait when it is asked to stop, and reports its URL once it listens."""
 
     def __init__(self, broker: Broker, listening: Listening, ready: Callable[[str], None]) -> None:
         super().__init__(_config(broker, listening))
@@ -87,7 +87,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the command, which ends with an exit code of its own."""
+        """Leave signals to the command, which ends with its own exit code."""
         yield
 
     def stop(self) -> None:

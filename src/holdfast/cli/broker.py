@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="[MODULE:APP]", required=False, shell_complete=complete_app)
 @click.option("--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]")
 @click.option("--listen", "--bind", default="127.0.0.1:7700", show_default=True, metavar="HOST:PORT", help="Where to listen.")
-@click.option("--tokens", metavar="FILE", help="Who may connect: a line NAME ROLE[,ROLE] SHA256 for each token.")
+@click.option("--tokens", metavar="FILE", help="The tokens that may connect: a line NAME ROLE[,ROLE] SHA256 for each token.")
 @click.option("--new-token", metavar="NAME=ROLE[,ROLE]", help="Print a new token and its line for --tokens, and end.")
 @click.option("--tls-cert", metavar="FILE", help="The certificate of the server, with those between it and its authority.")
 @click.option("--tls-key", metavar="FILE", help="The private key of the certificate.")

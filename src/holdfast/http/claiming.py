@@ -1,4 +1,4 @@
-"""The call by which workers of any language get jobs. Each job has a lease of its own, so its heartbeats concern it alone."""
+"""The call by which workers of any language get jobs. Each job has a separate lease, so its heartbeats concern it alone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -73,7 +73,7 @@ class Claims:
         self._turn = asyncio.Lock()
 
     def operation(self) -> Operation:
-        """Return the call."""
+        """Describe the call that claims."""
         return Operation(
             method="POST",
             path=CLAIM,

@@ -1,4 +1,4 @@
-"""Who sends a request, and which roles that gives."""
+"""The sender of a request, and its roles."""
 
 from collections.abc import Callable
 from enum import StrEnum

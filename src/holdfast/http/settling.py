@@ -110,7 +110,7 @@ class Settling:
         self._environment, self._store, self._timing, self._publish = environment, environment.store, timing, publish
 
     def operations(self) -> list[Operation]:
-        """Return the calls."""
+        """Describe each call about a claimed job."""
         return [
             self._operation("heartbeat", "Keep a job, and report its progress.", Heartbeat, HeartbeatAnswer, self._beat),
             self._operation(
@@ -136,11 +136,11 @@ class Settling:
 
     async def _beat(self, call: Call) -> Reply:
         body: Heartbeat = call.body
-        job, claim, told = id_of_path(call), ClaimToken.of(body.token), body.progress
-        if told is None:
+        job, claim, progress = id_of_path(call), ClaimToken.of(body.token), body.progress
+        if progress is None:
             return await self._renew(job, claim)
-        message = None if told.message is None else cut_text(told.message, MESSAGE_LIMIT)
-        update = ProgressUpdate(job=job, token=claim.token, stage=told.stage, fraction=told.fraction, message=message)
+        message = None if progress.message is None else cut_text(progress.message, MESSAGE_LIMIT)
+        update = ProgressUpdate(job=job, token=claim.token, stage=progress.stage, fraction=progress.fraction, message=message)
         return await self._report(job, claim, update)
 
     async def _save(self, call: Call) -> Reply:

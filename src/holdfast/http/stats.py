@@ -19,7 +19,7 @@ class Stats(Struct, frozen=True):
 
 
 def stats(client: Client) -> Operation:
-    """Return the call."""
+    """Describe the call that counts jobs."""
 
     async def run(_: Call) -> Reply:
         every, queues, tasks = await client.counts(None), await client.counts("queue"), await client.counts("task")

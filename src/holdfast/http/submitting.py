@@ -76,7 +76,7 @@ class Submitting:
         self._environment, self._client, self._registry, self._publish = environment, client, registry, publish
 
     def operations(self) -> list[Operation]:
-        """Return the calls."""
+        """Describe the calls of producers."""
         body = Submission | Annotated[list[Submission], Meta(min_length=1, max_length=MOST_JOBS)]
         answer = Submitted | list[Submitted]
         reading = frozenset((Role.PRODUCER, Role.WORKER, Role.VIEWER, Role.OPERATOR))

@@ -43,7 +43,7 @@ class HttpClient:
         self._inherited: object = None
 
     async def post(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
-        """Send a call and return the answer, whatever its status. Raises ``StoreUnavailable`` if there is none: its outcome is unknown."""
+        """Send a call and return the answer of any status. Raises ``StoreUnavailable`` if there is none: its outcome is unknown."""
         return await self._thread.run(lambda: self._post(path, body, content_type, is_repeatable=is_repeatable))
 
     async def get(self, path: str, timeout: float) -> HttpAnswer:
