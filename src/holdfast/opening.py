@@ -60,7 +60,7 @@ def _open_remote(settings: Settings) -> Store:
         from holdfast.stores.remote.store import RemoteStore
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token = BrokerUrl.of(settings.url).servers, os.environ.get(broker_url.TOKEN)
+    servers, token = BrokerUrl.of(settings.url).servers, os.environ.get("HOLDFAST_TOKEN")
     return cast(Store, RemoteStore(servers, token=token, chance=SystemRandomness()))
 
 
@@ -126,7 +126,7 @@ def _open_broker_hints(settings: Settings) -> Transport:
         from holdfast.transports.broker import BrokerTransport
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token = BrokerUrl.of(settings.url).servers, os.environ.get(broker_url.TOKEN)
+    servers, token = BrokerUrl.of(settings.url).servers, os.environ.get("HOLDFAST_TOKEN")
     return BrokerTransport(servers, token=token, clock=SystemClock(), chance=SystemRandomness())
 
 
