@@ -49,7 +49,7 @@ class RunningBroker:
 
     def stop(self) -> None:
         """Stop the server, and wait for its end."""
-        self._server.stop()
+        self._loop.call_soon_threadsafe(self._server.stop)
         self._thread.join(20)
         assert not self._thread.is_alive()
 
@@ -59,6 +59,7 @@ class RunningBroker:
 
     def _serve(self) -> None:
         async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
             await self._server.run_until_stopped()
             await self.store.close()
 

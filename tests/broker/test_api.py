@@ -156,6 +156,49 @@ def test_a_claim_that_waits_gets_a_job_as_soon_as_it_is_submitted(api: Caller, b
     assert [each["id"] for each in found] == [job]
 
 
+def test_claims_that_wait_are_answered_when_the_broker_stops(store: MemoryStore, clock: FakeClock) -> None:
+    broker, found = RunningBroker(store, clock), list[int]()
+    asked = {"worker": "w", "tasks": ["t"], "wait": 25}
+    threads = [
+        threading.Thread(target=lambda: found.append(Caller(broker.url).post("/jobs/claim", asked).status)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: broker._broker.hub.waiting == len(threads), within=20.0)
+    broker.stop()
+    for thread in threads:
+        thread.join(20.0)
+    assert found == [204] * len(threads)
+
+
+def test_waiting_claims_look_once_for_each_hint(store: MemoryStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    due = store.due
+
+    async def counted(*arguments: Any, **keywords: Any) -> Any:
+        looks.append(arguments)
+        return await due(*arguments, **keywords)
+
+    monkeypatch.setattr(store, "due", counted)
+    with running(store, clock) as broker:
+        asked = {"worker": "w", "tasks": ["t"], "wait": 25}
+        found: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(Caller(broker.url).post("/jobs/claim", asked).status)) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        until(lambda: broker._broker.hub.waiting == len(threads), within=20.0)
+        assert len(looks) == 1
+        Caller(broker.url).submit()
+        until(lambda: found == [200], within=20.0)
+        until(lambda: broker._broker.hub.waiting == len(threads) - 1, within=20.0)
+        assert len(looks) <= 1 + 3 * broker._broker.hub.count
+    for thread in threads:
+        thread.join(20.0)
+    assert sorted(found) == [200] + [204] * 7
+
+
 def test_calls_with_one_idempotency_key_make_one_set_of_jobs(api: Caller, broker: RunningBroker) -> None:
     jobs = [{"task": "a", "payload": {"n": 1}}, {"task": "b"}]
     first = api.post("/jobs", jobs, Idempotency_Key="k")

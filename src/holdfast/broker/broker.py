@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
+from msgspec import structs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -17,7 +18,7 @@ from holdfast._engine.tasks.registry import Registry
 from holdfast._ports import wire_hints
 from holdfast._system.host import SystemHost
 from holdfast.broker import port
-from holdfast.broker.hints import MOST_WAITING, Hub
+from holdfast.broker.hints import MOST_WAITING, Hub, HubTransport
 from holdfast.broker.maintenance import Maintenance, anonymous
 from holdfast.broker.port import Port
 from holdfast.errors import HoldfastError
@@ -62,6 +63,7 @@ class Broker:
         self._authenticate = authenticate
         self._store, self._port = environment.store, Port(environment.store)
         self.hub = Hub(environment.transport, environment.chance.uuid4())
+        environment = structs.replace(environment, transport=HubTransport(self.hub, environment.transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
         self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate)
         self._requests = 0
@@ -88,9 +90,8 @@ class Broker:
     def _operations(self, environment: Environment, settings: Settings, registry: Registry) -> list[Operation]:
         client, timing = Client(environment, give_up=GIVE_UP), settings.timing
         process, poll = anonymous(SystemHost().process()), settings.poll_interval
-        claims = Claims(environment, timing, process, poll=poll, wait=self.hub.wait)
-        settling = Settling(environment, timing, publish=self.hub.publish)
-        submitting = Submitting(environment, client, registry, publish=self.hub.publish)
+        claims = Claims(environment, timing, process, poll=poll, hints=self.hub)
+        settling, submitting = Settling(environment, timing), Submitting(environment, client, registry)
         return [*submitting.operations(), claims.operation(), *settling.operations(), stats(client)]
 
     @asynccontextmanager

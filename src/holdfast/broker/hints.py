@@ -46,10 +46,15 @@ class Hub:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Return with the next hint, or after this time."""
+    @property
+    def count(self) -> int:
+        """The number of hints so far."""
+        return self._count
+
+    async def wait(self, seconds: float) -> bool:
+        """Return with the next hint, or after this time: ``False`` if the broker stops."""
         if self._is_closed:
-            return
+            return False
         self.waiting += 1
         try:
             async with asyncio.timeout(seconds):
@@ -58,6 +63,7 @@ class Hub:
             pass
         finally:
             self.waiting -= 1
+        return not self._is_closed
 
     async def read(self, position: str) -> HintsAnswer:
         """Return the hints since a position; wait for the first one. An unknown position gets a hint to look at everything."""
@@ -68,3 +74,12 @@ class Hub:
             await self.wait(LONGEST_WAIT)
         missed = self._count - int(text)
         return HintsAnswer(f"{self._name}.{self._count}", tuple(self._kept)[-missed:] if 0 < missed <= KEPT else ())
+
+
+class HubTransport:
+    """The store's own transport as the broker itself uses it: its hints also reach the workers behind it."""
+
+    def __init__(self, hub: Hub, transport: Transport) -> None:
+        self.publish = hub.publish
+        self.subscribe, self.close = transport.subscribe, transport.close
+        self.deliveries = transport.deliveries

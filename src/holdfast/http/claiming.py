@@ -1,8 +1,7 @@
 """The call by which workers of any language get jobs. Each job has a separate lease, so its heartbeats concern it alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 from uuid import UUID, uuid5
 
 from msgspec import Meta, Raw, Struct
@@ -24,6 +23,7 @@ MOST_JOBS: Final = 100
 LONGEST_WAIT: Final = 30.0
 LOOKED_AT: Final = 4
 """Due jobs that are looked at for each job of a claim: some may be taken by other brokers, or need results of other jobs."""
+MOST_KINDS: Final = 1000
 BEATS: Final = 3
 """Heartbeats that a worker should send within the time after which it loses a job."""
 CLAIMS: Final = UUID("0c1b8f1e-3b0a-4f57-8d6a-52c4a8f6d7b3")
@@ -59,18 +59,32 @@ class Claimed(Struct, frozen=True, kw_only=True):
     beat_within: float
 
 
-Wait = Callable[[float], Awaitable[None]]
+class Hints(Protocol):
+    """Hints that jobs may be due."""
+
+    @property
+    def count(self) -> int:
+        """The number of hints so far."""
+        ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Return with the next hint, or after this time: ``False`` if the server stops."""
+        ...
+
+
+Kind = tuple[tuple[str, ...], tuple[str, ...] | None]
 
 
 class Claims:
-    """Hands out jobs in the order of the store. ``wait``: returns with the next hint, or after some seconds."""
+    """Hands out jobs in the order of the store. ``poll``: the seconds after which it looks again without a hint."""
 
     def __init__(
-        self, environment: Environment, timing: LeaseTiming, process: ProcessIdentity, *, poll: float, wait: Wait
+        self, environment: Environment, timing: LeaseTiming, process: ProcessIdentity, *, poll: float, hints: Hints
     ) -> None:
         self._store, self._chance, self._now = environment.store, environment.chance, environment.clock.monotonic
-        self._timing, self._process, self._poll, self._wait = timing, process, poll, wait
+        self._timing, self._process, self._poll, self._hints = timing, process, poll, hints
         self._turn = asyncio.Lock()
+        self._found_none: dict[Kind, tuple[int, float]] = {}
 
     def operation(self) -> Operation:
         """Describe the call that claims."""
@@ -93,11 +107,10 @@ class Claims:
         # A sender that has gone would get jobs that no worker runs.
         while not found and not await call.is_gone():
             async with self._turn:  # all would try to claim the same job
-                found = await self._claim(asked, claim)
+                found = await self._claim_unless_known(asked, claim)
             left = until - self._now()
-            if found or left <= 0:
+            if found or left <= 0 or not await self._hints.wait(min(left, self._poll)):
                 break
-            await self._wait(min(left, self._poll))
         return Reply(found) if found else Reply(None, 204)
 
     async def _claimed_before(self, asked: Claiming, claim: UUID) -> list[Claimed]:
@@ -111,6 +124,22 @@ class Claims:
                     found.append(self._answer(record, lease, active, record.payload, record.checkpoint))
             if len(found) <= position:
                 break
+        return found
+
+    async def _claim_unless_known(self, asked: Claiming, claim: UUID) -> list[Claimed]:
+        """Claim, unless another request for the same has found none since the last hint: a thousand waiting ones look once."""
+        kind: Kind = tuple(asked.tasks), None if asked.queues is None else tuple(asked.queues)
+        count, looked = self._hints.count, self._now()
+        known = self._found_none.get(kind)
+        if asked.wait > 0 and known is not None and known[0] == count and looked - known[1] < self._poll / 2:
+            return []
+        found = await self._claim(asked, claim)
+        if found:
+            self._found_none.pop(kind, None)
+        else:
+            if len(self._found_none) >= MOST_KINDS:
+                self._found_none.clear()
+            self._found_none[kind] = count, looked
         return found
 
     async def _claim(self, asked: Claiming, claim: UUID) -> list[Claimed]:

@@ -1,15 +1,11 @@
 """One call of the API, as a value: the routes and the OpenAPI document are made from the same list."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from holdfast._ports.transport import Hint
 from holdfast.http.identity import Identity, Role
-
-Publish = Callable[[Sequence[Hint]], Awaitable[None]]
-"""Sends hints to all workers."""
 
 
 class Call(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.http.claim_token import ClaimToken
 from holdfast.http.claiming import BEATS
 from holdfast.http.identity import Role
-from holdfast.http.operation import Call, Operation, Publish, Reply
+from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.problems import ApiError
 from holdfast.http.submitting import id_of_path, not_found
 
@@ -104,10 +104,10 @@ class Settled(Struct, frozen=True):
 
 
 class Settling:
-    """The calls about one claimed job. ``publish``: sends hints to all workers."""
+    """The calls about one claimed job."""
 
-    def __init__(self, environment: Environment, timing: LeaseTiming, *, publish: Publish) -> None:
-        self._environment, self._store, self._timing, self._publish = environment, environment.store, timing, publish
+    def __init__(self, environment: Environment, timing: LeaseTiming) -> None:
+        self._environment, self._store, self._timing = environment, environment.store, timing
 
     def operations(self) -> list[Operation]:
         """Describe each call about a claimed job."""
@@ -198,7 +198,7 @@ class Settling:
         record = await self._store.get(job)
         if record is None:
             return Reply(Settled(move.to))
-        await self._publish([Hint(record.queue) if record.state is State.AVAILABLE else Hint(ids=(job,))])
+        await self._environment.transport.publish([Hint(record.queue) if record.state is State.AVAILABLE else Hint(ids=(job,))])
         return Reply(Settled(record.state))
 
     def _move(self, active: ActiveJob, outcome: Outcome | None) -> Transition:

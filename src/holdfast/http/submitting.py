@@ -14,15 +14,15 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import JobFilter
 from holdfast._core.text import shortened
 from holdfast._core.view import JobView
+from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.client import Client, require_no_conflict
 from holdfast._engine.environment import Environment
 from holdfast._engine.operators.operators import id_of
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
-from holdfast._ports.transport import Hint
 from holdfast.errors import ConfigurationError, JobNotFound, Unsupported
 from holdfast.http.identity import Role
-from holdfast.http.operation import Call, Operation, Publish, Reply
+from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.problems import ApiError
 
 MOST_JOBS: Final = 1000
@@ -72,8 +72,8 @@ class Cancelled(Struct, frozen=True):
 class Submitting:
     """What a producer may do. ``registry``: the tasks of the broker's App; a job of another task is not checked."""
 
-    def __init__(self, environment: Environment, client: Client, registry: Registry, *, publish: Publish) -> None:
-        self._environment, self._client, self._registry, self._publish = environment, client, registry, publish
+    def __init__(self, environment: Environment, client: Client, registry: Registry) -> None:
+        self._environment, self._client, self._registry = environment, client, registry
 
     def operations(self) -> list[Operation]:
         """Describe the calls of producers."""
@@ -122,7 +122,6 @@ class Submitting:
             return Reply(found if is_list else found[0], 201, {"Idempotent-Replayed": "true"})
         taken = {job: duplicate.job for job, duplicate in answer.duplicates.items()}
         found = [Submitted(taken.get(job.id, job.id), job.id not in taken) for job in jobs]
-        await self._publish([Hint(queue) for queue in dict.fromkeys(job.queue for job in jobs)])
         return Reply(found if is_list else found[0], 201 if any(each.created for each in found) else 200)
 
     async def _enqueue_once(self, call: Call, key: str, jobs: list[NewJob]) -> EnqueueAnswer | list[UUID]:
@@ -139,6 +138,7 @@ class Submitting:
         require_no_conflict(jobs, answer)
         written = [job for job in jobs if job.id not in answer.duplicates]
         if not written or await self._environment.store.get(written[0].id) is not None:
+            await announce(self._environment, written)
             return answer
         earlier = await self._client.page(JobFilter(tag=tag, limit=MOST_JOBS))
         if not earlier:

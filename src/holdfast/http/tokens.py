@@ -20,6 +20,7 @@ _DIGEST = 64
 class Tokens:
     """An authenticator by the bearer token of a request.
 
+    >>> from holdfast._system.clock import SystemRandomness
     >>> token, line = new_token("mailer", "worker", SystemRandomness())
     >>> Tokens.parse(line).identity(token).name
     'mailer'
