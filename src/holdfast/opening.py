@@ -1,7 +1,7 @@
 """What the settings name, opened: store, transport, the users' tables. Drivers are loaded only here, when they are needed."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from holdfast._core import broker_url
@@ -60,8 +60,14 @@ def _open_remote(settings: Settings) -> Store:
         from holdfast.stores.remote.store import RemoteStore
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token = BrokerUrl.of(settings.url).servers, os.environ.get("HOLDFAST_TOKEN")
-    return cast(Store, RemoteStore(servers, token=token, chance=SystemRandomness()))
+    servers, token, certificate = _broker_of(settings)
+    return cast(Store, RemoteStore(servers, token=token, chance=SystemRandomness(), certificate=certificate))
+
+
+def _broker_of(settings: Settings) -> tuple[Sequence[str], str | None, str | None]:
+    """Return the brokers' URLs, and the token and the certificate for them."""
+    servers = BrokerUrl.of(settings.url).servers
+    return servers, os.environ.get("HOLDFAST_TOKEN"), os.environ.get("HOLDFAST_CLIENT_CERT")
 
 
 def _open_postgres(settings: Settings) -> "PostgresStore":
@@ -126,8 +132,9 @@ def _open_broker_hints(settings: Settings) -> Transport:
         from holdfast.transports.broker import BrokerTransport
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token = BrokerUrl.of(settings.url).servers, os.environ.get("HOLDFAST_TOKEN")
-    return BrokerTransport(servers, token=token, clock=SystemClock(), chance=SystemRandomness())
+    servers, token, certificate = _broker_of(settings)
+    clock, chance = SystemClock(), SystemRandomness()
+    return BrokerTransport(servers, token=token, clock=clock, chance=chance, certificate=certificate)
 
 
 def _open_listening(settings: Settings) -> Transport:

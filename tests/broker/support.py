@@ -47,6 +47,10 @@ class RunningBroker:
         """Serve another store from now on: starting a server takes longer than most tests of a store."""
         self.store, self._broker._port = store, Port(store)
 
+    def close_store(self) -> None:
+        """Close the connections of the store that is served, in the event loop that they belong to."""
+        asyncio.run_coroutine_threadsafe(self.store.close(), self._loop).result(20)
+
     def stop(self) -> None:
         """Stop the server, and wait for its end."""
         self._loop.call_soon_threadsafe(self._server.stop)

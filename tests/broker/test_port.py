@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from starlette.requests import Request
 
 from holdfast._core.answers import Answer, ExchangeAnswer
 from holdfast._core.job import NewJob, State, Token
@@ -22,6 +23,7 @@ from holdfast._ports.wire_hints import decode_answer
 from holdfast.broker.group_commit import GroupCommit
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreRefused, StoreUnavailable, Unsupported
 from holdfast.http import limits
+from holdfast.http.identity import local
 from holdfast.http.tokens import Tokens, new_token
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.remote.store import RemoteStore
@@ -160,6 +162,30 @@ def test_requests_beyond_the_limit_are_refused_and_sent_again(
 def test_without_tokens_pages_of_a_browser_are_refused(open_broker: RunningBroker, headers: dict[str, str]) -> None:
     assert post(open_broker.url, "/port/v1/counts", b"\x80", **headers)[0] == 401
     assert post(open_broker.url, "/api/v1/jobs", b'{"task":"t"}', Content_Type="application/json", **headers)[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "client", "more", "is_local"),
+    [
+        ("127.0.0.1:7700", "127.0.0.1", {}, True),
+        ("localhost", "127.0.0.1", {}, True),
+        ("[::1]:7700", "::1", {}, True),
+        ("[::1]", "::1", {}, True),
+        ("127.0.0.1:7700", "10.0.0.9", {}, False),
+        ("127.0.0.1:7700", None, {}, False),
+        ("jobs.example:7700", "127.0.0.1", {}, False),
+        ("localhost.evil.example", "127.0.0.1", {}, False),
+        ("", "127.0.0.1", {}, False),
+        ("127.0.0.1:7700", "127.0.0.1", {"x-forwarded-for": "10.0.0.9"}, False),
+        ("127.0.0.1:7700", "127.0.0.1", {"origin": "null"}, False),
+    ],
+)
+def test_without_tokens_only_programs_of_this_machine_are_recognised(
+    host: str, client: str | None, more: dict[str, str], is_local: bool
+) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in ({"host": host} | more).items()]
+    scope = {"type": "http", "headers": headers, "client": None if client is None else (client, 5000)}
+    assert (local(Request(scope)) is not None) is is_local
 
 
 def test_an_answer_of_a_store_keeps_its_fields(clock: FakeClock) -> None:

@@ -119,10 +119,15 @@ async def count(address: str) -> None:
         await store.close()
 
 
-def test_tls_is_verified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def make_certificate() -> None:
+    """Write `cert.pem` and `key.pem` of this machine into the current folder."""
     certificate = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     certificate += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run(certificate, check=True, capture_output=True)
+
+
+def test_tls_is_verified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_certificate()
     words = ("--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem"))
     with BrokerProcess("--url", url(folder), *words) as broker:
         address = broker.url.replace("http:", "https:")
@@ -130,9 +135,35 @@ def test_tls_is_verified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             asyncio.run(count(address))
         monkeypatch.setenv("SSL_CERT_FILE", str(folder / "cert.pem"))
         assert run("jobs", "counts", "--url", address).exit_code == 0
+        app = App(address)  # its transport is encrypted, too
+        assert [each.level for each in app.check() if each.name == "transport"] == ["ok"]
+        app.close()
         context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
         with urllib.request.urlopen(f"{address}/healthz", context=context) as answer:
             assert answer.read() == b"ok"
+
+
+def test_clients_without_a_certificate_of_the_authority_are_not_let_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_certificate()
+    words = (
+        "--tls-cert",
+        str(folder / "cert.pem"),
+        "--tls-key",
+        str(folder / "key.pem"),
+        "--client-ca",
+        str(folder / "cert.pem"),
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "cert.pem"))
+    (folder / "client.pem").write_text((folder / "cert.pem").read_text() + (folder / "key.pem").read_text())
+    with BrokerProcess("--url", url(folder), *words) as broker:
+        address = broker.url.replace("http:", "https:")
+        with pytest.raises(StoreUnavailable):
+            asyncio.run(count(address))
+        monkeypatch.setenv("HOLDFAST_CLIENT_CERT", str(folder / "missing.pem"))
+        wrong = run("jobs", "counts", "--url", address)
+        assert (wrong.exit_code, "HOLDFAST_CLIENT_CERT" in wrong.stderr) == (2, True)
+        monkeypatch.setenv("HOLDFAST_CLIENT_CERT", str(folder / "client.pem"))
+        assert run("jobs", "counts", "--url", address).exit_code == 0
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

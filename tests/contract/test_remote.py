@@ -1,6 +1,5 @@
 """The remote store keeps the contract: a broker serves another store, and each handle is a client of it."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -9,12 +8,14 @@ import pytest
 
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.postgres.store import PostgresStore
 from holdfast.stores.remote.store import RemoteStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.scene import PROCESS
 from tests.broker.support import RunningBroker, running
+from tests.stores.postgres_databases import Homes
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ class Remote(StoreContract):
         self.broker = broker
         yield
         if self.served is not None:
-            asyncio.run(self.served.close())
+            self.broker.close_store()
 
     def make_store(self, clock: FakeClock) -> Store:
         if self.served is None:
@@ -64,3 +65,19 @@ class TestRemoteSqlite(Remote):
 
     def make_served(self, clock: FakeClock) -> Store:
         return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS)
+
+
+@pytest.mark.prove
+class TestRemotePostgres(Remote):
+    """A database whose clock follows the test's, and whose connections the broker has."""
+
+    @pytest.fixture(autouse=True)
+    def empty_home(self, homes: Homes) -> None:
+        self.home = homes.empty("18")
+
+    def make_served(self, clock: FakeClock) -> Store:
+        self.home.follow(clock)
+        return PostgresStore(self.home.dsn, clock=clock, chance=FakeChance(), process=PROCESS)
+
+    def step_wall(self, clock: FakeClock, seconds: float) -> None:
+        self.home.clock.advance(seconds)

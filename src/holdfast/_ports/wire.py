@@ -67,8 +67,8 @@ _REPEATED = frozenset(
 class Verb:
     """One verb on the wire."""
 
-    def __init__(self, name: str, member: Any, *, is_required: bool) -> None:
-        self.name, self.is_required = name, is_required
+    def __init__(self, name: str, member: Any) -> None:
+        self.name = name
         hints = get_type_hints(member)
         answer = hints.pop("return")
         self.signature = inspect.signature(member).replace(return_annotation=inspect.Signature.empty)
@@ -149,7 +149,7 @@ def _default(parameter: inspect.Parameter) -> tuple[Any, ...]:
 _ENCODER = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 VERBS: Final[Mapping[str, Verb]] = {
-    name: Verb(name, member, is_required=protocol in REQUIRED)
+    name: Verb(name, member)
     for protocol in (*REQUIRED, *OPTIONAL)
     for name, member in vars(protocol).items()
     if inspect.iscoroutinefunction(member) and name != "close"

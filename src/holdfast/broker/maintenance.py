@@ -42,6 +42,7 @@ class Maintenance:
             environment, self._contact, switches=settings.recovery, host=host, own=self._own, compare_clocks=self._beat
         )
         self._lease: NewLease | None = None
+        self._beating = asyncio.Lock()  # recovery beats, too, before it judges
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -67,6 +68,10 @@ class Maintenance:
         return frozenset(() if self._lease is None else (self._lease.id,))
 
     async def _beat(self) -> float:
+        async with self._beating:
+            return await self._renew()
+
+    async def _renew(self) -> float:
         timing = self._settings.timing
         lease = self._lease or await self._open()
         sent, leases = self._now(), frozenset((lease.id,))

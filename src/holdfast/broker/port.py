@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from holdfast._core.text import printable
 from holdfast._engine import store_defaults
+from holdfast._engine.error_text import described
 from holdfast._ports import wire
 from holdfast._ports.store import Store
 from holdfast._ports.wire_errors import encode_error
@@ -70,7 +71,7 @@ class Port:
         except HoldfastError as error:
             return _failure(FAILED, error)
         except Exception as error:
-            logger.exception("the store failed at %s", verb.name)
+            logger.error("the store failed at %s: %s", verb.name, printable(described(error)))
             return _failure(FAILED, error)
         return _response(OK, body)
 

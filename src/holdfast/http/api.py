@@ -10,6 +10,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast._core.text import printable
+from holdfast._engine.error_text import described
 from holdfast.http.identity import Authenticate
 from holdfast.http.limits import BodyTooLarge, read_body
 from holdfast.http.openapi import PREFIX, document
@@ -56,7 +58,7 @@ class Api:
             except Exception as error:
                 found = problem_of(error)
                 if found.status == _BROKEN:
-                    logger.exception("the API failed at %s", operation.path)
+                    logger.error("the API failed at %s: %s", operation.path, printable(described(error)))
                 return refused(found)
 
         return serve

@@ -22,8 +22,10 @@ class BrokerTransport:
 
     deliveries = None
 
-    def __init__(self, servers: Sequence[str], *, token: str | None, clock: Clock, chance: Randomness) -> None:
-        self._client = HttpClient(servers, token, chance)
+    def __init__(
+        self, servers: Sequence[str], *, token: str | None, clock: Clock, chance: Randomness, certificate: str | None = None
+    ) -> None:
+        self._client = HttpClient(servers, token, chance, certificate=certificate)
         self._hints: PerLoop[_LoopHints] = PerLoop(lambda: _LoopHints(self._client, servers[0], clock=clock, chance=chance))
 
     async def publish(self, hints: Sequence[Hint]) -> None:

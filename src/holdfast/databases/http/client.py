@@ -10,7 +10,7 @@ from msgspec import Struct
 from holdfast._ports.clock import Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.http.loop_thread import LoopThread
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ConfigurationError, StoreUnavailable
 
 TIMEOUT = 10.0
 """Seconds for a call, with all its copies."""
@@ -32,9 +32,13 @@ class HttpAnswer(Struct, frozen=True):
 
 
 class HttpClient:
-    """Connections to brokers, in a separate thread. The token goes to these brokers only: no redirect is followed."""
+    """Connections to brokers, in a separate thread. The token goes to these brokers only: no redirect is followed.
 
-    def __init__(self, servers: Sequence[str], token: str | None, chance: Randomness) -> None:
+    ``certificate``: a file with a certificate of the client and its key, for brokers that ask for one.
+    """
+
+    def __init__(self, servers: Sequence[str], token: str | None, chance: Randomness, *, certificate: str | None = None) -> None:
+        self._certificate = certificate
         self._servers, self._chance = tuple(servers), chance
         self._turn = chance.uuid4().int % len(servers)  # in the same order all clients would meet at the first broker
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -103,12 +107,24 @@ class HttpClient:
     def _turn_to_next(self) -> None:
         self._turn = (self._turn + 1) % len(self._servers)
 
+    def _tls(self) -> ssl.SSLContext | bool:
+        """Return how servers are verified: by the system's authorities, or those that ``SSL_CERT_FILE`` names."""
+        if not self._servers[0].startswith("https:"):
+            return True
+        context = ssl.create_default_context()
+        if self._certificate is not None:
+            try:
+                context.load_cert_chain(self._certificate)
+            except OSError as error:  # an SSLError, too
+                raise ConfigurationError([f"HOLDFAST_CLIENT_CERT: {self._certificate} cannot be used: {error}"]) from error
+        return context
+
     def _session(self) -> ClientSession:
         loop = asyncio.get_running_loop()
         if self._opened is not None and self._opened[0] is not loop:  # the parent's, in a forked child
             self._inherited, self._opened = self._opened, None
         if self._opened is None:
-            connector = TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEPT, ssl=ssl.create_default_context())
+            connector = TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEPT, ssl=self._tls())
             limits = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
             self._opened = loop, ClientSession(connector=connector, timeout=limits, headers=self._headers)
         return self._opened[1]

@@ -17,15 +17,15 @@ from holdfast._ports.wire_errors import decode_error
 from holdfast.databases.http.client import HttpAnswer, HttpClient
 from holdfast.errors import HoldfastError, StoreUnavailable, Unsupported
 
-_OK, _NO_TOKEN, _NOT_ALLOWED, _TOO_LARGE = 200, 401, 403, 413
+_OK, _OVERLOADED = 200, 503
 
 
 class RemoteStore:
     """The connections behind the verbs of a remote store."""
 
-    def __init__(self, servers: Sequence[str], *, token: str | None, chance: Randomness) -> None:
+    def __init__(self, servers: Sequence[str], *, token: str | None, chance: Randomness, certificate: str | None = None) -> None:
         self._servers = ", ".join(servers)
-        self._client = HttpClient(servers, token, chance)
+        self._client = HttpClient(servers, token, chance, certificate=certificate)
         self._flow_changes = FlowChanges()
 
     @property
@@ -53,6 +53,8 @@ class RemoteStore:
 
     def _error_of(self, answer: HttpAnswer) -> HoldfastError:
         spoken = answer.headers.get(wire.HEADER.lower())
+        if spoken is None and answer.status == _OVERLOADED:
+            return StoreUnavailable(f"{self._servers} is overloaded, or a proxy before it finds no broker")
         if spoken is None:
             return StoreUnavailable(
                 f"{self._servers} answers {answer.status}, and is no broker of Holdfast: check the URL, and any proxy before it"
