@@ -14,6 +14,7 @@ from holdfast._core.payload import encode_payload
 from holdfast._core.view import Rescued
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
+from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
 from holdfast._engine.operators.limits import Limits
@@ -373,3 +374,9 @@ def task_of(app: App, name: str) -> Task[..., Any, ...] | WorkflowDefinition[...
 def tables_of(app: App) -> Tables:
     """Return the users' tables that an App has opened; its worker process inspects and closes them."""
     return app._tables
+
+
+def environment_of(app: App) -> Environment:
+    """Return the open store of an App and what works with it, for a broker that serves it."""
+    connections = app._connections
+    return Environment(connections.store, connections.transport, connections.clock, connections.chance, app.events)

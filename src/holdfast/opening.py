@@ -1,8 +1,11 @@
 """What the settings name, opened: store, transport, the users' tables. Drivers are loaded only here, when they are needed."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
+from holdfast._core import broker_url
+from holdfast._core.broker_url import BrokerUrl
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
 from holdfast._core.transport_url import TransportUrl, listens
@@ -47,7 +50,24 @@ def open_store(settings: Settings) -> Store:
         from holdfast.stores.sqlite.store import SqliteStore
 
         return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
+    if scheme in broker_url.SCHEMES:
+        return _open_remote(settings)
     return _open_postgres(settings)
+
+
+def _open_remote(settings: Settings) -> Store:
+    try:
+        from holdfast.stores.remote.store import RemoteStore
+    except ModuleNotFoundError as error:
+        raise _missing(error, "remote") from error
+    servers, token, certificate = _broker_of(settings)
+    return cast(Store, RemoteStore(servers, token=token, chance=SystemRandomness(), certificate=certificate))
+
+
+def _broker_of(settings: Settings) -> tuple[Sequence[str], str | None, str | None]:
+    """Return the brokers' URLs, and the token and the certificate for them."""
+    servers = BrokerUrl.of(settings.url).servers
+    return servers, os.environ.get("HOLDFAST_TOKEN"), os.environ.get("HOLDFAST_CLIENT_CERT")
 
 
 def _open_postgres(settings: Settings) -> "PostgresStore":
@@ -91,6 +111,8 @@ def open_transport(settings: Settings) -> Transport:
         from holdfast.transports.local import LocalTransport
 
         return LocalTransport(_path(settings.url), SystemHost().process())
+    if address is None and scheme_of(settings.url) in broker_url.SCHEMES:
+        return _open_broker_hints(settings)
     from holdfast.transports.polling import PollingTransport
 
     return PollingTransport()
@@ -103,6 +125,16 @@ def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
         raise _missing(error, "nats") from error
     stream = address.stream or stream_of(settings.url, settings.schema)
     return NatsTransport(address, stream, clock=SystemClock(), chance=SystemRandomness())
+
+
+def _open_broker_hints(settings: Settings) -> Transport:
+    try:
+        from holdfast.transports.broker import BrokerTransport
+    except ModuleNotFoundError as error:
+        raise _missing(error, "remote") from error
+    servers, token, certificate = _broker_of(settings)
+    clock, chance = SystemClock(), SystemRandomness()
+    return BrokerTransport(servers, token=token, clock=clock, chance=chance, certificate=certificate)
 
 
 def _open_listening(settings: Settings) -> Transport:

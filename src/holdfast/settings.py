@@ -7,6 +7,7 @@ from typing import Final, Literal, Self
 
 from msgspec import Struct
 
+from holdfast._core import broker_url
 from holdfast._core import postgres_url as location
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
@@ -143,8 +144,13 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     scheme, found, rest = url.partition("://")
     if found and scheme in location.SCHEMES:
         return location.problems_of_location(url, pooler)
+    if found and scheme in broker_url.SCHEMES:
+        problems = (
+            [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
+        )
+        return [*problems, *broker_url.problems_of_broker_url(url)]
     if not found or scheme not in ("sqlite", "memory"):
-        there_are = "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database and memory://"
+        there_are = "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database, http://broker:7700 and memory://"
         return [f"{public_url(url)!r} is not a store URL: {there_are}"]
     problems = [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
     path = rest.removeprefix("/")

@@ -1,6 +1,10 @@
 """Strings made safe for terminals, JSON documents and SQL databases."""
 
+from typing import TypeVar
+
 import msgspec
+
+Encoded = TypeVar("Encoded")
 
 _CONTROL = (*range(0x20), *range(0x7F, 0xA0))
 _BIDIRECTIONAL = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -44,7 +48,12 @@ def json_text(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(msgspec.convert(_sayable(msgspec.to_builtins(value)), type(value))).decode()
+        return msgspec.json.encode(encodable(value)).decode()
+
+
+def encodable(value: Encoded) -> Encoded:
+    """Return a copy of a struct in which characters that UTF-8 cannot encode have become question marks."""
+    return msgspec.convert(_sayable(msgspec.to_builtins(value)), type(value))
 
 
 def _sayable(value: object) -> object:

@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
+from holdfast._core import broker_url
 from holdfast._core import postgres_url as location
 from holdfast._core.durations import seconds
 from holdfast._core.timing import LeaseTiming
@@ -85,6 +86,8 @@ def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
     address = None if transport is None else TransportUrl.of(transport)
     if address is not None and address.kind == "nats":
         return f"NATS at {address.public}"
+    if address is None and url.partition("://")[0] in broker_url.SCHEMES:
+        return f"the broker at {url}"
     return f"LISTEN at {location.public_url(url)}" if listens(url, address, pooler) else ""
 
 

@@ -10,6 +10,7 @@ import click
 from holdfast._core.text import printable
 from holdfast._processes.logs import configure_logs
 from holdfast.cli.backup import backup
+from holdfast.cli.broker import broker
 from holdfast.cli.check import check
 from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.demo import demo
@@ -61,7 +62,7 @@ class Root(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
         extra.setdefault("complete_var", VARIABLE)
-        if given[:1] not in (["worker"], ["demo"]):  # which configure their own
+        if given[:1] not in (["worker"], ["demo"], ["broker"]):  # which configure their own
             configure_logs("error" if "--json" in given else "warning", "text")
         try:
             code = super().main(given, **extra)
@@ -115,6 +116,7 @@ def root() -> None:
 for _command in (
     demo,
     worker,
+    broker,
     enqueue,
     jobs,
     queues,

@@ -1,0 +1,20 @@
+"""The broker: a store served over HTTP, to workers and producers without its credentials."""
+
+from starlette.applications import Starlette
+
+from holdfast.app import App, environment_of
+from holdfast.broker.broker import Broker
+from holdfast.http.identity import Authenticate, local
+
+
+def application(app: App, *, authenticate: Authenticate = local, maintains: bool = True) -> Starlette:
+    """Return a broker for the store of an App, as an ASGI application for any server.
+
+    ``authenticate`` gets each request, and returns an ``Identity`` or ``None``; by default only this machine's own requests are
+    accepted. ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers.
+
+    >>> application(App("memory://")).routes[0].path
+    '/port/{version}/{verb}'
+    """
+    environment, registry = environment_of(app), app.registry
+    return Broker(environment, app.settings, registry=registry, authenticate=authenticate, maintains=maintains).application()

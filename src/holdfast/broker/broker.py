@@ -1,0 +1,160 @@
+"""The broker as an ASGI application: the store port, hints, and the HTTP API, each behind the same authenticator and limits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+from msgspec import structs
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
+from holdfast._engine.tasks.registry import Registry
+from holdfast._ports import wire_hints
+from holdfast._system.host import SystemHost
+from holdfast.broker import port
+from holdfast.broker.hints import MOST_WAITING, Hub, HubTransport
+from holdfast.broker.maintenance import Maintenance, anonymous
+from holdfast.broker.port import Port
+from holdfast.errors import HoldfastError
+from holdfast.http import api
+from holdfast.http.api import Api
+from holdfast.http.claiming import CLAIM, Claims
+from holdfast.http.identity import Authenticate, Identity, Role, local
+from holdfast.http.limits import MOST_REQUESTS, read_body
+from holdfast.http.openapi import PREFIX
+from holdfast.http.operation import Operation
+from holdfast.http.settling import Settling
+from holdfast.http.stats import stats
+from holdfast.http.submitting import Submitting
+from holdfast.settings import Settings
+
+HINT_BYTES = 1 << 20
+READY = 2.0
+"""Seconds for the store to answer."""
+GIVE_UP = 5.0
+"""Seconds for which a call of the API is repeated while the store is away: its sender waits, and may repeat it, too."""
+_LISTENING = frozenset((Role.WORKER,))
+_PUBLISHING = frozenset((Role.WORKER, Role.PRODUCER, Role.OPERATOR))
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Broker:
+    """What a broker serves. ``authenticate``: by default it recognises requests of this machine only.
+
+    ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        settings: Settings,
+        *,
+        registry: Registry | None = None,
+        authenticate: Authenticate = local,
+        maintains: bool = True,
+    ) -> None:
+        self._authenticate = authenticate
+        self._store, self._port = environment.store, Port(environment.store)
+        self.hub = Hub(environment.transport, environment.chance.uuid4())
+        environment = structs.replace(environment, transport=HubTransport(self.hub, environment.transport))
+        self._maintenance = Maintenance(environment, settings) if maintains else None
+        self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate)
+        self._requests = 0
+
+    def stop(self) -> None:
+        """Answer all requests that wait for hints, so that the server can end; calls that are under way still get their answers."""
+        self.hub.close()
+
+    def application(self) -> Starlette:
+        """Return the ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/port/{version}/{verb}", self._admitted(self._serve_port, port.overloaded), methods=["POST"]),
+                Route(wire_hints.PATH, self._admitted(self._read_hints, port.overloaded, waits=True), methods=["GET"]),
+                Route(wire_hints.PATH, self._admitted(self._publish_hints, port.overloaded), methods=["POST"]),
+                *self._api.routes(lambda call, endpoint: self._admitted(endpoint, api.overloaded, waits=call.path == CLAIM)),
+                *(Route(path, _alive, methods=["GET"]) for path in ("/healthz", f"{PREFIX}/health/live")),
+                *(Route(path, self._ready, methods=["GET"]) for path in ("/readyz", f"{PREFIX}/health/ready")),
+            ],
+            exception_handlers={HTTPException: api.of_route},
+            lifespan=self._lifespan,
+        )
+
+    def _operations(self, environment: Environment, settings: Settings, registry: Registry) -> list[Operation]:
+        client, timing = Client(environment, give_up=GIVE_UP), settings.timing
+        process, poll = anonymous(SystemHost().process()), settings.poll_interval
+        claims = Claims(environment, timing, process, poll=poll, hints=self.hub)
+        settling, submitting = Settling(environment, timing), Submitting(environment, client, registry)
+        return [*submitting.operations(), claims.operation(), *settling.operations(), stats(client)]
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as closing:
+            await self.hub.open()
+            closing.callback(self.hub.close)
+            if self._maintenance is not None:
+                await closing.enter_async_context(self._maintenance.running())
+            yield
+
+    def _admitted(self, endpoint: Endpoint, overloaded: Callable[[], Response], *, waits: bool = False) -> Endpoint:
+        """Refuse requests beyond the limit before they are read: a queue of them would outlive the patience of their senders.
+
+        ``waits``: they wait for hints, so that they count by themselves.
+        """
+
+        async def admit(request: Request) -> Response:
+            if self.hub.waiting >= MOST_WAITING if waits else self._requests >= MOST_REQUESTS:
+                return overloaded()
+            self._requests += not waits
+            try:
+                return await endpoint(request)
+            except ClientDisconnect:
+                return Response(status_code=408)
+            finally:
+                self._requests -= not waits
+
+        return admit
+
+    async def _serve_port(self, request: Request) -> Response:
+        return await self._port.serve(request, self._authenticate(request))
+
+    async def _ready(self, _: Request) -> Response:
+        """Return whether the store answers; not what is in it, because a probe of a load balancer has no token."""
+        try:
+            async with asyncio.timeout(READY):
+                await self._store.workers()
+        except (HoldfastError, TimeoutError) as error:
+            return PlainTextResponse(f"the store does not answer: {type(error).__name__}", 503)
+        return PlainTextResponse("ok")
+
+    async def _read_hints(self, request: Request) -> Response:
+        if (refused := _refused(self._authenticate(request), _LISTENING)) is not None:
+            return refused
+        found = await self.hub.read(request.query_params.get("position", ""))
+        return Response(wire_hints.encode(found))
+
+    async def _publish_hints(self, request: Request) -> Response:
+        if (refused := _refused(self._authenticate(request), _PUBLISHING)) is not None:
+            return refused
+        try:
+            await self.hub.publish(wire_hints.decode_published(await read_body(request, HINT_BYTES)))
+        except msgspec.MsgspecError as error:
+            return PlainTextResponse(f"hints cannot be read: {error}", 400)
+        return Response(status_code=204)
+
+
+def _refused(identity: Identity | None, roles: frozenset[Role]) -> Response | None:
+    if identity is None:
+        return PlainTextResponse("the broker does not know the token", 401)
+    return None if identity.has(roles) else PlainTextResponse("the token has another role", 403)
+
+
+async def _alive(_: Request) -> Response:
+    return PlainTextResponse("ok")

@@ -1,0 +1,129 @@
+"""The broker's own server: where it listens, with which certificate, and how it stops."""
+
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from socket import AF_INET, AF_INET6, create_server, socket
+from typing import Final
+
+import uvicorn
+from msgspec import Struct
+
+from holdfast._core.broker_url import PORT
+from holdfast.broker.broker import Broker
+from holdfast.errors import ConfigurationError
+
+KEPT: Final = 75
+"""Seconds for which an unused connection is kept: longer than a client keeps it."""
+MOST_CONNECTIONS: Final = 10_000
+BACKLOG: Final = 2048
+DRAIN: Final = 10
+"""Seconds for the requests under way when the broker stops."""
+
+
+class Listening(Struct, frozen=True, kw_only=True):
+    """Where a broker listens. ``client_ca``: it accepts only clients with a certificate of this authority."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+
+    @classmethod
+    def of(cls, address: str, certificate: str | None, key: str | None, client_ca: str | None, *, is_open: bool) -> "Listening":
+        """Check what the user wrote. ``is_open``: there is no authenticator, so nothing beyond this machine may connect.
+
+        Raises ``ConfigurationError`` with every problem.
+        """
+        host, problems = _host_of(address), list[str]()
+        port = address.rpartition(":")[2] if ":" in address.rpartition("]")[2] else str(PORT)
+        if not host or not port.isdecimal() or int(port) > 65535:
+            problems.append(f"--listen: {address!r} is not host:port: write 127.0.0.1:7700")
+        elif is_open and not _is_loopback(host):
+            problems.append(
+                f"--listen: {host} is reached from other machines, and everybody there could run and read jobs: "
+                "pass --tokens FILE, or listen on 127.0.0.1"
+            )
+        if (certificate is None) != (key is None):
+            problems.append("--tls-cert and --tls-key: pass both")
+        if client_ca is not None and certificate is None:
+            problems.append("--client-ca: pass --tls-cert and --tls-key, too")
+        if problems:
+            raise ConfigurationError(problems)
+        return cls(host=host, port=int(port), certificate=certificate, key=key, client_ca=client_ca)
+
+    def socket(self) -> socket:
+        """Open the socket. Raises ``ConfigurationError`` if the address cannot be used."""
+        family = AF_INET6 if ":" in self.host else AF_INET
+        try:
+            return create_server((self.host, self.port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            raise ConfigurationError([f"--listen: {self.host}:{self.port} cannot be used: {error.strerror}"]) from None
+
+
+class Server(uvicorn.Server):
+    """A server that answers all requests that wait when it is asked to stop, and reports its URL once it listens."""
+
+    def __init__(self, broker: Broker, listening: Listening, ready: Callable[[str], None]) -> None:
+        super().__init__(_config(broker, listening))
+        self._broker, self._listening, self._ready = broker, listening, ready
+
+    async def run_until_stopped(self) -> None:
+        """Serve until ``stop``. Raises ``ConfigurationError`` if the address is taken, or a file of TLS cannot be used."""
+        with self._listening.socket() as socket:
+            try:
+                await self.serve(sockets=[socket])
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigurationError([f"--tls-cert, --tls-key, --client-ca: {error}"]) from error
+
+    async def startup(self, sockets: "list[socket] | None" = None) -> None:
+        await super().startup(sockets)
+        if sockets and not self.should_exit:
+            host, port = sockets[0].getsockname()[:2]
+            scheme = "https" if self._listening.certificate else "http"
+            self._ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command, which ends with its own exit code."""
+        yield
+
+    def stop(self) -> None:
+        """Accept no more requests, and end once those under way are answered; called again, end at once."""
+        self._broker.stop()
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _config(broker: Broker, listening: Listening) -> uvicorn.Config:
+    return uvicorn.Config(
+        broker.application(),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=DRAIN,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+        ssl_ca_certs=listening.client_ca,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if listening.client_ca else ssl.CERT_NONE,
+    )
+
+
+def _host_of(address: str) -> str:
+    host = address.rpartition(":")[0] if ":" in address.rpartition("]")[2] else address
+    return host.removeprefix("[").removesuffix("]")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""Connections to a broker over HTTP, and the thread that has them."""

@@ -1,0 +1,121 @@
+"""The API as routes: each call is authenticated, read and checked, then made; any error becomes a problem."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast._core.text import printable
+from holdfast._engine.error_text import described
+from holdfast.http.identity import Authenticate
+from holdfast.http.limits import BodyTooLarge, read_body
+from holdfast.http.openapi import PREFIX, document
+from holdfast.http.operation import Call, Operation, Reply
+from holdfast.http.problems import CONTENT_TYPE, RETRY_AFTER, ApiError, Problem, problem, problem_of
+
+MOST_BYTES: Final = 4 * 2**20
+_JSON: Final = "application/json"
+_STORE_AWAY: Final = 503
+_BROKEN: Final = 500
+
+logger = logging.getLogger("holdfast")
+Endpoint = Callable[[Request], Awaitable[Response]]
+_encode = msgspec.json.Encoder().encode
+
+
+class Api:
+    """The routes of some calls, and the document that describes them."""
+
+    def __init__(self, operations: Sequence[Operation], authenticate: Authenticate) -> None:
+        self._authenticate = authenticate
+        # A route with a parameter would also match the fixed ones.
+        self._operations = sorted(operations, key=lambda each: "{" in each.path)
+        self._document = _encode(document(self._operations))
+
+    def routes(self, admitted: Callable[[Operation, Endpoint], Endpoint]) -> list[Route]:
+        """Return the routes; ``admitted`` limits how many requests of a call there are at once."""
+        found = [
+            Route(PREFIX + each.path, admitted(each, self._endpoint(each)), methods=[each.method]) for each in self._operations
+        ]
+        return [*found, Route(f"{PREFIX}/openapi.json", self._describe, methods=["GET"])]
+
+    async def _describe(self, _: Request) -> Response:
+        return Response(self._document, media_type=_JSON)
+
+    def _endpoint(self, operation: Operation) -> Endpoint:
+        decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
+
+        async def serve(request: Request) -> Response:
+            try:
+                return _answer(await operation.run(await self._call(request, operation, decoder)))
+            except ClientDisconnect:
+                raise
+            except Exception as error:
+                found = problem_of(error)
+                if found.status == _BROKEN:
+                    logger.error("the API failed at %s: %s", operation.path, printable(described(error)))
+                return refused(found)
+
+        return serve
+
+    async def _call(self, request: Request, operation: Operation, decoder: "msgspec.json.Decoder[Any] | None") -> Call:
+        identity = self._authenticate(request)
+        if identity is None:
+            raise ApiError(401, "unauthorized", "the token is missing or unknown", "send the header Authorization: Bearer TOKEN")
+        if not identity.has(operation.roles):
+            roles = ", ".join(sorted(operation.roles))
+            raise ApiError(403, "forbidden", f"{identity.name} may not do this", f"use a token of the role {roles}")
+        return Call(
+            identity=identity,
+            path=request.path_params,
+            query=request.query_params,
+            body=None if decoder is None else await _body(request, decoder),
+            key=request.headers.get("idempotency-key") if operation.has_key else None,
+            is_gone=request.is_disconnected,
+        )
+
+
+def refused(found: Problem) -> Response:
+    """Return a problem as an answer."""
+    headers = {"Retry-After": str(RETRY_AFTER)} if found.status == _STORE_AWAY else {}
+    headers |= {"WWW-Authenticate": "Bearer"} if found.status == 401 else {}
+    return Response(_encode(found), found.status, headers, CONTENT_TYPE)
+
+
+def overloaded() -> Response:
+    """Return the answer for a request that is not accepted now."""
+    return refused(problem(503, "overloaded", "the broker has too many requests, or is stopping", "send it again"))
+
+
+async def of_route(_: Request, error: Exception) -> Response:
+    """Answer a request that no route serves."""
+    status = error.status_code if isinstance(error, HTTPException) else _BROKEN
+    code = {404: "no_such_path", 405: "no_such_method"}.get(status, "broken")
+    headers = error.headers if isinstance(error, HTTPException) else None
+    answer = refused(problem(status, code, "there is no such call", f"see {PREFIX}/openapi.json"))
+    answer.headers.update(headers or {})
+    return answer
+
+
+async def _body(request: Request, decoder: "msgspec.json.Decoder[Any]") -> Any:
+    # Pages of other sites can send other types without asking the server first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        raise ApiError(415, "not_json", "the body is not JSON", f"send Content-Type: {_JSON}")
+    try:
+        return decoder.decode(await read_body(request, MOST_BYTES))
+    except BodyTooLarge:
+        raise ApiError(413, "too_large", f"the body has more than {MOST_BYTES:,} bytes", "send fewer jobs at once") from None
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(400, "malformed", f"the body cannot be read: {error}", "send a JSON document") from None
+
+
+def _answer(reply: Reply) -> Response:
+    body = None if reply.body is None else _encode(reply.body)
+    return Response(body, reply.status, dict(reply.headers), None if body is None else _JSON)

@@ -1,0 +1,68 @@
+"""The OpenAPI document, from the same list of calls as the routes."""
+
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.http.operation import Operation
+from holdfast.http.problems import CONTENT_TYPE, Problem
+
+PREFIX: Final = "/api/v1"
+_REFUSALS: Final = (400, 401, 403, 413, 415, 422, 501, 503)
+"""The problems that any call may be answered with."""
+_REFERENCE: Final = "#/components/schemas/{name}"
+
+
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document of these calls."""
+    kinds = [kind for each in operations for kind in (each.body, *each.answers.values()) if kind is not None]
+    schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFERENCE)
+    by_kind = iter(schemas)
+    paths: dict[str, Any] = {}
+    problem = schemas[-1]
+    for each in operations:
+        body = None if each.body is None else next(by_kind)
+        answers = {status: None if kind is None else next(by_kind) for status, kind in each.answers.items()}
+        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each, body, answers, problem)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast", "version": version("holdfast"), "license": {"name": "MIT", "identifier": "MIT"}},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(each: Operation, body: Any, answers: dict[int, Any], problem: Any) -> dict[str, Any]:
+    refusals = sorted({*_REFUSALS, *each.refusals})
+    found: dict[str, Any] = {
+        "operationId": f"{each.method.lower()}{re.sub(r'[^a-z]+', '_', each.path)}".rstrip("_"),
+        "summary": each.summary,
+        "responses": {
+            **{str(status): _response("The answer.", schema) for status, schema in answers.items()},
+            **{str(status): _response("A problem.", problem, CONTENT_TYPE) for status in refusals},
+        },
+    }
+    parameters = [_parameter(name, "path") for name in re.findall(r"{(\w+)}", each.path)]
+    if each.has_key:
+        parameters.append(
+            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "minLength": 1, "maxLength": 200}}
+        )
+    if parameters:
+        found["parameters"] = parameters
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return found
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": True, "schema": {"type": "string", "format": "uuid"}}
+
+
+def _response(description: str, schema: Any, content_type: str = "application/json") -> dict[str, Any]:
+    if schema is None:
+        return {"description": "There is none."}
+    return {"description": description, "content": {content_type: {"schema": schema}}}

@@ -1,0 +1,78 @@
+"""An App on a broker does what it does on the broker's store: workers, workflows, steps, signals, events and checks."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import App, Event, Job, Limit, Node, Unsupported, Workflow
+from holdfast._system.clock import SystemClock
+from holdfast.settings import Settings
+from holdfast.stores.memory import MemoryStore
+from tests.broker.support import running
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    clock = SystemClock()
+    settings = Settings.of("memory://", recovery_interval="0.1s")
+    with running(MemoryStore(clock), clock, settings=settings, maintains=True) as broker:
+        app = App(broker.url, poll_interval="1s")
+        yield app
+        app.close()
+
+
+async def test_an_embedded_worker_runs_jobs_and_reports_the_end_of_a_workflow(app: App) -> None:
+    ended: list[Event] = []
+    app.on("workflow.completed")(ended.append)
+
+    async def double(job: Job, number: int) -> int:
+        assert await job.step("seen", lambda: number) == number
+        return 2 * number
+
+    task = app.task(double, limit=Limit(concurrency=2))
+
+    def graph(w: Workflow, number: int) -> Node[int]:
+        return w.add(task.bind(w.add(task.bind(number)).output))
+
+    flow = app.workflow(graph)
+    async with app.worker():
+        handles = [await task.aenqueue(number) for number in range(5)]
+        assert [await handle.aresult(timeout="30s") for handle in handles] == [0, 2, 4, 6, 8]
+        workflow = await flow.aenqueue(3)
+        assert await workflow.aresult(timeout="30s") == 12
+    assert [event.fields["workflow"] for event in ended] == [workflow.id]
+
+
+def test_what_is_due_runs_here(app: App) -> None:
+    task = app.task(lambda: 7, name="seven")
+    handle = task.enqueue()
+    assert app.run_due() == 1
+    assert handle.get().result == 7
+
+
+def test_a_check_finds_nothing_wrong(app: App) -> None:
+    app.task(lambda: 7, name="seven")
+    assert [finding for finding in app.check() if finding.level == "error"] == []
+    assert [finding.level for finding in app.check() if finding.name == "transport"] == ["ok"]
+
+
+def test_what_needs_a_connection_to_the_database_is_refused(app: App) -> None:
+    task = app.task(lambda: 7, name="seven")
+    with pytest.raises(Unsupported, match="broker store has no transactions"):
+        task.options(within=object()).enqueue()
+    with pytest.raises(Unsupported, match="broker store has no users"):
+        app.create_roles()
+    assert app.jobs.counts()["available"] == 0
+
+
+def test_calls_from_several_loops_and_threads_share_an_app(app: App) -> None:
+    task = app.task(lambda: 7, name="seven")
+
+    async def enqueue() -> None:
+        await asyncio.gather(*(task.aenqueue() for _ in range(20)))
+
+    asyncio.run(enqueue())
+    task.enqueue()
+    asyncio.run(enqueue())
+    assert app.jobs.counts()["available"] == 41

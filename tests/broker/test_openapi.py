@@ -1,0 +1,73 @@
+"""The OpenAPI document is true: requests made from it, right ones and wrong ones, get the answers that it promises, and never a 5xx."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import CheckFunction, not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from holdfast.http.openapi import PREFIX
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeClock
+from tests.broker.support import running
+
+ABOUT = ("heartbeat", "checkpoint", "complete", "fail", "snooze", "release", "cancel")
+CALLS = [("/jobs", "post"), ("/jobs/claim", "post"), ("/jobs/{id}", "get"), ("/stats", "get")]
+CALLS += [(f"/jobs/{{id}}/{verb}", "post") for verb in ABOUT]
+CHECKS: list[CheckFunction] = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def document() -> Iterator[str]:
+    """Return the URL of the document of a running broker."""
+    clock = FakeClock()
+    with running(MemoryStore(clock), clock) as broker:
+        yield f"{broker.url}{PREFIX}/openapi.json"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize(("path", "method"), CALLS)
+def test_each_call_answers_as_the_document_promises(document: str, path: str, method: str, mode: GenerationMode) -> None:
+    call = schemathesis.openapi.from_url(document)[PREFIX + path][method]
+    if mode is GenerationMode.NEGATIVE and not (call.body or call.path_parameters):
+        mode = GenerationMode.POSITIVE  # it takes nothing that could be wrong
+
+    @given(case=call.as_strategy(generation_mode=mode))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    def check(case: Any) -> None:
+        if isinstance(case.body, dict) and "wait" in case.body:
+            case.body["wait"] = 0
+        case.call_and_validate(checks=CHECKS)
+
+    check()
+
+
+def test_the_document_names_each_call(document: str) -> None:
+    with urllib.request.urlopen(document) as answer:
+        found = json.loads(answer.read())
+    assert found["openapi"] == "3.1.0"
+    calls = {(path.removeprefix(PREFIX), method) for path, methods in found["paths"].items() for method in methods}
+    about = {
+        (f"/jobs/{{id}}/{verb}", "post")
+        for verb in ("heartbeat", "checkpoint", "complete", "fail", "snooze", "release", "cancel")
+    }
+    assert calls == {("/jobs", "post"), ("/jobs/claim", "post"), ("/jobs/{id}", "get"), ("/stats", "get"), *about}
+    assert all("operationId" in each for methods in found["paths"].values() for each in methods.values())
