@@ -249,6 +249,18 @@ class WorkflowContract(Part):
 
     @story
     @needs(Workflows, no_workflows)
+    async def test_s21_a_workflow_that_failed_has_no_result_of_its_member(self, at: Scene) -> None:
+        graph = await Graph(at).add("a").add("b").stored(result="a")
+        await graph.run("a")
+        root = graph.ids["root"]
+        assert await verbs(at.store).outputs([root]) == {}
+        await graph.fail("b")
+        failed = (await verbs(at.store).outputs([root]))[root]
+        assert isinstance(failed, Failed)
+        assert failed.reason == Reason.DEPENDENCY_FAILED
+
+    @story
+    @needs(Workflows, no_workflows)
     async def test_s21_an_outcome_that_is_not_recorded_is_a_failure(self, at: Scene) -> None:
         graph, unknown = await chain(at, "a").stored(), at.chance.uuid7()
         await at.store.request_cancel([graph.ids["a"]])
