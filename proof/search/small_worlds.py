@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.job import NewJob
 from holdfast._core.member import Input, Member
 from holdfast._core.timing import LeaseTiming

@@ -10,8 +10,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, OverdueJob, Pruned, Purged, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment, Range, Waiting
+from holdfast._core.book.book import Book
+from holdfast._core.book.state import Moment, Range, Waiting
 from holdfast._core.job import Claim, NewJob, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import Transition

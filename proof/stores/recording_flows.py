@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.book_state import Moment
+from holdfast._core.book.state import Moment
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from holdfast._core.book_state import Snapshot
+from holdfast._core.book.state import Snapshot
 from holdfast._core.job import State
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.member_record import with_member

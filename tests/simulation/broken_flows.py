@@ -7,10 +7,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core import book_workflows, flow_moves, graph, graph_steering
+from holdfast._core import flow_moves, graph, graph_steering
 from holdfast._core.answers import Answer, ExchangeAnswer, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book import workflows as book_workflows
+from holdfast._core.book.book import Book
+from holdfast._core.book.state import Moment
 from holdfast._core.flow_moves import FlowMoves
 from holdfast._core.graph import Ended, Link, Links, Verdict, Waiting
 from holdfast._core.job import PLACE_OF, Claim, Place, State, Token

@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer, Pruned, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.state import Moment
 from holdfast._core.job import PLACE_OF, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord, new_record, reopened

@@ -8,10 +8,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core import book_claims, lanes, lifecycle, limited_claim
+from holdfast._core import lanes, lifecycle, limited_claim
 from holdfast._core.answers import ExchangeAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book import claims as book_claims
+from holdfast._core.book.book import Book
+from holdfast._core.book.state import Moment
 from holdfast._core.job import ActiveJob, Claim, State
 from holdfast._core.lanes import Cursor, LaneHead
 from holdfast._core.lifecycle import Precondition, Transition

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 from msgspec import structs
 
-from holdfast._core import book_operations, lifecycle
+from holdfast._core import lifecycle
 from holdfast._core.answers import Answer, EnqueueAnswer
+from holdfast._core.book import operations as book_operations
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome

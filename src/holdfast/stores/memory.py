@@ -10,8 +10,8 @@ from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast._core.answers import Capabilities, Check
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment, Snapshot
+from holdfast._core.book.book import Book
+from holdfast._core.book.state import Moment, Snapshot
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.clock import Clock
 

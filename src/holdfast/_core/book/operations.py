@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
-from holdfast._core.book_state import Moment, Rows, micros
-from holdfast._core.book_workflows import BookWorkflows
+from holdfast._core.book.state import Moment, Rows, micros
+from holdfast._core.book.workflows import BookWorkflows
 from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.record import (
     JobRecord,

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, OverdueJob, QueueView
-from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
+from holdfast._core.book.state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import CountedBy, is_limited

@@ -5,7 +5,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.book_state import BookState, Moment
+from holdfast._core.book.state import BookState, Moment
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, SignalTaken, StepList, StepRecord
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
-from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
+from holdfast._core.book.state import BookState, Moment, Rows, Snapshot, micros
 from holdfast._core.children import Adopted, Adopter
 from holdfast._core.dependencies import After, dependents_of, lone_root, require_known
 from holdfast._core.flow_changes import FlowChange

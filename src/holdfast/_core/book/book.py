@@ -13,12 +13,12 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
-from holdfast._core.book_claims import BookClaims
-from holdfast._core.book_operations import BookOperations
-from holdfast._core.book_prefetching import BookPrefetching
-from holdfast._core.book_scheduling import BookScheduling
-from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
-from holdfast._core.book_steps import BookSteps
+from holdfast._core.book.claims import BookClaims
+from holdfast._core.book.operations import BookOperations
+from holdfast._core.book.prefetching import BookPrefetching
+from holdfast._core.book.scheduling import BookScheduling
+from holdfast._core.book.state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
+from holdfast._core.book.steps import BookSteps
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.book_reading import BookReading
-from holdfast._core.book_state import KeptLimit, Moment, Range, Rows, Waiting
+from holdfast._core.book.reading import BookReading
+from holdfast._core.book.state import KeptLimit, Moment, Range, Rows, Waiting
 from holdfast._core.job import PLACE_OF, Place
 from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, weight_of
 from holdfast._core.limited_claim import Candidate, LaneName, limited_deal
