@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast._core.book.state import KeptLimit, Moment
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import KeptLimit
 from holdfast._core.job import Claim
 from holdfast._core.lanes import Cursor
 from holdfast._core.limits import Limit, Scope

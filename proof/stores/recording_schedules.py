@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.book.book import Book
-from holdfast._core.book.state import KeptSchedule, Moment
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import KeptSchedule
 from holdfast._core.schedule import Advance, Schedule, TickAnswer
 from proof.checker.history import By, ScheduleRow
 

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from holdfast._core.book.state import Snapshot
+from holdfast._core.book.content import Snapshot
 from holdfast._core.job import State
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.member_record import with_member
@@ -49,7 +49,7 @@ class TestMemory(StoreContract):
             await chain(at, "a", "b").stored()
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
-            twin = snapshot.copy()
+            twin = self.store.snapshot()
             for _ in range(2):
                 at.advance(1000.0)
                 await at.settle(structs.replace(done(active), forgets_steps=True))

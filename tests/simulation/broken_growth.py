@@ -10,7 +10,7 @@ from msgspec import structs
 from holdfast._core import children, flow_growth, flow_moves, graph, graph_steering
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.book.book import Book
-from holdfast._core.book.state import Moment
+from holdfast._core.book.moment import Moment
 from holdfast._core.children import Adopted, Adopter
 from holdfast._core.flow_growth import FlowGrowth
 from holdfast._core.flow_moves import FlowMoves

@@ -12,7 +12,7 @@ from holdfast._core import lanes, lifecycle, limited_claim
 from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.book import claims as book_claims
 from holdfast._core.book.book import Book
-from holdfast._core.book.state import Moment
+from holdfast._core.book.moment import Moment
 from holdfast._core.job import ActiveJob, Claim, State
 from holdfast._core.lanes import Cursor, LaneHead
 from holdfast._core.lifecycle import Precondition, Transition
@@ -46,9 +46,9 @@ class SlotCounter(Book):
         with patched(self, _active_rows=lambda: rows):
             return super()._uses(wall)
 
-    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
+    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, **how: Any) -> Claim:
         self._slots = getattr(self, "_slots", set()) | {row.id}
-        return super()._take(row, request, now, is_running=is_running, worker=worker)
+        return super()._take(row, request, now, **how)
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         is_applied = super()._settle(transition, now)

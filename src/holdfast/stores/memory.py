@@ -11,7 +11,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast._core.answers import Capabilities, Check
 from holdfast._core.book.book import Book
-from holdfast._core.book.state import Moment, Snapshot
+from holdfast._core.book.content import Snapshot
+from holdfast._core.book.moment import Moment
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.clock import Clock
 
@@ -29,7 +30,10 @@ def _verb(
 
     async def ask(self: "MemoryStore", /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         with self._lock:
-            answer: Result = getattr(self.book, name)(self.moment(), *args, **kwargs)
+            try:
+                answer: Result = getattr(self.book, name)(self.moment(), *args, **kwargs)
+            finally:
+                self.book.forget_journal()
             return answer
 
     ask.__name__, ask.__qualname__ = name, f"MemoryStore.{name}"
