@@ -145,8 +145,7 @@ class BookClaims(BookReading):
         return sorted(held, key=lambda each: (-each[1].held, each[1].job))
 
     def _pending(self, queue: str) -> Rows:
-        waiting = [job for which, line in self._all.ranges.items() if which[1] == queue for _, job in line]
-        return self._rows([*waiting, *self._all.parked.get(queue, ())])
+        return self._rows([*self._waiting(queue), *self._all.parked.get(queue, ())])
 
     def _active_rows(self) -> Rows:
         return [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]

@@ -103,8 +103,7 @@ class BookOperations(BookWorkflows):
 
     def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or now.wall
-        waiting = (job for which, line in self._all.ranges.items() if which[1] == queue for _, job in line)
-        old = (row for row in self._each(waiting) if row.created_at <= until and not self._is_needed(row))
+        old = (row for row in self._each(self._waiting(queue)) if row.created_at <= until and not self._is_needed(row))
         doomed = [*islice(old, limit)]
         self._delete(doomed, now)
         return Purged(len(doomed), until)

@@ -135,6 +135,11 @@ class BookState(BookIndexes):
     def _rows(self, ids: Sequence[UUID]) -> Rows:
         return [*self._each(dict.fromkeys(ids))]
 
+    def _waiting(self, queue: str) -> Iterator[UUID]:
+        """Return the available jobs of a queue, line by line."""
+        lines = sorted(which for which in self._all.ranges if which[1] == queue)
+        return (job for which in lines for _, job in self._all.ranges[which])
+
     def _held(self, lease: UUID) -> Rows:
         rows = [self._all.jobs[job] for job in self._all.holds.get(lease, ())]
         return sorted(rows, key=lambda row: row.token.number)
