@@ -79,12 +79,12 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 lost.add(update.job)
                 continue
             marks = self._all.marks[row.id]
-            if update.order is not None and update.order < marks.said:
+            if update.order is not None and update.order < marks.reported:
                 continue
             reported = {name: value for name in _REPORTED if (value := getattr(update, name)) is not None}
             self._put(structs.replace(row, last_progress_at=now.wall, **reported))
-            said = marks.said if update.order is None else update.order
-            self._all.marks[row.id] = structs.replace(marks, moved=now.stamp, said=said)
+            newest = marks.reported if update.order is None else update.order
+            self._all.marks[row.id] = structs.replace(marks, moved=now.stamp, reported=newest)
         return frozenset(lost)
 
     def annotate(self, now: Moment, notes: Sequence[AttemptNote]) -> None:

@@ -62,10 +62,10 @@ TABLES = tuple(field.name for field in structs.fields(Snapshot))
 class Content:
     """Tables and indexes. ``edges``: by child and parent. ``signals``: those that a job has not consumed, oldest first.
 
-    Of the indexes, ``ranges``: who waits, by due time. ``holds``: the active jobs of each lease. ``tally``: how many jobs of a queue and a
-    task are in each state but AVAILABLE. ``awaiting``: who waits for a signal. ``parked``: the pending jobs of a queue that are not
-    available. ``timed``: running jobs with a limit of time. ``expiring``, ``owed``: who expires, and whose hook is due, and when.
-    ``ended``: finished jobs by retention and whether they are stubs, by their end. ``open_flows``: unfinished roots.
+    Of the indexes, ``ranges``: waiting jobs, by due time. ``holds``: the active jobs of each lease. ``tally``: how many jobs of a queue and
+    a task are in each state but AVAILABLE. ``awaiting``: jobs that wait for a signal. ``parked``: the pending jobs of a queue that are not
+    available. ``timed``: running jobs with a limit of time. ``expiring`` and ``owed``: jobs that may expire, and jobs that are owed a hook,
+    by the time of that. ``ended``: finished jobs by retention and whether they are stubs, by their end. ``open_flows``: unfinished roots.
     """
 
     def __init__(self, index_job: Index) -> None:

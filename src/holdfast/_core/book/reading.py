@@ -21,6 +21,7 @@ from holdfast._core.record import JobRecord, active_job, as_read, is_expired, ma
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
 
 _SECOND = timedelta(seconds=1)
+_RUNNING, _STALLED, _TIMED_OUT = State.RUNNING, RescueReason.STALLED, RescueReason.TIMED_OUT
 
 
 class BookReading(BookState):
@@ -110,8 +111,7 @@ class BookReading(BookState):
 
     def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
         rows = [self._all.jobs[job] for job in self._all.timed]
-        charges = (RescueReason.STALLED, RescueReason.TIMED_OUT)
-        worst = [(*max((self._late(row, charge, now), charge) for charge in charges), row) for row in rows]
+        worst = [(*max((self._late(row, charge, now), charge) for charge in (_STALLED, _TIMED_OUT)), row) for row in rows]
         worst.sort(key=lambda each: (-each[0], each[2].token.number))
         return tuple(self._overdue_job(row, charge) for late, charge, row in worst[:limit] if late > 0)
 
@@ -121,9 +121,9 @@ class BookReading(BookState):
 
     def _late(self, row: JobRecord, charge: RescueReason, now: Moment) -> int:
         """Return the microseconds since which other workers may judge the job; they may not unless it is positive."""
-        is_timed = charge is RescueReason.TIMED_OUT
+        is_timed = charge is _TIMED_OUT
         limit = row.policy.timeout if is_timed else row.policy.progress_within
-        if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
+        if limit is None or row.lease is None or row.state is not _RUNNING or not self._is_alive(row.lease):
             return 0
         lease, marks = self._all.leases[row.lease].spec, self._all.marks[row.id]
         return now.elapsed(row.id, marks.started if is_timed else marks.moved) - micros(limit + lease.timing.ttl + lease.grace)

@@ -30,7 +30,7 @@ class Marks(Struct, frozen=True, gc=False):
 
     started: int
     moved: int
-    said: int = 0
+    reported: int = 0
 
 
 class Lease(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Tables whose every change is noted in a journal and told to the indexes that follow from it."""
+"""Tables whose every change is noted in a journal and passed on to the indexes that follow from it."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -9,7 +9,7 @@ Key = TypeVar("Key")
 Row = TypeVar("Row")
 
 Index = Callable[[Any, Any, Any], None]
-"""What is told of a change: the key, the row before and the row after; ``None``: there was, or is, none."""
+"""What an index gets of a change: the key, the row before and the row after; ``None``: there was, or is, none."""
 
 
 class Journaled(Protocol):
