@@ -77,7 +77,9 @@ class TurnsPerClaim(Book):
     """The turns of each claim are its own: it begins with the lane whose job has waited longest."""
 
     def _due(self, request: ClaimRequest, wall: datetime) -> Due:
-        heads = [((priority, queue, key), some[0]) for (_, queue, key, priority), some in self._all.ranges.items() if some]
+        heads = [
+            ((priority, queue, key), next(iter(some))) for (_, queue, key, priority), some in self._all.ranges.items() if some
+        ]
         oldest = {lane: min(first for other, first in heads if other == lane) for lane, _ in heads}
 
         def by_age(heads: Iterable[LaneHead], cursor: Cursor) -> list[LaneHead]:
