@@ -25,12 +25,13 @@ from proof.checker.process_log import ProcessEvent
 _TRIGGER = """
 CREATE SCHEMA history;
 CREATE TABLE history.rows (
-    place bigserial PRIMARY KEY, time double precision, move text, what text, id uuid, before jsonb, after jsonb
+    place bigserial PRIMARY KEY, time double precision, move text, asked_at timestamptz, what text, id uuid, before jsonb, after jsonb
 );
 CREATE FUNCTION history.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    INSERT INTO history.rows (time, move, what, id, before, after) VALUES (
-        extract(epoch FROM pg_catalog.clock_timestamp()), pg_current_xact_id()::text, TG_ARGV[0], coalesce(NEW.id, OLD.id),
+    INSERT INTO history.rows (time, move, asked_at, what, id, before, after) VALUES (
+        extract(epoch FROM pg_catalog.clock_timestamp()), pg_current_xact_id()::text, statement_timestamp(), TG_ARGV[0],
+        coalesce(NEW.id, OLD.id),
         to_jsonb(OLD) - 'payload', to_jsonb(NEW) - 'payload'
     );
     RETURN NULL;
@@ -138,6 +139,7 @@ class _Job(Struct):
     reason: Reason | None = None
     available_at: datetime | None = None
     expires_at: datetime | None = None
+    awaits: str | None = None
 
     def row(self, now: datetime | None = None) -> JobRow:
         due, expires = (
@@ -158,6 +160,7 @@ class _Job(Struct):
             queue=self.queue,
             key="" if self.unique_key is None else f"{self.task}/{self.unique_key}",
             reason=self.reason,
+            awaits=self.awaits or "",
             due_in=due or 0.0,
             expires_in=expires,
         )

@@ -16,6 +16,24 @@ def lease_ttls(plan: Plan) -> float:
     return 1.001 if plan.lease_clock != "none" else 2.001
 
 
+def local_bound(plan: Plan, latency: float) -> float:
+    """Return the seconds within which a living supervisor returns the jobs of one of its workers that has died.
+
+    Where connections are few, the recoveries of all workers that die together wait for them.
+    """
+    return 1.0 + CALLS * latency * (plan.processes if plan.connections else 1)
+
+
+def outage_calls(plan: Plan) -> tuple[float, float]:
+    """Return how many calls a process may send in any outage, and how many more in each of its seconds.
+
+    A supervisor calls eleven verbs, each up to 7 times in the first 3 s, then twelve times in all per interval of its recovery. It
+    recovers dead workers, and new ones ask for leases.
+    """
+    interval = min(min(each.recovery_interval, each.timing.ttl / 5) for each in plan.all_settings)
+    return 77.0, 12.0 / interval + 4.0 * plan.processes
+
+
 def tick_bound(plan: Plan, recovery: float, latency: float) -> float | None:
     """Return the seconds within which a due tick fires. After an outage, calls may be under way, and the service may pause."""
     if plan.schedules is None or not plan.is_timed:

@@ -11,7 +11,7 @@ from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
-from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, tick_bound, void_bound
+from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, local_bound, outage_calls, tick_bound, void_bound
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.flow_plan import SHARE, FlowsPlan, draw_flows
 from proof.simulator.growth_plan import draw_growth
@@ -175,12 +175,11 @@ class Plan(Struct, frozen=True, kw_only=True):
             lease_ttls=ttls,
             # A supervisor with rarer beats watches as often as the lease is renewed, for that long, before it judges.
             lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
-            local_bound=1.0 + CALLS * latency,
+            local_bound=local_bound(self, latency),
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=OPERATION if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
-            # A supervisor calls eleven verbs, each up to 7 times in the first 3 s; it recovers dead workers, and new ones ask for leases.
-            calls=(77.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
+            calls=outage_calls(self),
             floor=self.floor,
             has_hints=self.hint_loss < 1.0,
             has_crashes=self.mode not in (*UNHURT, Mode.DRAINS),
@@ -325,9 +324,8 @@ def draw_for(seed: int, brand: Brand, *, flow_share: float = SHARE) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"), flow_share=flow_share)
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
-    flows = plan.flows if brand is Brand.SQLITE else None
     return structs.replace(
-        plan, brand=brand, has_hooks=False, rows=None, lanes=None, flows=flows, locks=0, floor=RETENTION_FLOOR, strikes=strikes
+        plan, brand=brand, has_hooks=False, rows=None, lanes=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes
     )
 
 

@@ -32,7 +32,7 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
             from proof.stores.real_postgres import PostgresDatabase  # noqa: PLC0415 - its driver is an extra
 
             assert world.store_clock is not None
-            return PostgresDatabase(world.store_clock, world.history, world.now, KNOWN)
+            return PostgresDatabase(world.store_clock, world.history, world.now, KNOWN, has_flows=plan.flows is not None)
         case Brand.MEMORY:
             return witnessed(
                 kind,

@@ -6,7 +6,10 @@ until the statement is answered. So a statement takes no virtual time; other pro
 
 import asyncio
 import atexit
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+import copy
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import groupby
@@ -20,11 +23,11 @@ import msgspec
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.requests import ClaimRequest
 from holdfast._core.schedule import Plan, Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast.databases.postgres.database import Pools
+from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -34,10 +37,13 @@ from proof.checker.history import JobRow
 from proof.simulator.hosts import EPOCH, SimClock
 from proof.simulator.loop import Process
 from proof.stores.gateways import READING
+from proof.stores.mirrored_flows import FlowsSeen
+from proof.stores.postgres_flows import BESIDE_JOBS, FlowReader
 from proof.stores.statement_recorder import CALL, SCHEDULING, Change, Mirror, announced
 
 AGAIN: Final = 0.25  # seconds after which a statement that met a lock is sent again
 LOCK_LIMIT: Final = 5.0  # seconds for which it waits for a lock, as the store's own sessions do
+LOCK_TIMEOUT: Final = "2ms"  # for which the server waits: no virtual time passes there
 
 _SETTINGS: Final = {"autovacuum": "off", "max_connections": "20", "synchronous_commit": "on"}
 _CLOCK: Final = """
@@ -51,8 +57,11 @@ WHERE relnamespace IN ('holdfast'::regnamespace, 'history'::regnamespace) AND re
     AND relname NOT IN ('versions', 'partition_days')
 """
 VACUUM: Final = 25  # worlds after which the dead rows of earlier worlds are removed
-_NEW: Final = "SELECT place, move, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place"
+_NEW: Final = """
+SELECT place, move, asked_at, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place
+"""
 _SCHEDULES: Final = "SELECT name, plan, next_at, last_tick, last_job, paused_at, version FROM holdfast.schedules"
+_LOCK_TIMEOUT: Final = re.compile(r"lock_timeout = '\w+'")
 _PAUSED: Final = "SELECT queue FROM holdfast.queues WHERE paused_at IS NOT NULL"
 
 Answer = TypeVar("Answer")
@@ -92,7 +101,7 @@ class Site:
             clock=FakeClock(),
             chance=FakeChance(),
             process=ProcessIdentity("simulation", 1),
-            server_settings={"lock_timeout": "2ms"},
+            server_settings={"lock_timeout": LOCK_TIMEOUT},
         )
         await founder.migrate()
         await history_postgres.install(self.dsn)
@@ -127,9 +136,11 @@ def _schedule(row: asyncpg.Record) -> Schedule:
 class PostgresDatabase(Mirror):
     """The site's database, for one world. ``clock``: the server's."""
 
-    def __init__(self, clock: SimClock, *mirrored: Any) -> None:
+    def __init__(self, clock: SimClock, *mirrored: Any, has_flows: bool = False) -> None:
         super().__init__(*mirrored)
         self.site, self._clock, self._place = site(), clock, 0
+        self._reader = FlowReader(self.site.observer.fetchval) if has_flows else None
+        self._flows_seen = FlowsSeen(at=self.wall()) if has_flows else None
         self._set: datetime | None = None
         self._rows: list[asyncpg.Record] = []
         self._strangers: list[asyncpg.Connection] = []
@@ -178,14 +189,22 @@ class PostgresDatabase(Mirror):
             self._set = now
         try:
             return await statement()
+        except BaseException:
+            self._set = None  # the store may have closed the connection, and a new one has the first clock
+            raise
         finally:
             if (verb := CALL.get().verb) not in READING:
                 self._rows = await self.site.observer.fetch(_NEW, self._place)
                 self._queues = await self.site.observer.fetch(_PAUSED) if verb == "pause" else None
                 self._found = await self.site.observer.fetch(_SCHEDULES) if verb in SCHEDULING else []
+                if self._reader is not None and (self._rows or verb in BESIDE_JOBS):
+                    self._flows_seen = await self._reader.read(now)
 
     def schedules(self) -> tuple[datetime, list[Schedule]]:
         return self.wall(), [_schedule(row) for row in self._found]
+
+    def flows(self) -> FlowsSeen | None:
+        return self._flows_seen
 
     def changes(self) -> Iterator[Change]:
         now, rows, queues = self.wall(), self._rows, self._queues
@@ -199,31 +218,34 @@ class PostgresDatabase(Mirror):
     def _moves(self, rows: Sequence[asyncpg.Record], now: datetime) -> Iterator[Change]:
         """Yield the changes of each transaction. A row that one table loses and another one gets in one transaction has moved.
 
-        The rows of one transaction change at once, in an order that depends on where earlier worlds left free space in a page.
+        The rows of one statement change at once, in an order that depends on where earlier worlds left free space in a page.
         Here they are in the order of their claim numbers, so that the same seed gives the same history.
         """
         for _, transaction in groupby(rows, itemgetter("move")):
             found = self._moves_at_once(transaction, now)
-            ranks = {change.id: _rank(change) for change in reversed(found)}
-            yield from sorted(found, key=lambda change: ranks[change.id])
+            ranks = {change.id: _rank(change) for _, change in reversed(found)}
+            for _, change in sorted(found, key=lambda each: (each[0], ranks[each[1].id])):
+                yield change
 
-    def _moves_at_once(self, rows: Iterable[asyncpg.Record], now: datetime) -> list[Change]:
+    def _moves_at_once(self, rows: Iterable[asyncpg.Record], now: datetime) -> list[tuple[int, Change]]:
+        """Return the changes of a transaction, each with the number of its statement."""
         half_moves: dict[UUID, int] = {}
-        found: list[Change] = []
+        found, statements = list[tuple[int, Change]](), dict[datetime, int]()
         for row in rows:
+            place = statements.setdefault(row["asked_at"], len(statements))
             if row["what"] == "lease":
                 old, new = history_postgres.lease_row(row["before"], now), history_postgres.lease_row(row["after"], now)
-                found.append(Change("lease", row["id"], old, new))
+                found.append((place, Change("lease", row["id"], old, new)))
                 continue
             change = Change("job", row["id"], self._job(row["before"], now), self._job(row["after"], now))
             half = half_moves.pop(row["id"], None)
             if half is not None and (change.before is None) != (change.after is None):
-                other = found[half]
-                found[half] = Change("job", row["id"], other.before or change.before, other.after or change.after)
+                first, other = found[half]
+                found[half] = first, Change("job", row["id"], other.before or change.before, other.after or change.after)
                 continue
             if (change.before is None) != (change.after is None):
                 half_moves[row["id"]] = len(found)
-            found.append(change)
+            found.append((place, change))
         return found
 
     def _pauses(self, paused: set[str]) -> Iterator[Change]:
@@ -241,27 +263,24 @@ class _Simulated(PostgresStore):
     def __init__(self, mirror: PostgresDatabase, clock: Clock, process: ProcessIdentity) -> None:
         super().__init__(mirror.site.dsn, clock=clock, chance=FakeChance(), process=process)
         self._mirror = mirror
+        self._pools_here = copy.copy(mirror.site.pools)
+        self._pools_here.keyed = asyncio.Semaphore()  # one of each process, in the event loop of its world
 
     def _here(self) -> Pools:
-        return self._mirror.site.pools
+        return self._pools_here
 
     async def close(self) -> None:
         """Keep the connections open, for the next world."""
 
-    def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
-        return self._send(partial(super()._fetch, name, *arguments))
+    async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
+        """Send a statement, or a whole transaction: all of them pass through here."""
+        return await self._send(partial(super()._retrying, action, name))
 
-    async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        return await self._send(partial(super()._beat_fetch, name, *arguments))
-
-    async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        return await self._send(partial(super()._search, name, *arguments))
-
-    async def _claim_for_isolated_lease(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> list[asyncpg.Record]:
-        return await self._send(partial(super()._claim_for_isolated_lease, request, name, where))
-
-    async def _cancel_and_advance(self, name: str, values: tuple[object, ...], more: frozenset[UUID]) -> bool | None:
-        return await self._send(partial(super()._cancel_and_advance, name, values, more))
+    @asynccontextmanager
+    async def _transaction(self, limit: float | None = None, settings: str = "") -> AsyncIterator[Connection]:
+        short = _LOCK_TIMEOUT.sub(f"lock_timeout = '{LOCK_TIMEOUT}'", settings)
+        async with super()._transaction(limit, short) as connection:
+            yield connection
 
     async def _send(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         until = self._clock.monotonic() + LOCK_LIMIT
@@ -275,8 +294,11 @@ class _Simulated(PostgresStore):
 
 
 def _rank(change: Change) -> tuple[int, int]:
+    """Return the place of a change among those of its statement. A root, which is older than its members, is deleted after them."""
     row = change.after or change.before
     assert change.id is not None
+    if change.after is None:
+        return 0, -change.id.int
     return (row.token.number if isinstance(row, JobRow) else 0), change.id.int
 
 

@@ -1,12 +1,13 @@
 """The part of a recording book that concerns lanes: limits, settings of queues, and what claims got."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.rows import KeptLimit
-from holdfast._core.job import Claim
+from holdfast._core.job import Claim, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.limits import Limit, Scope
 from holdfast._core.origin import Origin
@@ -24,6 +25,7 @@ class RecordingLanes(RecordingFlows):
 
     records_claims = False
     _by: By | None
+    _tokens: Collection[tuple[UUID, Token]]
 
     def set_limit(self, now: Moment, scope: Scope, limit: Limit | None, origin: Origin) -> None:
         """Record the new limit of a scope."""
@@ -34,7 +36,7 @@ class RecordingLanes(RecordingFlows):
     def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None) -> None:
         """Record the new settings of a queue; its waiting jobs get their priority in the same write."""
         before = self._all.queue_settings.get(queue)
-        self._by = By("set_queue")
+        self._by, self._tokens = By("set_queue"), ()
         super().set_queue(now, queue, settings)
         self._record_queue(queue, before, self._by)
 

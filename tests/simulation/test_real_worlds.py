@@ -11,8 +11,6 @@ from proof.search.decisions import Strike
 from proof.simulator.profiles import Brand
 from proof.simulator.simulation import simulate
 
-REAL = pytest.mark.parametrize("brand", [Brand.SQLITE, Brand.POSTGRES])
-
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -30,9 +28,26 @@ def test_no_property_breaks_on_real_statements(brand: Brand, seeds: range) -> No
         assert outcome.is_clean, f"seed {seed}: {outcome.explain()}"
 
 
-@REAL
-def test_a_seed_decides_everything_on_real_statements(brand: Brand) -> None:
-    first, second = (simulate(4, brand=brand).history for _ in range(2))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        (6, 10),  # the first with members that add others
+        pytest.param((8, 11, 12, 13, 15, 16), marks=pytest.mark.prove),  # 11, 13 and 15 with rows that a stranger locks
+    ],
+)
+def test_no_property_breaks_in_workflows_on_a_real_server(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        outcome = simulate(seed, brand=Brand.POSTGRES, has_flows=True)
+        assert outcome.is_clean, f"seed {seed}: {outcome.explain()}"
+        assert any(event.what == "flow" for event in outcome.history)
+
+
+@pytest.mark.parametrize(
+    ("brand", "seed", "has_flows"), [(Brand.SQLITE, 4, False), (Brand.POSTGRES, 4, False), (Brand.POSTGRES, 6, True)]
+)
+def test_a_seed_decides_everything_on_real_statements(brand: Brand, seed: int, has_flows: bool) -> None:
+    first, second = (simulate(seed, brand=brand, has_flows=has_flows).history for _ in range(2))
     assert len(first) > 300
     assert first.digest() == second.digest()
 

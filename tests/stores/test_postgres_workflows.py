@@ -2,15 +2,18 @@
 
 import asyncio
 import random
-from typing import Any
+from typing import Any, cast
 
 import psycopg
+import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import State
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._ports.store import Store
+from holdfast.stores.postgres.locked_flows import MoreFlows
+from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, answered, done, insist, play
 from holdfast.testing.contracts.workflow_children import added, waiting
@@ -48,6 +51,23 @@ class TestLocks(AtHome):
             (job,) = await graph.start("b")
             answer = await at.exchange(structs.replace(done(job), flow=None), at.request(job.lease))
             assert (answer.answers, await graph.root()) == ((Answer.APPLIED,), State.COMPLETED)
+
+        play(self, act)
+
+    def test_a_transaction_that_must_lock_more_workflows_is_rolled_back_and_keeps_its_connection(self) -> None:
+        async def act(at: Scene) -> None:
+            store, (job,), sessions = cast(PostgresStore, at.store), await at.enqueue(at.new()), set[int]()
+
+            async def begin() -> None:
+                async with store._transaction(9.0) as connection:
+                    sessions.add(connection.get_server_pid())
+                    await connection.execute("DELETE FROM holdfast.pending")
+                    raise MoreFlows([job])
+
+            for _ in range(2):
+                with pytest.raises(MoreFlows):
+                    await begin()
+            assert (len(sessions), await at.state(job)) == (1, State.AVAILABLE)
 
         play(self, act)
 

@@ -10,7 +10,7 @@ from weakref import ref
 
 import pytest
 
-from holdfast.databases.sqlite.call_thread import SPARE, CallThread, CallThreadPool, Closed
+from holdfast.databases.call_thread import SPARE, CallThread, CallThreadPool, Closed
 from tests.stores.support import store_on
 
 

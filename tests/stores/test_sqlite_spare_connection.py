@@ -14,8 +14,8 @@ import pytest
 
 from holdfast._ports.clock import Randomness
 from holdfast._system.clock import SystemRandomness
+from holdfast.databases.call_thread import CallThreadPool
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.call_thread import CallThreadPool
 from holdfast.databases.sqlite.connection_thread import INHERITED
 from holdfast.databases.sqlite.spare_connection import SpareConnection
 from holdfast.databases.sqlite.transactions import _LANES, TransactionTurns, UserTransaction, blocking, in_thread

@@ -195,9 +195,11 @@ class BookWorkflows(BookState):
         return Reason.BY_WORKFLOW
 
     def _is_needed(self, row: JobRecord) -> bool:
-        """Return whether a job belongs to an unfinished workflow, beside others, or has ended and is awaited by a job of another one."""
-        if row.member is None or (self._is_lone(row) and PLACE_OF[row.state] is not Place.FINISHED):
+        """Return whether a member of a workflow has not ended, or its workflow has not, or a job of another one waits and depends on it."""
+        if row.member is None:
             return False
+        if PLACE_OF[row.state] is not Place.FINISHED:
+            return not self._is_lone(row)
         return self._is_unfinished(row.member.flow) or self._is_awaited(row)
 
     def _is_awaited(self, row: JobRecord) -> bool:

@@ -95,8 +95,14 @@ def first_line(error: BaseException) -> str:
     return first or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
+class RolledBack(Exception):
+    """Raised in a transaction, between two of its statements, so that it is rolled back; its connection can be used again."""
+
+
 def leaves_connection_sound(error: BaseException) -> bool:
-    """Return whether the server refused one statement and will take the next one on the same connection."""
+    """Return whether the server takes another statement on the same connection after this error."""
+    if isinstance(error, RolledBack):
+        return True
     if not isinstance(error, asyncpg.PostgresError) or isinstance(error, asyncpg.ReadOnlySQLTransactionError):
         return False
     return not (error.sqlstate or "08").startswith(("08", "57P", "58", "XX"))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from holdfast._forks import Forked, Lock, register
-from holdfast.databases.sqlite.call_thread import CallThread, Closed
+from holdfast.databases.call_thread import CallThread, Closed
 
 
 class Closing(Protocol):

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from holdfast._forks import Forked, register
 from holdfast._ports.clock import Randomness
+from holdfast.databases.call_thread import CallThread, CallThreadPool
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.call_thread import CallThread, CallThreadPool
 from holdfast.databases.sqlite.database import is_busy, pause
 from holdfast.databases.sqlite.file_location import identity_of
 from holdfast.databases.sqlite.files import Files

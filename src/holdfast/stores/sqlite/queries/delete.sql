@@ -24,7 +24,9 @@ BEGIN
                 AND jobs.state NOT IN ('completed', 'failed', 'cancelled')
         )
         AND (
-            flow IS NULL OR state NOT IN ('completed', 'failed', 'cancelled') OR NOT -- include awaited(holdfast_jobs.flow)
+            flow IS NULL OR (flow = id AND state NOT IN ('completed', 'failed', 'cancelled'))
+            OR (state IN ('completed', 'failed', 'cancelled') AND NOT -- include awaited(holdfast_jobs.flow)
+            )
         );
     -- The members of deleted roots go with them.
     INSERT INTO holdfast_touched (what, id)

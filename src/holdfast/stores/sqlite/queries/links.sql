@@ -1,5 +1,6 @@
--- Return the blocked children of these members, with their counters, and for each the edges to it: eight times the position of the parent,
--- plus 4 if the edge tolerates its failure, 2 if the child waits for it as for its own child, 1 if they are of different flows.
+-- Return the blocked children of these members, with their counters and the edges to each of them.
+-- An edge is eight times the position of the parent, and a sum of flags. 4: it tolerates a failure. 2: the parent is a child that its owner
+-- waits for. 1: they belong to different flows.
 WITH linked AS MATERIALIZED (
     SELECT
         edges.child, min(place.value) AS place,
