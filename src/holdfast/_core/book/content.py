@@ -1,5 +1,6 @@
 """The content of a book: its tables, which are the only truth, and the indexes that follow from their rows."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ from msgspec import Struct, structs
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.book.line import Line
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks, Range, UniqueKey, Waiting
-from holdfast._core.book.table import Change, Grouped, Index, Journaled, Table
+from holdfast._core.book.table import Change, Grouped, Index, Journaled, RowChange, Table
 from holdfast._core.job import State, Token
 from holdfast._core.limits import Scope
 from holdfast._core.record import JobRecord, SettledAttempt
@@ -109,6 +110,13 @@ class Content:
     def table(self, name: str) -> Journaled:
         found: Journaled = getattr(self, name)
         return found
+
+    def rows(self) -> Iterator[RowChange]:
+        """Return every row with the name of its table and its key."""
+        for name in TABLES:
+            table = getattr(self, name)
+            rows = table.rows() if isinstance(table, Grouped) else table.items()
+            yield from ((name, key, row) for key, row in rows)
 
     def next_number(self, kind: str) -> int:
         number = self.numbers[kind] = self.numbers.get(kind, 0) + 1

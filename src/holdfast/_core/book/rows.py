@@ -25,7 +25,7 @@ UniqueKey = tuple[str, str]
 Rows = list[JobRecord]
 
 
-class Marks(Struct, frozen=True, gc=False):
+class Marks(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is kept of a job beside its record: the stamps at which it started and last made progress, and its latest report's number."""
 
     started: int
@@ -33,7 +33,7 @@ class Marks(Struct, frozen=True, gc=False):
     reported: int = 0
 
 
-class Lease(Struct, frozen=True):
+class Lease(Struct, frozen=True, omit_defaults=True):
     """A lease. ``renewed_at`` and ``expires_at`` are stamps, ``opened_at`` and ``ended_at`` are on the wall clock. ``started``: the claim
     number through which its jobs have started together. ``voids``: how often it lost the right to start jobs that it had claimed."""
 

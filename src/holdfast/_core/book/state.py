@@ -1,7 +1,6 @@
 """The state of a book: what changes its rows, undoes changes and passes them on, and what finds rows for all verbs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Self
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -10,7 +9,6 @@ from holdfast._core.book.content import TABLES, Content, Snapshot
 from holdfast._core.book.indexes import BookIndexes
 from holdfast._core.book.rows import Rows, key_of
 from holdfast._core.book.table import RowChange
-from holdfast._core.book.tables import Tables
 from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.job import ACTIVE, State, Token
 from holdfast._core.policy import RETENTION_FLOOR
@@ -36,16 +34,9 @@ class BookState(BookIndexes):
         self._all = Content(self._index_job)
         self.flow_changes = FlowChanges()
 
-    @classmethod
-    def of(cls, tables: Tables) -> Self:
-        """Return a book with this content."""
-        book = cls()
-        book.load(tables.rows())
-        return book
-
-    def tables(self) -> Tables:
-        """Return the content without its indexes, for ``of``."""
-        return Tables.of(self._all)
+    def contents(self) -> Iterator[RowChange]:
+        """Return every row with the name of its table and its key: the content, without its indexes."""
+        return self._all.rows()
 
     def savepoint(self) -> Savepoint:
         """Return the moment to which ``undo`` goes back, as long as the journal is not forgotten."""
@@ -59,9 +50,10 @@ class BookState(BookIndexes):
             table.place(key, row)
         self.flow_changes.take_back(savepoint.flow_changes)
 
-    def changes(self) -> list[RowChange]:
+    def changes(self, since: Savepoint | None = None) -> list[RowChange]:
         """Return each changed key once, in the order of first changes, with its row as it is now; ``None``: it was deleted."""
-        tables = {(table.name, key): table for table, key, _ in self._all.journal}
+        noted = self._all.journal if since is None else self._all.journal[since.noted :]
+        tables = {(table.name, key): table for table, key, _ in noted}
         return [(name, key, table.row(key)) for (name, key), table in tables.items()]
 
     def forget_journal(self) -> None:

@@ -1,107 +1,118 @@
-"""The content of a book as plain data, which JSON can express: its keys are strings, or are read from the rows."""
+"""Rows of a book as JSON: those that are there, and the keys of those that were deleted. It knows no order: a key occurs once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
-from holdfast._core.book.content import Content, Receipt
+from holdfast._core.book.content import Receipt
+from holdfast._core.book.job_row import JobRow, SharedRead, SharedWritten
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks
 from holdfast._core.book.table import RowChange
 from holdfast._core.job import Token
 from holdfast._core.limits import Scope
-from holdfast._core.record import JobRecord, SettledAttempt
+from holdfast._core.policy import Policy
+from holdfast._core.record import SettledAttempt
 from holdfast._core.requests import QueueSettings
-from holdfast._core.steps import Signal, StepRecord
+from holdfast._core.steps import Signal, StepKey, StepRecord
+from holdfast._core.text import json_text
 from holdfast._core.workflow import Edge, Flow
 
 
-class KeptAttempt(Struct, frozen=True):
-    """The record of one attempt, with its key."""
+class Deleted(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """The keys of deleted rows, by table."""
 
-    job: UUID
-    token: Token
-    attempt: SettledAttempt
-
-
-class KeptStep(Struct, frozen=True):
-    """The record of one step, with its job."""
-
-    job: UUID
-    record: StepRecord
-
-
-class NamedLimit(Struct, frozen=True):
-    """A limit with its scope."""
-
-    scope: Scope
-    kept: KeptLimit
-
-
-class KeptRate(Struct, frozen=True):
-    """From when on the rate of a scope is unused, in microseconds of the wall clock; ``key``: of one key only."""
-
-    scope: Scope
-    key: str | None
-    ready_at: int
+    jobs: list[UUID] = []
+    marks: list[UUID] = []
+    places: list[UUID] = []
+    attempts: list[tuple[UUID, Token]] = []
+    receipts: list[UUID] = []
+    leases: list[UUID] = []
+    paused_queues: list[str] = []
+    queue_settings: list[str] = []
+    limits: list[Scope] = []
+    rates: list[tuple[Scope, str | None]] = []
+    schedules: list[str] = []
+    beats: list[int] = []
+    steps: list[tuple[UUID, StepKey]] = []
+    signals: list[UUID] = []
+    flows: list[UUID] = []
+    edges: list[tuple[UUID, UUID]] = []
 
 
-class Tables(Struct, frozen=True):
-    """The content of a book; its indexes follow from it."""
+class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """Rows by table, with keys that JSON can express. ``strings`` and ``policies``: what records of jobs name by its position."""
 
-    jobs: list[JobRecord] = []
+    strings: list[str] = []
+    policies: list[Policy] = []
+    jobs: list[JobRow] = []
     marks: dict[UUID, Marks] = {}
     places: dict[UUID, int] = {}
-    attempts: list[KeptAttempt] = []
+    attempts: list[tuple[tuple[UUID, Token], SettledAttempt]] = []
     receipts: dict[UUID, Receipt] = {}
-    leases: list[Lease] = []
+    leases: dict[UUID, Lease] = {}
     paused_queues: dict[str, datetime] = {}
     queue_settings: dict[str, QueueSettings] = {}
-    limits: list[NamedLimit] = []
-    rates: list[KeptRate] = []
+    limits: list[tuple[Scope, KeptLimit]] = []
+    rates: list[tuple[tuple[Scope, str | None], int]] = []
     schedules: dict[str, KeptSchedule] = {}
     beats: dict[int, KeptBeat] = {}
-    steps: list[KeptStep] = []
+    steps: list[tuple[tuple[UUID, StepKey], StepRecord]] = []
     signals: dict[UUID, tuple[Signal, ...]] = {}
-    flows: list[Flow] = []
-    edges: list[Edge] = []
+    flows: dict[UUID, Flow] = {}
+    edges: list[tuple[tuple[UUID, UUID], Edge]] = []
     numbers: dict[str, int] = {}
+    deleted: Deleted | None = None
 
     @classmethod
-    def of(cls, known: Content) -> "Tables":
-        return cls(
-            jobs=[*known.jobs.values()],
-            marks={**known.marks},
-            places={**known.places},
-            attempts=[KeptAttempt(job, token, row) for (job, token), row in known.attempts.rows()],
-            receipts={**known.receipts},
-            leases=[*known.leases.values()],
-            paused_queues={**known.paused_queues},
-            queue_settings={**known.queue_settings},
-            limits=[NamedLimit(scope, kept) for scope, kept in known.limits.items()],
-            rates=[KeptRate(scope, key, ready_at) for (scope, key), ready_at in known.rates.items()],
-            schedules={**known.schedules},
-            beats={**known.beats},
-            steps=[KeptStep(job, row) for (job, _), row in known.steps.rows()],
-            signals={**known.signals},
-            flows=[*known.flows.values()],
-            edges=[row for _, row in known.edges.rows()],
-            numbers={**known.numbers},
-        )
+    def of(cls, changes: Iterable[RowChange]) -> "Tables":
+        found, shared = cls(), SharedWritten()
+        for name, key, row in changes:
+            if row is None:
+                found.deleted = found.deleted or Deleted()
+                getattr(found.deleted, name).append(key)
+            elif name == "jobs":
+                found.jobs.append(JobRow.of(row, shared))
+            elif name in _LISTS:
+                getattr(found, name).append((key, row))
+            else:
+                getattr(found, name)[key] = row
+        found.strings, found.policies = [*shared.strings], [*shared.policies]
+        return found
 
-    def rows(self) -> Iterator[RowChange]:
-        """Return each row with the name of its table and its key."""
-        yield from (("jobs", row.id, row) for row in self.jobs)
-        yield from (("attempts", (kept.job, kept.token), kept.attempt) for kept in self.attempts)
-        yield from (("leases", lease.spec.id, lease) for lease in self.leases)
-        yield from (("limits", each.scope, each.kept) for each in self.limits)
-        yield from (("rates", (each.scope, each.key), each.ready_at) for each in self.rates)
-        yield from (("steps", (kept.job, kept.record.key), kept.record) for kept in self.steps)
-        yield from (("flows", flow.id, flow) for flow in self.flows)
-        yield from (("edges", (edge.child, edge.parent), edge) for edge in self.edges)
-        for name in _KEYED:
+    def changes(self) -> Iterator[RowChange]:
+        """Return each row, and each deleted key, with the name of its table."""
+        for name in () if self.deleted is None else Deleted.__struct_fields__:
+            yield from ((name, key, None) for key in getattr(self.deleted, name))
+        shared = SharedRead(self.strings, self.policies)
+        yield from (("jobs", row.id, row.record(shared)) for row in self.jobs)
+        for name in _LISTS:
+            yield from ((name, key, row) for key, row in getattr(self, name))
+        for name in _DICTS:
             yield from ((name, key, row) for key, row in getattr(self, name).items())
 
 
-_KEYED = ("marks", "places", "receipts", "paused_queues", "queue_settings", "schedules", "beats", "signals", "numbers")
+_LISTS = ("attempts", "limits", "rates", "steps", "edges")
+_DICTS = (
+    *("marks", "places", "receipts", "leases", "paused_queues", "queue_settings", "schedules", "beats", "signals", "flows"),
+    "numbers",
+)
+_decoder = msgspec.json.Decoder(Tables)
+
+
+def encode(changes: Iterable[RowChange]) -> bytes:
+    """Return changes as JSON. ``UnicodeEncodeError``: a string has a character that UTF-8 cannot say."""
+    return msgspec.json.encode(Tables.of(changes))
+
+
+def encode_sayable(changes: Iterable[RowChange]) -> bytes:
+    """Return changes as JSON in any case: a character that UTF-8 cannot say becomes a question mark."""
+    return json_text(Tables.of(changes)).encode()
+
+
+def decode(data: Any) -> Iterator[RowChange]:
+    """Return the changes in JSON that ``encode`` made. ``msgspec.DecodeError``: it is damaged, or of a later release."""
+    return _decoder.decode(data).changes()
