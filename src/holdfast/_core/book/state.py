@@ -65,6 +65,13 @@ class BookState(BookIndexes):
         for name, key, row in changes:
             self._all.table(name).place(key, row)
 
+    def write(self, changes: Iterable[RowChange]) -> None:
+        """Write changes as a verb does: they are noted in the journal."""
+        for name, key, row in changes:
+            table = self._all.table(name)
+            self._all.journal.append((table, key, table.row(key)))
+            table.place(key, row)
+
     def snapshot(self) -> Snapshot:
         """Return the rows of the book now, for ``restore``."""
         return self._all.snapshot()

@@ -1,0 +1,72 @@
+"""The store in a bucket keeps the contract: directly on a bucket in memory."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from holdfast._ports.store import Store
+from holdfast._system.clock import SystemClock
+from holdfast.databases.buckets.opening import open_bucket
+from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.store import ObjectStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contract import StoreContract
+from proof.stores.faulty_bucket import FaultyBucket
+
+_NUMBERS = count()
+
+
+class SleepingClock:
+    """The clock of a test for the store's own pauses, which do not wait until the test moves it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.monotonic, self.boottime, self.wall = clock.monotonic, clock.boottime, clock.wall
+
+    async def sleep(self, seconds: float) -> None:
+        await SystemClock().sleep(min(seconds, 0.001))
+
+
+class TestObjects(StoreContract):
+    """Every handle has a separate book, committer and thread."""
+
+    @pytest.fixture(autouse=True)
+    def url(self) -> None:
+        self.name = f"memory-object://contract-{next(_NUMBERS)}"
+        self.handles: list[ObjectStore] = []
+        bucket = open_bucket(self.name, FakeClock())
+        asyncio.run(create(bucket, UUID(int=1)))
+
+    def make_store(self, clock: FakeClock) -> Store:
+        store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(next(_NUMBERS)))
+        self.handles.append(store)
+        return store
+
+    def advance(self, clock: FakeClock, seconds: float) -> None:
+        """Let each handle see all marks first: it counts from then on."""
+        with ThreadPoolExecutor(1) as thread:
+            for store in self.handles:
+                thread.submit(asyncio.run, look(store)).result()
+        clock.advance(seconds)
+
+
+async def look(store: ObjectStore) -> None:
+    await store.workers()
+    await store.expired(1)
+    await store.overdue(1)
+
+
+class TestObjectsWithFaults(TestObjects):
+    """The same while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time."""
+
+    def make_store(self, clock: FakeClock) -> Store:
+        number = next(
+            _NUMBERS
+        )  # in any thread another one: two handles with the same nonces would take each other's writes for theirs
+        bucket = FaultyBucket(open_bucket(self.name, clock), Random(number), writes=0.2, reads=0.05)
+        store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000)
+        self.handles.append(store)
+        return store
