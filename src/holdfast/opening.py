@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
 from holdfast._core.transport_url import TransportUrl, listens
@@ -47,6 +48,10 @@ def open_store(settings: Settings) -> Store:
         from holdfast.stores.sqlite.store import SqliteStore
 
         return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
+    if scheme in BUCKETS:
+        from holdfast.stores.objects.store import ObjectStore
+
+        return ObjectStore(settings.url, clock=clock, chance=SystemRandomness())
     return _open_postgres(settings)
 
 

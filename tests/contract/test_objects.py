@@ -1,13 +1,16 @@
 """The store in a bucket keeps the contract: directly on a bucket in memory."""
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from random import Random
 from uuid import UUID
 
 import pytest
 
+from holdfast._ports.bucket import BucketUnavailable
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
 from holdfast.databases.buckets.opening import open_bucket
@@ -15,6 +18,14 @@ from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.store import ObjectStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.claiming import ClaimContract
+from holdfast.testing.contracts.enqueuing import EnqueueContract
+from holdfast.testing.contracts.fencing import FenceContract
+from holdfast.testing.contracts.owning import LeaseContract
+from holdfast.testing.contracts.racing import RaceContract
+from holdfast.testing.contracts.scene import Part
+from holdfast.testing.contracts.settling import SettleContract
+from holdfast.testing.servers import BucketFault, BucketServer
 from proof.stores.faulty_bucket import FaultyBucket
 
 _NUMBERS = count()
@@ -30,8 +41,8 @@ class SleepingClock:
         await SystemClock().sleep(min(seconds, 0.001))
 
 
-class TestObjects(StoreContract):
-    """Every handle has a separate book, committer and thread."""
+class Handles(Part):
+    """Handles with a separate book, committer and thread each."""
 
     @pytest.fixture(autouse=True)
     def url(self) -> None:
@@ -53,10 +64,29 @@ class TestObjects(StoreContract):
         clock.advance(seconds)
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[BucketServer]:
+    with BucketServer() as server:
+        yield server
+
+
+async def insist_on_creating(name: str) -> None:
+    """Create the store, although faults of the test before may be left."""
+    bucket, answer = open_bucket(name, FakeClock()), None
+    while answer is None:
+        with suppress(BucketUnavailable):
+            answer = await create(bucket, UUID(int=1))
+    await bucket.close()
+
+
 async def look(store: ObjectStore) -> None:
     await store.workers()
     await store.expired(1)
     await store.overdue(1)
+
+
+class TestObjects(Handles, StoreContract):
+    """On a bucket in memory that does what it is asked."""
 
 
 class TestObjectsWithFaults(TestObjects):
@@ -70,3 +100,17 @@ class TestObjectsWithFaults(TestObjects):
         store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000)
         self.handles.append(store)
         return store
+
+
+@pytest.mark.prove
+class TestObjectsOnServer(Handles, RaceContract, EnqueueContract, ClaimContract, SettleContract, FenceContract, LeaseContract):
+    """Races and ownership through obstore, on a server that resets a part of the connections before and after writes."""
+
+    @pytest.fixture(autouse=True)
+    def url(self, server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
+        self.name, self.handles = server.bucket_url.replace("?", f"/{next(_NUMBERS)}?"), []
+        asyncio.run(insist_on_creating(self.name))
+        faults = (BucketFault(), BucketFault(503), BucketFault(is_applied=True), BucketFault(412, is_applied=True))
+        server.fail("PUT", *(each for fault in faults for each in (*[None] * 5, fault)))

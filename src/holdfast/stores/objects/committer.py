@@ -111,8 +111,9 @@ class Committer:
         """Answer all requests of a batch. ``StoreUnavailable``: what became of them is unknown."""
         in_doubt, is_fresh = dict[str, Made](), False
         deadline = batch[0].asked_at + LONGEST_WAIT
-        if not self._is_known:
+        if not self._is_known or self._pauses.is_failing:
             await self._look(deadline)
+            is_fresh = True
         while True:
             made = self._apply(batch, may_be_part=not in_doubt)
             if not made.changes:
@@ -191,12 +192,12 @@ class Committer:
         self._replica.adopt(head, etag)
         self._new_run = None
         self._pauses.wrote(self._clock.monotonic() - started)
-        self._has_answered()
+        self._has_ended_outage()
         if self._tidying is None:
             self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
 
     async def _look(self, deadline: float) -> bool:
-        """Read until an answer counts; return whether the head has changed. ``StoreUnavailable`` after the deadline."""
+        """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
         while True:
             others = self._replica.others
             try:
@@ -207,8 +208,7 @@ class Committer:
             if self._is_known and self._replica.others > others:
                 self._pauses.saw_others()
             self._is_known = True
-            self._has_answered()
-            return is_new
+            return self._has_ended_outage() or is_new
 
     async def _pause(self, seconds: float, deadline: float, error: BucketUnavailable) -> None:
         """Wait before the next try, or raise the error if that would be too late."""
@@ -239,9 +239,12 @@ class Committer:
         finally:
             self._tidying = None
 
-    def _has_answered(self) -> None:
-        if self._pauses.answered() > _OUTAGE:
+    def _has_ended_outage(self) -> bool:
+        """Note an answer of the bucket; return whether leases are watched from now on, because their owners may have had no answer either."""
+        has_ended = self._pauses.answered() > _OUTAGE
+        if has_ended:
             self._sightings.forget()
+        return has_ended
 
 
 def _leave(batch: list[Request], made: Made) -> None:

@@ -29,6 +29,11 @@ class Pauses:
         self._average = seconds if not self._average else 0.8 * self._average + 0.2 * seconds
         self._wrote_at = self._clock.monotonic()
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last call had no answer."""
+        return self._failing_since is not None
+
     def answered(self) -> float:
         """Note an answer of the bucket; return for how many seconds calls before it had none."""
         outage = 0.0 if self._failing_since is None else self._clock.monotonic() - self._failing_since

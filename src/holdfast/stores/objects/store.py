@@ -1,7 +1,7 @@
 """The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from holdfast._core.answers import BeatAnswer, Capabilities, Check
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
+from holdfast._core.job import State
 from holdfast._core.requests import BeatNote
 from holdfast._forks import Forked, register
 from holdfast._ports.bucket import Bucket
@@ -19,9 +20,13 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
+from holdfast.errors import ConfigurationError
 from holdfast.stores.objects.committer import Committer, Request
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.pieces import FULL
+
+MOST_JOBS = 200_000
+"""The jobs, finished ones among them, of which a check warns at half. Each takes about 2 KB of memory, and is read at the start."""
 
 
 class ObjectStore(BookVerbs, Forked):
@@ -53,9 +58,13 @@ class ObjectStore(BookVerbs, Forked):
         return await self._thread.run(create(self._bucket, self._chance.uuid4()))
 
     async def check(self) -> tuple[Check, ...]:
-        await probe(self._url, clock=self._clock, chance=self._chance)
+        try:
+            await probe(self._url, clock=self._clock, chance=self._chance)
+        except ConfigurationError as error:
+            return (Check("error", "conditions", str(error), "move the jobs to a server that passes before more are lost"),)
         server = BucketUrl.of(self._url).server
-        return (Check("ok", "conditions", f"{server} keeps the conditions of writes, also those of 16 writers at once"),)
+        kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
+        return (kept, _size(await self.counts()))
 
     async def close(self) -> None:
         await self._thread.run(self._committer.finish())
@@ -76,3 +85,11 @@ class ObjectStore(BookVerbs, Forked):
         request = Request(verb, arguments, keywords, self._clock.monotonic(), Future())
         self._thread.call(self._committer.add, request)
         return await asyncio.wrap_future(request.answer)
+
+
+def _size(counts: Mapping[tuple[str, State], int]) -> Check:
+    jobs = sum(counts.values())
+    if jobs <= MOST_JOBS // 2:
+        return Check("ok", "size", f"{jobs} jobs; up to {MOST_JOBS} fit into the memory of every process that opens the store")
+    remedy = "shorten the retention of tasks, or use a PostgreSQL store"
+    return Check("warning", "size", f"{jobs} jobs, and every process that opens the store keeps all of them in memory", remedy)
