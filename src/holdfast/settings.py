@@ -164,7 +164,7 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
 
 def problems_of_interval(url: str, timing: LeaseTiming) -> list[str]:
     """List what is wrong with the pause between two writes of a bucket: beats would come too late."""
-    if url.partition("://")[0] not in BUCKETS or problems_of_bucket_url(url):
+    if not isinstance(url, str) or url.partition("://")[0] not in BUCKETS or problems_of_bucket_url(url):
         return []
     interval = BucketUrl.of(url).interval
     if timing.beat >= 4 * interval:

@@ -13,9 +13,9 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.objects.head import KEY, Commit, Head
+from holdfast.stores.objects.head import KEY, Commit, Dropped, Head
 from holdfast.stores.objects.pauses import Pauses
-from holdfast.stores.objects.pieces import NewRun, flush, merge, mergeable
+from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.sightings import Sighted, Sightings
 
@@ -65,6 +65,7 @@ class Committer:
         self._serving: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._new_run: NewRun | None = None
+        self._collected: tuple[Dropped, ...] = ()
         self._hurry = asyncio.Event()
         self._is_known = False
 
@@ -162,9 +163,8 @@ class Committer:
     def _call(self, request: Request, number: int) -> tuple[Outcome, bytes]:
         book = self._replica.book
         start = book.savepoint()
-        wall = _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
         first = (self._replica.head.version + 1) * _STAMPS
-        now = Sighted(wall, first + number, first, self._sightings.elapsed)
+        now = Sighted(self._now(), first + number, first, self._sightings.elapsed)
         try:
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
             if not (changes := book.changes(start)):
@@ -183,14 +183,15 @@ class Committer:
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
         base, started = self._replica.head, self._clock.monotonic()
-        now = _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
+        now = self._now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
-        head = structs.replace(base, version=commit.version, tail=(*base.tail, commit))
+        garbage = tuple(each for each in base.garbage if each not in self._collected)
+        head = structs.replace(base, version=commit.version, tail=(*base.tail, commit), garbage=garbage)
         if self._new_run is not None:
-            head = self._new_run.put_into(head)
+            head = self._new_run.put_into(head, now)
         etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
         self._replica.adopt(head, etag)
-        self._new_run = None
+        self._new_run, self._collected = None, ()
         self._pauses.wrote(self._clock.monotonic() - started)
         self._has_ended_outage()
         if self._tidying is None:
@@ -234,13 +235,18 @@ class Committer:
                 self._new_run = await flush(self._bucket, head, nonce)
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._bucket, head, old, nonce)
+            self._collected = await collect(self._bucket, head, self._now())
         except BucketUnavailable:
             pass  # the next commit tries again
         finally:
             self._tidying = None
 
+    def _now(self) -> datetime:
+        return _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
+
     def _has_ended_outage(self) -> bool:
-        """Note an answer of the bucket; return whether leases are watched from now on, because their owners may have had no answer either."""
+        """Note an answer of the bucket; return whether it ended an outage: leases are watched from now on, because their owners may
+        have had no answer either."""
         has_ended = self._pauses.answered() > _OUTAGE
         if has_ended:
             self._sightings.forget()

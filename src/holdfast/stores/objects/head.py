@@ -42,6 +42,13 @@ class Past(Struct, frozen=True, array_like=True):
     nonce: str
 
 
+class Dropped(Struct, frozen=True, array_like=True):
+    """An object that no head names any more since a commit of that time. A process that has read an older head may still load it."""
+
+    key: str
+    at: datetime
+
+
 class Run(Struct, frozen=True):
     """An object with the changes of the commits after version ``since`` up to ``until``. ``size``: its bytes before compression."""
 
@@ -61,6 +68,7 @@ class Head(Struct, frozen=True, kw_only=True):
     version: int
     runs: tuple[Run, ...] = ()
     ring: tuple[Past, ...] = ()
+    garbage: tuple[Dropped, ...] = ()
     tail: tuple[Commit, ...] = ()
 
     @property

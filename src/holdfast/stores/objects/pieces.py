@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +11,12 @@ from msgspec import Struct, structs
 from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import decode, encode
 from holdfast._ports.bucket import Bucket, BucketProblem, BucketUnavailable, Found
-from holdfast.stores.objects.head import RING, Head, Past, Run
+from holdfast.stores.objects.head import RING, Dropped, Head, Past, Run
 
 FULL = 128 * 1024
 """The bytes of a tail beyond which it is flushed."""
+KEPT = timedelta(hours=24)
+"""How long an object is kept that no head names any more."""
 
 
 class NewRun(Struct, frozen=True):
@@ -22,7 +25,7 @@ class NewRun(Struct, frozen=True):
     run: Run
     replaces: tuple[str, ...] = ()
 
-    def put_into(self, head: Head) -> Head:
+    def put_into(self, head: Head, now: datetime) -> Head:
         """Return the head with the run in it; the same one if another process has flushed or merged by now."""
         if self.replaces:
             keys = tuple(run.key for run in head.runs)
@@ -30,7 +33,8 @@ class NewRun(Struct, frozen=True):
             last = first + len(self.replaces)
             if keys[first:last] != self.replaces:
                 return head
-            return structs.replace(head, runs=(*head.runs[:first], self.run, *head.runs[last:]))
+            garbage = (*head.garbage, *(Dropped(key, now) for key in keys[first:last]))
+            return structs.replace(head, runs=(*head.runs[:first], self.run, *head.runs[last:]), garbage=garbage)
         if head.flushed != self.run.since:
             return head
         left = [Past(each.version, each.nonce) for each in head.tail if each.version <= self.run.until]
@@ -59,6 +63,14 @@ async def merge(bucket: Bucket, head: Head, old: tuple[Run, ...], nonce: UUID) -
         rows = [each for each in rows if each[2] is not None]
     written = await _write(bucket, encode(rows), old[0].since, old[-1].until, nonce)
     return NewRun(written, tuple(run.key for run in old))
+
+
+async def collect(bucket: Bucket, head: Head, now: datetime) -> tuple[Dropped, ...]:
+    """Delete the objects that no head has named for long, and return them."""
+    old = tuple(each for each in head.garbage if now - each.at > KEPT)
+    for each in old:
+        await bucket.delete(each.key)
+    return old
 
 
 async def load(bucket: Bucket, run: Run) -> list[RowChange]:
