@@ -1,6 +1,7 @@
 """What becomes of a write to a bucket, only a read decides; and what many callers ask at once is one write."""
 
 import asyncio
+import gzip
 import os
 from collections import Counter, deque
 from collections.abc import Coroutine
@@ -322,6 +323,28 @@ async def test_o6_a_merged_run_is_deleted_a_day_after_no_head_named_it_any_more(
     assert not dropped & (left | {each.key for each in head.garbage})
     await store.close()
     assert await jobs_in(world) == 60
+
+
+@pytest.mark.parametrize(
+    "body", [None, b"", b"{", gzip.compress(b"{"), gzip.compress(b'{"unknown": 1}'), gzip.compress(b"{}" * 99)[:-9]]
+)
+async def test_a_run_that_is_missing_or_damaged_is_named_and_nothing_is_answered_without_it(
+    world: World, body: bytes | None
+) -> None:
+    store, bucket = world.open(full=1)
+    for _ in range(4):
+        await enqueue(store, new())
+    key = (await bucket.head()).runs[0].key
+    whole = await bucket._bucket.get(key)
+    assert isinstance(whole, Found)
+    await (bucket.delete(key) if body is None else bucket._bucket.put(key, body))
+    other, _ = world.open()
+    with pytest.raises(StoreUnavailable, match=f"{key}.*: restore the object"):
+        await other.counts()
+    await bucket._bucket.put(key, whole.body)
+    assert await other.counts() == {("", State.AVAILABLE): 4}
+    await store.close()
+    await other.close()
 
 
 async def test_a_process_that_was_behind_reads_what_was_flushed_and_merged(world: World) -> None:

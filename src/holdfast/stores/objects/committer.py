@@ -55,9 +55,15 @@ class Made(Struct):
 
 
 class Committer:
-    """Answers requests in batches, in the order of their arrival, on one event loop."""
+    """Answers requests in batches, in the order of their arrival, on one event loop.
 
-    def __init__(self, bucket: Bucket, name: str, *, clock: Clock, chance: Randomness, interval: float, full: int) -> None:
+    ``large``: the same bucket over a separate connection, for runs, which must not delay a beat.
+    """
+
+    def __init__(
+        self, bucket: Bucket, name: str, *, large: Bucket, clock: Clock, chance: Randomness, interval: float, full: int
+    ) -> None:
+        self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name), Sightings(clock)
         self._pauses, self._full = Pauses(clock, chance, interval), full
@@ -232,10 +238,10 @@ class Committer:
         try:
             nonce = self._chance.uuid4()
             if head.tail_size > self._full:
-                self._new_run = await flush(self._bucket, head, nonce)
+                self._new_run = await flush(self._large, head, nonce)
             elif old := mergeable(head.runs):
-                self._new_run = await merge(self._bucket, head, old, nonce)
-            self._collected = await collect(self._bucket, head, self._now())
+                self._new_run = await merge(self._large, head, old, nonce)
+            self._collected = await collect(self._large, head, self._now())
         except BucketUnavailable:
             pass  # the next commit tries again
         finally:

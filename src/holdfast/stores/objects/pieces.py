@@ -1,12 +1,14 @@
 """The immutable objects beside the head: runs, which are flushed from its tail and merged."""
 
+import asyncio
 import gzip
+import zlib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import DecodeError, Struct, structs
 
 from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import decode, encode
@@ -58,10 +60,10 @@ async def flush(bucket: Bucket, head: Head, nonce: UUID) -> NewRun:
 
 async def merge(bucket: Bucket, head: Head, old: tuple[Run, ...], nonce: UUID) -> NewRun:
     """Write several runs as one. Only in the oldest run are deletions without effect, so that they may be left out."""
-    rows = _latest([row for run in old for row in await load(bucket, run)])
-    if old[0] == head.runs[0]:
-        rows = [each for each in rows if each[2] is not None]
-    written = await _write(bucket, encode(rows), old[0].since, old[-1].until, nonce)
+    bodies = [await _read(bucket, run) for run in old]
+    # in a thread: a hundred thousand jobs take seconds, in which beats must be written
+    data = await asyncio.to_thread(_merged, old, bodies, drops_deletions=old[0] == head.runs[0])
+    written = await _write(bucket, data, old[0].since, old[-1].until, nonce)
     return NewRun(written, tuple(run.key for run in old))
 
 
@@ -74,18 +76,39 @@ async def collect(bucket: Bucket, head: Head, now: datetime) -> tuple[Dropped, .
 
 
 async def load(bucket: Bucket, run: Run) -> list[RowChange]:
-    """Return the changes in a run. ``BucketUnavailable``: it could not be read, or is missing, as after a merge of long ago."""
+    """Return the changes in a run. ``BucketUnavailable``: it could not be read, or is missing or damaged."""
+    return _rows(run, await _read(bucket, run))
+
+
+async def _read(bucket: Bucket, run: Run) -> bytes:
     found = await bucket.get(run.key)
     if not isinstance(found, Found):
-        problem = f"{run.key} is missing in the bucket: restore it, or set the store back to a backup"
-        raise BucketUnavailable(problem, BucketProblem.SERVER)
-    return [*decode(gzip.decompress(found.body))]
+        raise damaged(f"{run.key} is missing in the bucket")
+    return found.body
 
 
 async def _write(bucket: Bucket, data: bytes, since: int, until: int, nonce: UUID) -> Run:
     run = Run(f"runs/{until:012d}-{nonce.hex}.json.gz", since, until, len(data))
     await bucket.put(run.key, gzip.compress(data, 1))
     return run
+
+
+def damaged(what: str) -> BucketUnavailable:
+    """Return the error for an object that the store needs and cannot read."""
+    remedy = "restore the object, or go on with a backup of all objects below the prefix"
+    return BucketUnavailable(f"{what}: {remedy}", BucketProblem.SERVER)
+
+
+def _merged(runs: tuple[Run, ...], bodies: list[bytes], *, drops_deletions: bool) -> bytes:
+    rows = _latest(row for run, body in zip(runs, bodies, strict=True) for row in _rows(run, body))
+    return encode(each for each in rows if not drops_deletions or each[2] is not None)
+
+
+def _rows(run: Run, body: bytes) -> list[RowChange]:
+    try:
+        return [*decode(gzip.decompress(body))]
+    except (DecodeError, OSError, EOFError, zlib.error):
+        raise damaged(f"{run.key} cannot be read") from None
 
 
 def _latest(rows: Iterable[RowChange]) -> list[RowChange]:

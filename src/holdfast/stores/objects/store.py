@@ -37,7 +37,7 @@ class ObjectStore(BookVerbs, Forked):
 
     def __init__(self, url: str, *, clock: Clock, chance: Randomness, bucket: Bucket | None = None, full: int = FULL) -> None:
         self._url, self._clock, self._chance, self._full = url, clock, chance, full
-        self._bucket = bucket or open_bucket(url, clock)
+        self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
         self._start()
         register(self)
@@ -69,6 +69,7 @@ class ObjectStore(BookVerbs, Forked):
     async def close(self) -> None:
         await self._thread.run(self._committer.finish())
         await self._bucket.close()
+        await self._large.close()
         self._thread.close()
 
     def after_fork_in_child(self) -> None:
@@ -78,7 +79,13 @@ class ObjectStore(BookVerbs, Forked):
     def _start(self) -> None:
         url = BucketUrl.of(self._url)
         self._committer = Committer(
-            self._bucket, url.public, clock=self._clock, chance=self._chance, interval=url.interval, full=self._full
+            self._bucket,
+            url.public,
+            large=self._large,
+            clock=self._clock,
+            chance=self._chance,
+            interval=url.interval,
+            full=self._full,
         )
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
