@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._system.clock import SystemClock
 from proof.report.failure import COMMAND, explain, tell
 from proof.report.summary import Summary, problems_of

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.record import JobRecord

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from proof.simulator.plans import Plan
 from proof.simulator.simulation import Outcome, perform
 

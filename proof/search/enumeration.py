@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from proof.checker.hooks import HookedBook
 from proof.checker.shapes import shape_of
 from proof.checker.verdicts import PROPERTIES

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.dependencies import After
 from holdfast._core.job import NewJob
 from holdfast._core.workflow import FlowVerb, SteerFlow

@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from holdfast._core.book_state import Snapshot
+from holdfast._core.book.content import Snapshot
 from holdfast._core.job import NewJob, State
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._system.clock import compose_uuid7

@@ -6,7 +6,7 @@ from math import inf
 
 from msgspec import structs
 
-from holdfast._core.book_state import Snapshot
+from holdfast._core.book.content import Snapshot
 from holdfast._ports.host import Exit
 from proof.search.decisions import ROLLED_BACK, Strike
 from proof.simulator.fault_schedule import strikes_of, strikes_of_apps

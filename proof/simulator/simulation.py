@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.policy import RETENTION_FLOOR
 from proof.checker.checker import check
 from proof.checker.history import History

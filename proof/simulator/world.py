@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._core.record import JobRecord
 from holdfast._engine.client.client import Client

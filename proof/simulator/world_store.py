@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._core.answers import Capabilities
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from proof.simulator import flow_programs, growth_programs
 from proof.simulator.profiles import Brand
 from proof.simulator.programs import NAMES

@@ -6,8 +6,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment, micros
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment, micros
 from holdfast._core.requests import BeatNote
 from holdfast._ports.clock import Clock
 from holdfast.stores.memory import MemoryStore

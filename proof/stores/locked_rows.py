@@ -10,8 +10,9 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, OverdueJob, Pruned, Purged, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment, Range, Waiting
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import Range, Waiting
 from holdfast._core.job import Claim, NewJob, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import Transition
@@ -29,7 +30,7 @@ class LockedRows(Book):
     def __init__(self) -> None:
         super().__init__()
         self._locked, self._fixed = Counter[UUID](), Counter[UUID]()
-        self._is_claiming = False
+        self._is_claiming = self._is_skipping = False
 
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
         """Lock the rows FOR UPDATE or FOR KEY SHARE; the returned function unlocks them."""
@@ -139,13 +140,15 @@ class LockedRows(Book):
 
     @contextmanager
     def _skip_locked(self) -> Iterator[None]:
-        jobs, locked = self._all.jobs, {job: row for job, row in self._all.jobs.items() if self._locked[job]}
-        for job in locked:
-            del jobs[job]
+        self._is_skipping = True
         try:
             yield
         finally:
-            jobs |= locked
+            self._is_skipping = False
+
+    def _each(self, ids: Iterable[UUID]) -> Iterator[JobRecord]:
+        rows = super()._each(ids)
+        return (row for row in rows if not self._locked[row.id]) if self._is_skipping else rows
 
     def _free(self, ids: Sequence[UUID]) -> list[UUID]:
         return [job for job in ids if not self._locked[job]]

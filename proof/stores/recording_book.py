@@ -7,7 +7,8 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast._core.answers import BeatAnswer, EnqueueAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
-from holdfast._core.book_state import Moment, Snapshot
+from holdfast._core.book.content import Snapshot
+from holdfast._core.book.moment import Moment
 from holdfast._core.dependencies import After
 from holdfast._core.job import Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.book_state import Moment
+from holdfast._core.book.moment import Moment
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
@@ -117,13 +117,13 @@ class RecordingFlows(RecordingSchedules):
 
     @contextmanager
     def _changes_of(self, job: UUID, by: By) -> Iterator[None]:
-        steps, signals = self._all.steps.get(job, {}).copy(), self._all.signals.get(job, []).copy()
+        steps, signals = self._all.steps.get(job, {}).copy(), [*self._all.signals.get(job, ())]
         yield
         for key, record in self._all.steps.get(job, {}).items():
             if steps.get(key) != record:
                 result = None if record.result is None else record.result.decode()
                 self._record("step", by, job=job, token=by.token, after=StepRow(*key, result))
-        kept = self._all.signals.get(job, [])
+        kept = [*self._all.signals.get(job, ())]
         for signal in signals:
             if signal not in kept:
                 self._record("signal.taken", by, job=job, token=by.token, after=_signal_row(signal))

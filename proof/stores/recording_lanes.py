@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.book_state import KeptLimit, Moment
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import KeptLimit
 from holdfast._core.job import Claim, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.limits import Limit, Scope

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.book import Book
-from holdfast._core.book_state import KeptSchedule, Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import KeptSchedule
 from holdfast._core.schedule import Advance, Schedule, TickAnswer
 from proof.checker.history import By, ScheduleRow
 

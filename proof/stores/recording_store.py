@@ -10,8 +10,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.answers import Capabilities
-from holdfast._core.book import Book
-from holdfast._core.book_state import Snapshot
+from holdfast._core.book.book import Book
+from holdfast._core.book.content import Snapshot
 from holdfast._core.job import Token
 from holdfast._core.limits import Scope
 from holdfast._core.policy import RETENTION_FLOOR

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from holdfast._core import broker_url
 from holdfast._core.broker_url import BrokerUrl
+from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
 from holdfast._core.transport_url import TransportUrl, listens
@@ -52,6 +53,10 @@ def open_store(settings: Settings) -> Store:
         return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
     if scheme in broker_url.SCHEMES:
         return _open_remote(settings)
+    if scheme in BUCKETS:
+        from holdfast.stores.objects.store import ObjectStore
+
+        return ObjectStore(settings.url, clock=clock, chance=SystemRandomness())
     return _open_postgres(settings)
 
 

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from holdfast._core import broker_url
 from holdfast._core import postgres_url as location
+from holdfast._core.bucket_url import SCHEMES as BUCKETS
+from holdfast._core.bucket_url import BucketUrl, problems_of_bucket_url
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
 from holdfast._core.transport_url import problems_of_address
@@ -117,6 +119,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         rules = [] if reader.refused("ttl", "beat", "margin") else timing.problems()
         rules += [] if reader.refused("beat", "ttl", "claimed_within") else timing.problems_of_claims(claimed)
         rules += [] if reader.refused("recovery_interval", "poll_interval") else problems_of_intervals(recover, poll)
+        rules += [] if reader.refused("ttl", "beat") else problems_of_interval(address, timing)
         rules += problems_of_address(transport, timing, recover, store=address, pooler=pooler)
         if reader.problems or rules:
             raise ConfigurationError([*reader.problems, *rules])
@@ -149,8 +152,13 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
             [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
         )
         return [*problems, *broker_url.problems_of_broker_url(url)]
+    if found and scheme in BUCKETS:
+        return problems_of_bucket(url, pooler)
     if not found or scheme not in ("sqlite", "memory"):
-        there_are = "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database, http://broker:7700 and memory://"
+        there_are = (
+            "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database, s3://bucket/prefix, "
+            "http://broker:7700 and memory://"
+        )
         return [f"{public_url(url)!r} is not a store URL: {there_are}"]
     problems = [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
     path = rest.removeprefix("/")
@@ -161,8 +169,30 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     return problems
 
 
+def problems_of_interval(url: str, timing: LeaseTiming) -> list[str]:
+    """List what is wrong with the pause between two writes of a bucket: beats would come too late."""
+    if not isinstance(url, str) or url.partition("://")[0] not in BUCKETS or problems_of_bucket_url(url):
+        return []
+    interval = BucketUrl.of(url).interval
+    if timing.beat >= 4 * interval:
+        return []
+    return [f"beat >= 4 * interval is broken: {timing.beat:g}s, {interval:g}s; raise ttl and beat, or lower interval="]
+
+
+def problems_of_bucket(url: str, pooler: str | None) -> list[str]:
+    """List what is wrong with the URL of a store in a bucket."""
+    problems = problems_of_bucket_url(url)
+    if not problems and BucketUrl.of(url).broker == "require":
+        problems.append("the bucket's URL: broker=require: this release has no broker; leave broker= out")
+    if pooler is not None:
+        problems.append(f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one")
+    return problems
+
+
 def public_url(url: str) -> str:
     """Return the URL as it may be logged: without password, token and options. URLs of SQLite and memory stay as they are."""
+    if url.partition("://")[0] in BUCKETS and not problems_of_bucket_url(url):
+        return BucketUrl.of(url).public
     return url if url.startswith(("sqlite://", "memory://")) else location.public_url(url)
 
 
@@ -198,5 +228,7 @@ def stream_of(url: str, schema: str) -> str:
             return f"{schema}-{sha256(os.fsencode(os.path.realpath(url.removeprefix('sqlite:///')))).hexdigest()[:12]}"
         case "memory":
             return f"{schema}-memory-{os.getpid()}"
+        case scheme if scheme in BUCKETS:
+            return f"{schema}-{sha256(BucketUrl.of(url).public.encode()).hexdigest()[:12]}"
         case _:
             return schema

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.book_state import Snapshot
+from holdfast._core.book.content import Snapshot
 from holdfast._core.dependencies import After
 from holdfast._core.flow_moves import FlowMoves
 from holdfast._core.graph import Cascade, Verdict
@@ -57,7 +57,7 @@ class TestMemory(StoreContract):
             await chain(at, "a", "b").stored()
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
-            twin = snapshot.copy()
+            twin = self.store.snapshot()
             for _ in range(2):
                 at.advance(1000.0)
                 await at.settle(structs.replace(done(active), forgets_steps=True))

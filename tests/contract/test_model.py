@@ -138,7 +138,7 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
         self.clock, self.chance = FakeClock(), FakeChance()
         self.store_clock = self.clock
         self.runner, self.store = self.make_store()
-        self.oracle: Store = MemoryStore(self.clock)
+        self.oracle = self.make_oracle()
         self.calls: list[tuple[UUID, list[NewJob]]] = []
         self.leases: list[NewLease] = []
         self.active_jobs: list[ActiveJob] = []
@@ -150,6 +150,10 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
     def make_store(self) -> tuple[asyncio.Runner, Store]:
         """Return the store under test, which is empty and reads ``store_clock``, and the runner of its event loop."""
         raise NotImplementedError
+
+    def make_oracle(self) -> Store:
+        """Return the store whose answers are right."""
+        return MemoryStore(self.clock)
 
     def ask(self, call: Callable[[Store], Awaitable[Answer]]) -> Answer:
         """Send one call to both stores and check that they agree."""

@@ -7,10 +7,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core import book_workflows, flow_moves, graph, graph_steering
+from holdfast._core import flow_moves, graph, graph_steering
 from holdfast._core.answers import Answer, ExchangeAnswer, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book import workflows as book_workflows
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
 from holdfast._core.flow_moves import FlowMoves
 from holdfast._core.graph import Ended, Link, Links, Verdict, Waiting
 from holdfast._core.job import PLACE_OF, Claim, Place, State, Token
@@ -87,6 +88,9 @@ class MembersForgottenFirst(Book):
     def _is_kept_for_root(self, row: JobRecord) -> bool:
         return False
 
+    def _index_members_without(self, root: UUID, *, is_root_here: bool) -> None:
+        pass
+
 
 class MembersLeftBehind(Book):
     """A root is pruned without its members."""
@@ -138,7 +142,7 @@ class SignalKeptAfterUse(Book):
     """A signal that a job has consumed stays, and is consumed again."""
 
     def take_signal(self, now: Moment, job: UUID, token: Token, name: str, record: StepRecord) -> SignalTaken:
-        kept = [*self._all.signals.get(job, [])]
+        kept = self._all.signals.get(job, ())
         taken = super().take_signal(now, job, token, name, record)
         if kept:
             self._all.signals[job] = kept

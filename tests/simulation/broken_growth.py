@@ -9,8 +9,8 @@ from msgspec import structs
 
 from holdfast._core import children, flow_growth, flow_moves, graph, graph_steering
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
 from holdfast._core.children import Adopted, Adopter
 from holdfast._core.dependencies import After
 from holdfast._core.flow_growth import FlowGrowth

@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer, Pruned, ReopenAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
 from holdfast._core.job import PLACE_OF, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord, new_record, reopened
@@ -160,11 +160,6 @@ class KeyLookedUpEarlier(Book):
         is_new = holder is not None and (_wall(self) - holder.created_at).total_seconds() < 1.0
         return None if is_new else holder
 
-    def _take_from_indexes(self, row: JobRecord) -> None:
-        if row.unique_key is not None:
-            self._all.keys.setdefault((row.task, row.unique_key), row.id)
-        super()._take_from_indexes(row)
-
 
 class KeyFreedByClaim(Book):
     """A key is free as soon as its job runs."""
@@ -173,15 +168,6 @@ class KeyFreedByClaim(Book):
         super()._put(row)
         if row.unique_key is not None and PLACE_OF[row.state] is Place.ACTIVE:
             self._all.keys.pop((row.task, row.unique_key), None)
-
-    def _take_from_indexes(self, row: JobRecord) -> None:
-        key = (row.task, row.unique_key or "")
-        holder = self._all.keys.pop(key, None)
-        if row.unique_key is not None:
-            self._all.keys[key] = row.id
-        super()._take_from_indexes(row)
-        if holder is not None and holder != row.id:
-            self._all.keys[key] = holder
 
 
 class ReopenIgnoresKey(KeyLookedUpEarlier):

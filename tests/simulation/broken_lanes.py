@@ -8,10 +8,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core import book_claims, lanes, lifecycle, limited_claim
+from holdfast._core import lanes, lifecycle, limited_claim
 from holdfast._core.answers import ExchangeAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book import claims as book_claims
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
 from holdfast._core.job import ActiveJob, Claim, State
 from holdfast._core.lanes import Cursor, LaneHead
 from holdfast._core.lifecycle import Precondition, Transition
@@ -45,9 +46,9 @@ class SlotCounter(Book):
         with patched(self, _active_rows=lambda: rows):
             return super()._uses(wall)
 
-    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
+    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, **how: Any) -> Claim:
         self._slots = getattr(self, "_slots", set()) | {row.id}
-        return super()._take(row, request, now, is_running=is_running, worker=worker)
+        return super()._take(row, request, now, **how)
 
     def _settle(self, transition: Transition, now: Moment) -> bool:
         is_applied = super()._settle(transition, now)
@@ -76,7 +77,9 @@ class TurnsPerClaim(Book):
     """The turns of each claim are its own: it begins with the lane whose job has waited longest."""
 
     def _due(self, request: ClaimRequest, wall: datetime) -> Due:
-        heads = [((priority, queue, key), some[0]) for (_, queue, key, priority), some in self._all.ranges.items() if some]
+        heads = [
+            ((priority, queue, key), next(iter(some))) for (_, queue, key, priority), some in self._all.ranges.items() if some
+        ]
         oldest = {lane: min(first for other, first in heads if other == lane) for lane, _ in heads}
 
         def by_age(heads: Iterable[LaneHead], cursor: Cursor) -> list[LaneHead]:

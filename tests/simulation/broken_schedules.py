@@ -7,8 +7,9 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core import schedule as core
-from holdfast._core.book import Book
-from holdfast._core.book_state import KeptSchedule, Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import KeptSchedule
 from holdfast._core.schedule import Advance, Schedule, TickAnswer
 from holdfast._core.ticks import following
 from holdfast._engine.store_defaults import scheduling

@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
 from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, RescueReason, State
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
@@ -53,9 +53,9 @@ class SettleByWorker(Book):
             transition = structs.replace(transition, token=row.token)
         return super()._settle(transition, now)
 
-    def _take(self, row: Any, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
-        claim = super()._take(row, request, now, is_running=is_running, worker=worker)
-        self._owners = {**getattr(self, "_owners", {}), claim.job.token: worker}
+    def _take(self, row: Any, request: ClaimRequest, now: Moment, **how: Any) -> Claim:
+        claim = super()._take(row, request, now, **how)
+        self._owners = {**getattr(self, "_owners", {}), claim.job.token: how["worker"]}
         return claim
 
 
@@ -239,8 +239,8 @@ class HeldWithoutLease(Book):
 class StartNotCounted(Book):
     """A claim that starts a job does not count the attempt."""
 
-    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
-        return super()._take(structs.replace(row, attempt=row.attempt - 1), request, now, is_running=is_running, worker=worker)
+    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, **how: Any) -> Claim:
+        return super()._take(structs.replace(row, attempt=row.attempt - 1), request, now, **how)
 
 
 class IsolatedWithTwo(Book):
@@ -267,7 +267,12 @@ class ClaimFromStaleRead(Book):
                 row.state is State.RUNNING and row.claimed_at is not None and (now.wall - row.claimed_at).total_seconds() < 0.05
             )
             if lease is not None and is_fresh and row.lease != request.lease and row.task in request.tasks:
-                return (self._take(row, request, now, is_running=True, worker=lease.spec.worker),), request.cursor, True
+                number = self._all.next_number("claim")
+                return (
+                    (self._take(row, request, now, is_running=True, worker=lease.spec.worker, number=number),),
+                    request.cursor,
+                    True,
+                )
         return super()._claim(request, now)
 
 

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 from msgspec import structs
 
-from holdfast._core import book_operations, lifecycle
+from holdfast._core import lifecycle
 from holdfast._core.answers import Answer, EnqueueAnswer
+from holdfast._core.book import indexes as book_indexes
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
@@ -295,7 +296,7 @@ def no_hook_of_ended_jobs() -> Any:
 
 def prune_owed_hooks() -> Any:
     """A job is pruned after its retention, also with a hook that is due."""
-    return patched(book_operations, retention_of=lambda row: row.policy.retention)
+    return patched(book_indexes, retention_of=lambda row: row.policy.retention)
 
 
 def call_per_copy() -> Any:

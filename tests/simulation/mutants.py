@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.timing import LeaseTiming
 from proof.simulator.faults import Fault
 from proof.simulator.flow_plan import FlowsPlan

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from proof.simulator.plans import draw
 from proof.simulator.simulation import Outcome, perform
 from tests.simulation.mutants import MUTANTS, Mutant

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from proof.checker.flow_rows import FlowRow
 from proof.checker.history import Event, JobRow
 from proof.search.enumeration import SCRIPTS, Enumeration, Reach, attempt

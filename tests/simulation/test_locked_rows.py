@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer, Capabilities, ExchangeAnswer
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, State
 from holdfast._core.lifecycle import finish

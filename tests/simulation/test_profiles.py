@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Capabilities
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd

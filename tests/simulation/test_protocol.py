@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Capabilities
-from holdfast._core.book import Book
-from holdfast._core.book_state import Moment
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, RescueReason, Token
 from holdfast._core.lifecycle import LeaseEnd, rescue

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.job import State, Token
 from proof.checker.history import Event, JobRow, Phase
 from proof.search.deviations import Deviation, Until, What

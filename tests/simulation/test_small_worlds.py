@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from proof.checker.history import Event, Phase
 from proof.enumerate import main
 from proof.search.deviations import Deviation, Until, What

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer
-from holdfast._core.book import Book
+from holdfast._core.book.book import Book
 from holdfast._core.dependencies import After
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd

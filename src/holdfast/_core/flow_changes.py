@@ -1,7 +1,7 @@
 """What the writes of a process have done to whole workflows: the facts behind its events of workflows."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from uuid import UUID
 
 from msgspec import Struct
@@ -24,10 +24,18 @@ class FlowChanges:
 
     def __init__(self) -> None:
         self._found = deque[FlowChange](maxlen=MOST_UNTAKEN)
+        self.added = 0
 
-    def add(self, changes: Iterable[FlowChange]) -> None:
+    def add(self, changes: Sequence[FlowChange]) -> None:
         """Keep the changes of a write that has committed."""
         self._found.extend(changes)
+        self.added += len(changes)
+
+    def take_back(self, added: int) -> None:
+        """Forget what was added since there were this many, and is not taken: its write was undone."""
+        for _ in range(min(self.added - added, len(self._found))):
+            self._found.pop()
+        self.added = added
 
     def take(self) -> tuple[FlowChange, ...]:
         """Return all changes, and forget them."""

@@ -29,6 +29,8 @@ class State(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    __hash__ = str.__hash__  # that of Enum is slow Python code, and much is looked up by state
+
 
 class Place(StrEnum):
     """The three groups of states: a job is in exactly one of them, and a move between them is atomic."""
@@ -49,6 +51,8 @@ PLACE_OF = {
     State.FAILED: Place.FINISHED,
     State.CANCELLED: Place.FINISHED,
 }
+ACTIVE = frozenset(state for state, place in PLACE_OF.items() if place is Place.ACTIVE)
+FINISHED = frozenset(state for state, place in PLACE_OF.items() if place is Place.FINISHED)
 
 
 class Reason(StrEnum):

@@ -7,13 +7,12 @@ from msgspec import Struct, structs
 
 from holdfast._core.headers import Headers
 from holdfast._core.job import (
-    PLACE_OF,
+    FINISHED,
     ActiveJob,
     AttemptOutcome,
     Failure,
     HeldFor,
     NewJob,
-    Place,
     Reason,
     Rescue,
     State,
@@ -213,11 +212,10 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     if moved.rescued is not None:
         rescue = Rescue(reason=moved.rescued, worker=row.worker or "", attempt=row.attempt, at=now)
         spent = structs.replace(spent, rescue=rescue, hook_due_at=now if moved.owes_hook else row.hook_due_at)
-    elif moved.to is State.COMPLETED:
+    elif moved.to is State.COMPLETED and row.hook_due_at is not None:
         spent = structs.replace(spent, hook_due_at=None)
-    if PLACE_OF[moved.to] is Place.FINISHED:
-        ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
-        return structs.replace(ended, lease=None, finished_at=now)
+    if moved.to in FINISHED:
+        return structs.replace(spent, state=moved.to, error=moved.error, result=moved.result, lease=None, finished_at=now)
     waiting = requeued(spent, moved.to, row.available_at if moved.delay is None else _later(now, moved.delay))
     checkpoint = None if moved.forgets_steps else row.checkpoint
     return structs.replace(
@@ -238,7 +236,7 @@ def reopened(row: JobRecord, now: datetime, *, is_fresh: bool = False) -> JobRec
 def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> SettledAttempt | None:
     """Return what to keep of the attempt that this transition ends; ``None`` if the finished record has all of it."""
     if transition.record is None:
-        return None if PLACE_OF[transition.to] is Place.FINISHED else SettledAttempt(transition.to, None, now)
+        return None if transition.to in FINISHED else SettledAttempt(transition.to, None, now)
     record = AttemptRecord(
         job=row.id,
         token=row.token,

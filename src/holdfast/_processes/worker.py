@@ -159,8 +159,10 @@ def _nothing() -> None:
 
 def _require_runnable(app: App, target: str) -> None:
     problems = []
-    if app.settings.url == "memory://":
-        problems.append("memory:// lives inside one process, and a worker is another: use a store such as sqlite:///jobs.db")
+    if app.settings.url.startswith(("memory://", "memory-object://")):
+        problems.append(
+            f"{app.settings.url} lives inside one process, and a worker is another: use a store such as sqlite:///jobs.db"
+        )
     if not app.registry.names():
         problems.append(f"{target} has no tasks: decorate a function with @app.task in this module or one that it imports")
     problems += app.registry.problems(app.settings.timing)

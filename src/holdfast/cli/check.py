@@ -44,6 +44,6 @@ def _of_workers(app: "App", target: str) -> "Iterator[Check]":
     if not app.registry.names() and not app.watches:  # a watch without a handler has a separate finding
         remedy = "decorate a function with @app.task in this module or one that it imports"
         yield Check("warning", "tasks", f"{target} has no tasks, so no worker can run it", remedy)
-    if app.settings.url == "memory://":
+    if app.settings.url.startswith(("memory://", "memory-object://")):
         remedy = "use a store such as sqlite:///jobs.db"
-        yield Check("warning", "store", "memory:// lives inside one process: no worker can share it", remedy)
+        yield Check("warning", "store", f"{app.settings.url} lives inside one process: no worker can share it", remedy)

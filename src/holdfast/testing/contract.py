@@ -102,5 +102,6 @@ class StoreContract(
     """Each verb, each refusal, lost answers, races, and the clock at the edge.
 
     Override ``make_store(clock)``, which must give another handle on the same jobs each time one test calls it, and
-    ``advance(clock, seconds)`` and ``step_wall(clock, seconds)`` for a store that judges by a separate clock.
+    ``advance(clock, seconds)`` and ``step_wall(clock, seconds)`` for a store that judges by a separate clock. For one
+    without a clock, ``advance`` lets every handle see all leases and running jobs first, because it counts from then on.
     """

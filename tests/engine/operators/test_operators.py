@@ -520,7 +520,7 @@ def test_s23_a_signal_is_accepted_by_an_unfinished_job_and_refused_by_a_finished
 
 
 def test_a_job_takes_a_limited_number_of_signals(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("holdfast._core.book_steps", "holdfast.stores.sqlite.steps", "holdfast._engine.client.client"):
+    for module in ("holdfast._core.book.steps", "holdfast.stores.sqlite.steps", "holdfast._engine.client.client"):
         monkeypatch.setattr(f"{module}.MOST_SIGNALS", 2)
     handle = app.task(shrink).enqueue(path="a")
     assert handle.signal("go")

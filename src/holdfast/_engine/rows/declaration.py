@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.table_problems import problems_of_watch
 from holdfast._core.table_spec import RowsSettings, TableSpec, Value
@@ -108,6 +109,6 @@ def _problems_of_runs(name: object, options: dict[str, Any]) -> list[str]:
 def _problems_of_database(url: str) -> list[str]:
     if found := problems_of_url(url):
         return found
-    if url.startswith("memory:"):
+    if url.startswith("memory:") or url.partition("://")[0] in BUCKETS:
         return [f"{public_url(url)} has no tables: pass url='postgresql://…' or url='sqlite:///…', where the table is"]
     return []

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.book_reading import BookReading
-from holdfast._core.book_state import KeptLimit, Moment, Range, Rows, Waiting
-from holdfast._core.job import PLACE_OF, Place
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.reading import BookReading
+from holdfast._core.book.rows import KeptLimit, Range, Rows, Waiting
 from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, weight_of
 from holdfast._core.limited_claim import Candidate, LaneName, limited_deal
 from holdfast._core.limits import (
@@ -60,7 +60,8 @@ class BookClaims(BookReading):
         del now
         if limit is None:
             self._all.limits.pop(scope, None)
-            self._all.rates = {each: ready_at for each, ready_at in self._all.rates.items() if each[0] != scope}
+            for each in [each for each in self._all.rates if each[0] == scope]:
+                del self._all.rates[each]
         else:
             self._all.limits[scope] = KeptLimit(limit, origin)
 
@@ -70,9 +71,8 @@ class BookClaims(BookReading):
         if settings is not None:
             self._all.queue_settings[queue] = settings
         more = (settings or QueueSettings()).priority - old.priority
-        for row in list(self._all.jobs.values()) if more else ():
-            if row.queue == queue and PLACE_OF[row.state] is Place.PENDING:
-                self._put(structs.replace(row, priority=row.priority + more))
+        for row in self._pending(queue) if more else ():
+            self._put(structs.replace(row, priority=row.priority + more))
 
     def _due(self, request: ClaimRequest, wall: datetime) -> tuple[Rows, Cursor, bool]:
         """Return the jobs that a part of a request gets, the cursor after it, and whether limits left no due job out."""
@@ -107,7 +107,7 @@ class BookClaims(BookReading):
             ]:
                 lanes[priority, queue, key] = nsmallest(request.room, [*lanes.get((priority, queue, key), ()), *due])
         dealt = limited_deal(lanes, {lane: self._weight(lane) for lane in lanes}, request.room, request.cursor, uses)
-        self._all.rates |= ready_after([candidate.seat for candidate in dealt.taken], uses)
+        self._all.rates.update(ready_after([candidate.seat for candidate in dealt.taken], uses))
         return [self._all.jobs[candidate.id] for candidate in dealt.taken], dealt.cursor, dealt.is_whole
 
     def _plain(
@@ -143,6 +143,9 @@ class BookClaims(BookReading):
             if scope in _counts_of(row).scopes and row.claimed_at is not None
         ]
         return sorted(held, key=lambda each: (-each[1].held, each[1].job))
+
+    def _pending(self, queue: str) -> Rows:
+        return self._rows([*self._waiting(queue), *self._all.parked.get(queue, ())])
 
     def _active_rows(self) -> Rows:
         return [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
-from holdfast._core.book_state import BookState, Moment, Rows, Snapshot, micros
+from holdfast._core.book.content import Content
+from holdfast._core.book.moment import Moment, micros
+from holdfast._core.book.rows import Rows
+from holdfast._core.book.state import BookState
 from holdfast._core.children import Adopted, Adopter
 from holdfast._core.dependencies import After, dependents_of, lone_root, require_known
 from holdfast._core.flow_changes import FlowChange
@@ -66,13 +70,16 @@ class BookWorkflows(BookState):
     def revive(
         self, now: Moment, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
     ) -> Revived:
-        asked = [each for each in sorted(self._all.members) if self._is_unfinished(each) and flow in (None, each)]
-        left = [each for each in asked if after is None or each > after]
+        known = self._all.open_flows
+        asked = iter(known) if after is None else known.beyond(after)
+        if flow is not None:
+            asked = iter([flow] if self._is_unfinished(flow) else [])
+        left = [*islice(asked, limit + 1)]
         lost = {each for each in left[:limit] if each not in self._all.flows}
         moves = self._moves(now)
         seen = {each: moves.revive(each, dry_run=dry_run, is_restored=each in lost) for each in left[:limit]}
         if not dry_run:
-            self._all.flows |= {each: moves.flow(each) for each in lost}
+            self._all.flows.update({each: moves.flow(each) for each in lost})
         return Revived(
             repairs=tuple(repair for _, repairs in seen.values() for repair in repairs),
             overdue=tuple(each for each, (is_overdue, _) in seen.items() if is_overdue),
@@ -137,7 +144,7 @@ class BookWorkflows(BookState):
         for each in moved:
             if each.children is not None and self._all.jobs[each.job].state is State.BLOCKED:
                 for record in each.children.records:
-                    self._all.steps.setdefault(each.job, {}).setdefault(record.key, record)
+                    self._keep_step(each.job, record)
                 self._moves(now).adopt(each.job, each.children)
 
     def _move(self, row: JobRecord) -> None:
@@ -179,13 +186,14 @@ class BookWorkflows(BookState):
 
     def _remember_attempt(self, row: JobRecord) -> None:
         """Keep the last attempt of a finished job whose row is about to lose the token."""
-        if row.token.claim is not None and PLACE_OF[row.state] is Place.FINISHED:
-            self._all.attempts.setdefault(row.id, {}).setdefault(row.token, record_of_finished(row))
+        is_known = self._all.attempts.row((row.id, row.token)) is not None
+        if row.token.claim is not None and PLACE_OF[row.state] is Place.FINISHED and not is_known:
+            self._all.attempts.put(row.id, row.token, record_of_finished(row))
 
     def _reopened(self, row: JobRecord, wall: datetime, *, is_fresh: bool) -> JobRecord:
         """Return the record of a retried job; a fresh retry has forgotten its steps."""
         if is_fresh:
-            self._all.steps.pop(row.id, None)
+            self._all.steps.drop_all(row.id)
         return reopened(row, wall, is_fresh=is_fresh)
 
     def _cancelled_by(self, row: JobRecord) -> Reason:
@@ -213,9 +221,6 @@ class BookWorkflows(BookState):
     def _is_unfinished(self, flow: UUID) -> bool:
         root = self._all.jobs.get(flow)
         return root is not None and PLACE_OF[root.state] is not Place.FINISHED
-
-    def _is_kept_for_root(self, row: JobRecord) -> bool:
-        return row.member is not None and row.member.flow != row.id and row.member.flow in self._all.jobs
 
     def _doomed_with(self, row: JobRecord) -> Rows:
         """Return what is deleted with a job whose retention is over, its members first; without it while one of them has not ended."""
@@ -246,8 +251,7 @@ class BookWorkflows(BookState):
                 return self._output(row.member.source)
             if row.member.is_map and row.member.is_gate:
                 items = [edge.parent for edge in self._all.edges.get(job, {}).values() if edge.is_child]
-                order = {member: place for place, member in enumerate(self._all.members[row.member.flow])}
-                return Items(tuple(sorted(items, key=lambda item: order.get(item, -1))))
+                return Items(tuple(sorted(items, key=lambda item: self._all.places.get(item, -1))))
         return output_of(row)
 
     def _graph(self, flow: UUID) -> Graph:
@@ -262,13 +266,13 @@ class BookWorkflows(BookState):
         return Graph((vertex_of(row, row.member) for row in rows if row.member is not None), edges, seen)
 
     def _flow_rows(self, flow: UUID) -> Rows:
-        return self._rows([*self._all.members.get(flow, ())])
+        return self._rows(sorted(self._all.members.get(flow, ()), key=lambda member: self._all.places[member]))
 
 
 class _BookMoves(FlowGrowth):
     """The reads and writes of a book for the moves of members."""
 
-    def __init__(self, book: BookWorkflows, tables: Snapshot, now: datetime) -> None:
+    def __init__(self, book: BookWorkflows, tables: Content, now: datetime) -> None:
         self._book, self._all, self.now = book, tables, now
         self.changes = list[FlowChange]()
 

@@ -5,7 +5,8 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.book_state import BookState, Moment
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.state import BookState
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, SignalTaken, StepList, StepRecord
 
@@ -21,21 +22,22 @@ class BookSteps(BookState):
         del now
         if self._active(job, token) is None:
             return False
-        self._all.steps.setdefault(job, {}).setdefault(record.key, record)
+        self._keep_step(job, record)
         return True
 
     def take_signal(self, now: Moment, job: UUID, token: Token, name: str, record: StepRecord) -> SignalTaken:
         del now
         if self._active(job, token) is None:
             return SignalTaken(is_lost=True)
-        known = self._all.steps.get(job, {}).get(record.key)
+        known = self._all.steps.row((job, record.key))
         if known is not None:
             return SignalTaken(known.result)
-        taken = next((signal for signal in self._all.signals.get(job, []) if signal.name == name), None)
+        waiting = self._all.signals.get(job, ())
+        taken = next((signal for signal in waiting if signal.name == name), None)
         if taken is None:
             return SignalTaken()
-        self._all.signals[job].remove(taken)
-        self._all.steps.setdefault(job, {})[record.key] = structs.replace(record, result=taken.value)
+        self._keep_signals(job, tuple(signal for signal in waiting if signal is not taken))
+        self._all.steps.put(job, record.key, structs.replace(record, result=taken.value))
         return SignalTaken(taken.value)
 
     def signal(self, now: Moment, job: UUID, signal: Signal) -> SignalAnswer:
@@ -46,11 +48,11 @@ class BookSteps(BookState):
             return SignalAnswer.MISSING
         if PLACE_OF[row.state] is Place.FINISHED:
             return SignalAnswer.REFUSED
-        waiting = self._all.signals.setdefault(job, [])
+        waiting = self._all.signals.get(job, ())
         if len(waiting) >= MOST_SIGNALS:
             return SignalAnswer.FULL
         self._all.receipts[signal.call] = (now.wall, EnqueueAnswer())
-        waiting.append(signal)
+        self._keep_signals(job, (*waiting, signal))
         if row.awaits == signal.name and row.state in (State.AVAILABLE, State.HELD):
             self._put(structs.replace(row, available_at=now.wall, awaits=None))
         return SignalAnswer.ACCEPTED
@@ -59,10 +61,16 @@ class BookSteps(BookState):
         del now
         return self._all.keys.get((task, unique_key))
 
-    def _has_signal(self, job: UUID, name: str | None) -> bool:
-        return name is not None and any(signal.name == name for signal in self._all.signals.get(job, []))
+    def _keep_signals(self, job: UUID, signals: tuple[Signal, ...]) -> None:
+        if signals:
+            self._all.signals[job] = signals
+        else:
+            self._all.signals.pop(job, None)
+
+    def _has_signal(self, job: UUID, name: str) -> bool:
+        return any(signal.name == name for signal in self._all.signals.get(job, ()))
 
     def _forget_steps(self, job: UUID, *, with_signals: bool) -> None:
-        self._all.steps.pop(job, None)
+        self._all.steps.drop_all(job)
         if with_signals:
             self._all.signals.pop(job, None)

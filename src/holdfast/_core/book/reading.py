@@ -1,5 +1,6 @@
 """The verbs of a book that change nothing: jobs, counts, workers and their history, queues, due jobs, and overdue leases and jobs."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from heapq import nsmallest
@@ -10,7 +11,9 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, OverdueJob, QueueView
-from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
+from holdfast._core.book.moment import Moment, micros
+from holdfast._core.book.rows import NO_WORKER, Lease, Range, Rows, Waiting
+from holdfast._core.book.state import BookState
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import CountedBy, is_limited
@@ -18,6 +21,7 @@ from holdfast._core.record import JobRecord, active_job, as_read, is_expired, ma
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
 
 _SECOND = timedelta(seconds=1)
+_RUNNING, _STALLED, _TIMED_OUT = State.RUNNING, RescueReason.STALLED, RescueReason.TIMED_OUT
 
 
 class BookReading(BookState):
@@ -38,11 +42,22 @@ class BookReading(BookState):
         return tuple(islice(found, which.limit))
 
     def counts(self, now: Moment, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
-        found = dict[tuple[str, State], int]()
-        for row in self._all.jobs.values():
-            group = ("" if by is None else row.queue if by == "queue" else row.task, as_read(row, now.wall).state)
-            found[group] = found.get(group, 0) + 1
-        return found
+        found = Counter[tuple[str, State]]()
+        for (queue, task, state), number in self._tallies(now.wall):
+            found["" if by is None else queue if by == "queue" else task, state] += number
+        return {group: number for group, number in found.items() if number}
+
+    def _tallies(self, wall: datetime) -> Iterator[tuple[tuple[str, str, State], int]]:
+        """Return how many jobs of a queue and a task are in a state, as they are read at that time; parts of a number may be negative."""
+        yield from self._all.tally.items()
+        for (task, queue, *_), line in self._all.ranges.items():
+            early = line.later(wall)
+            yield (queue, task, State.AVAILABLE), len(line) - early
+            yield (queue, task, State.SCHEDULED), early
+        for (queue, task), line in self._all.awaiting.items():
+            early = line.later(wall)
+            yield (queue, task, State.SCHEDULED), -early
+            yield (queue, task, State.BLOCKED), early
 
     def workers(self, now: Moment) -> tuple[LeaseView, ...]:
         alive = [lease for lease in self._all.leases.values() if lease.end is None]
@@ -51,7 +66,7 @@ class BookReading(BookState):
 
     def worker_history(self, now: Moment, worker: str, limit: int) -> tuple[BeatView, ...]:
         del now
-        beats = [kept.beat for kept in reversed(self._all.beats) if kept.beat.worker == worker]
+        beats = [kept.beat for _, kept in sorted(self._all.beats.items(), reverse=True) if kept.beat.worker == worker]
         return tuple(sorted(beats, key=lambda beat: beat.at, reverse=True)[:limit])
 
     def queues(self, now: Moment) -> tuple[QueueView, ...]:
@@ -89,14 +104,14 @@ class BookReading(BookState):
         return tuple(active_job(row) for row in self._held(lease)[:limit])
 
     def expired(self, now: Moment, limit: int) -> tuple[LeaseView, ...]:
-        views = [self._lease_view(lease, now) for lease in {**self._all.leases, **self._all.holds}]
-        found = [view for view in views if (view.holds if view.end is not None else view.overdue > 0)]
+        silent = [lease for lease, known in self._all.leases.items() if known.end is None and self._overdue(known, now) > 0]
+        ended = [lease for lease in self._all.holds if not self._is_alive(lease)]
+        found = [self._lease_view(lease, now) for lease in (*silent, *ended)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
     def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
-        rows = [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
-        charges = (RescueReason.STALLED, RescueReason.TIMED_OUT)
-        worst = [(*max((self._late(row, charge, now), charge) for charge in charges), row) for row in rows]
+        rows = [self._all.jobs[job] for job in self._all.timed]
+        worst = [(*max((self._late(row, charge, now), charge) for charge in (_STALLED, _TIMED_OUT)), row) for row in rows]
         worst.sort(key=lambda each: (-each[0], each[2].token.number))
         return tuple(self._overdue_job(row, charge) for late, charge, row in worst[:limit] if late > 0)
 
@@ -106,12 +121,12 @@ class BookReading(BookState):
 
     def _late(self, row: JobRecord, charge: RescueReason, now: Moment) -> int:
         """Return the microseconds since which other workers may judge the job; they may not unless it is positive."""
-        is_timed = charge is RescueReason.TIMED_OUT
+        is_timed = charge is _TIMED_OUT
         limit = row.policy.timeout if is_timed else row.policy.progress_within
-        if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
+        if limit is None or row.lease is None or row.state is not _RUNNING or not self._is_alive(row.lease):
             return 0
-        lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.last_moved
-        return now.elapsed(row.id, since[row.id]) - micros(limit + lease.timing.ttl + lease.grace)
+        lease, marks = self._all.leases[row.lease].spec, self._all.marks[row.id]
+        return now.elapsed(row.id, marks.started if is_timed else marks.moved) - micros(limit + lease.timing.ttl + lease.grace)
 
     def _overdue_job(self, row: JobRecord, charge: RescueReason) -> OverdueJob:
         assert row.lease is not None

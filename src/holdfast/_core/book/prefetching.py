@@ -4,7 +4,8 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.book_state import BookState, Moment
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.state import BookState
 from holdfast._core.job import State
 from holdfast._core.record import JobRecord, begun
 

@@ -7,18 +7,20 @@ and every order is sorted.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import count
 from typing import assert_never
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
-from holdfast._core.book_claims import BookClaims
-from holdfast._core.book_operations import BookOperations
-from holdfast._core.book_prefetching import BookPrefetching
-from holdfast._core.book_scheduling import BookScheduling
-from holdfast._core.book_state import NO_WORKER, KeptBeat, KeptSchedule, Key, Lease, Moment, key_of, micros
-from holdfast._core.book_steps import BookSteps
+from holdfast._core.book.claims import BookClaims
+from holdfast._core.book.moment import Moment, micros
+from holdfast._core.book.operations import BookOperations
+from holdfast._core.book.prefetching import BookPrefetching
+from holdfast._core.book.rows import NO_WORKER, KeptBeat, KeptSchedule, Lease, Marks, UniqueKey, key_of
+from holdfast._core.book.scheduling import BookScheduling
+from holdfast._core.book.steps import BookSteps
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor
@@ -67,7 +69,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 lost.add(job)
             elif row.state is State.CLAIMED:
                 self._put(structs.replace(row, state=State.RUNNING, attempt=row.attempt + 1, started_at=now.wall))
-                self._all.started[job] = self._all.last_moved[job] = now.stamp
+                self._all.marks[job] = structs.replace(self._all.marks[job], started=now.stamp, moved=now.stamp)
         return frozenset(lost)
 
     def report(self, now: Moment, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
@@ -77,20 +79,19 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             if row is None:
                 lost.add(update.job)
                 continue
-            if update.order is not None:
-                if update.order < self._all.report_orders.get(row.id, 0):
-                    continue
-                self._all.report_orders[row.id] = update.order
+            marks = self._all.marks[row.id]
+            if update.order is not None and update.order < marks.reported:
+                continue
             reported = {name: value for name in _REPORTED if (value := getattr(update, name)) is not None}
             self._put(structs.replace(row, last_progress_at=now.wall, **reported))
-            self._all.last_moved[row.id] = now.stamp
+            newest = marks.reported if update.order is None else update.order
+            self._all.marks[row.id] = structs.replace(marks, moved=now.stamp, reported=newest)
         return frozenset(lost)
 
     def annotate(self, now: Moment, notes: Sequence[AttemptNote]) -> None:
         del now
         for note in notes:
-            attempts = self._all.attempts.get(note.job, {})
-            ended = attempts.get(note.token)
+            ended = self._all.attempts.row((note.job, note.token))
             if ended is None or ended.record is None:
                 continue
             record = structs.replace(
@@ -99,7 +100,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 error=note.error if ended.record.error is None else ended.record.error,
                 stacks=ended.record.stacks if note.stacks is None else note.stacks,
             )
-            attempts[note.token] = structs.replace(ended, record=record)
+            self._all.attempts.put(note.job, note.token, structs.replace(ended, record=record))
 
     def open_lease(self, now: Moment, lease: NewLease) -> bool:
         old = self._all.leases.get(lease.id)
@@ -117,7 +118,9 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         for old in olds:
             renewed = structs.replace(old.renew(now.stamp), is_draining=draining or old.is_draining)
             self._all.leases[old.spec.id] = renewed
-        self._all.beats += [self._kept(note, now.wall) for note in notes if note.lease in alive]
+        for note in notes:
+            if note.lease in alive:
+                self._all.beats[self._all.next_number("beat")] = self._kept(note, now.wall)
         marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in alive}
         return BeatAnswer(
             alive=frozenset(alive),
@@ -172,7 +175,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
 
     def _insert(self, jobs: Sequence[NewJob], now: Moment) -> EnqueueAnswer:
         news, duplicates = list[JobRecord](), dict[UUID, Duplicate]()
-        keys: dict[Key, JobRecord] = {}
+        keys: dict[UniqueKey, JobRecord] = {}
         for row in (new_record(job, now.wall) for job in jobs):
             key, holder = key_of(row), self._holder(row)
             if key is not None and holder is None:
@@ -208,12 +211,14 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             return False
         if row.state is State.CLAIMED and not transition.never_ran:
             row = begun(row)
-        moved = transition.with_cancellation(cancel_requested=row.cancel_requested, by=self._cancelled_by(row))
-        if self._has_signal(row.id, moved.awaits):
+        moved = transition
+        if row.cancel_requested:
+            moved = transition.with_cancellation(cancel_requested=True, by=self._cancelled_by(row))
+        if moved.awaits is not None and self._has_signal(row.id, moved.awaits):
             moved = structs.replace(moved, delay=0.0, awaits=None)
         ended = attempt_to_keep(row, transition, now.wall)
         if ended is not None:
-            self._all.attempts.setdefault(row.id, {})[row.token] = ended
+            self._all.attempts.put(row.id, row.token, ended)
         self._move(settled(row, moved, now.wall))
         if moved.forgets_steps:
             self._forget_steps(row.id, with_signals=moved.to is State.COMPLETED)
@@ -221,7 +226,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
 
     def _answer_again(self, transition: Transition) -> Answer:
         row = self._all.jobs.get(transition.job)
-        attempt = self._all.attempts.get(transition.job, {}).get(transition.token)
+        attempt = self._all.attempts.row((transition.job, transition.token))
         if is_duplicate_settle(transition, row, attempt):
             return Answer.APPLIED
         return Answer.MISSING if row is None and attempt is None else Answer.LOST
@@ -234,16 +239,21 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         if is_voided or (lease.spec.is_isolated and self._all.holds.get(request.lease)):
             return (), request.cursor, True
         claims, cursor, is_whole = list[Claim](), request.cursor, True
+        numbers = count(self._all.numbers.get("claim", 0) + 1)
         for part in request.parts():
             due, cursor, is_whole = self._due(structs.replace(part, cursor=cursor), now.wall)
-            claims += [self._take(row, part, now, is_running=part.limit > 0, worker=lease.spec.worker) for row in due]
+            claims += [
+                self._take(row, part, now, is_running=part.limit > 0, worker=lease.spec.worker, number=next(numbers))
+                for row in due
+            ]
+        if claims:
+            self._all.numbers["claim"] = next(numbers) - 1
         return tuple(claims), cursor, is_whole or len(claims) == request.room
 
-    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
-        self._all.claim_number += 1
+    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str, number: int) -> Claim:
         taken = structs.replace(
             row,
-            token=Token(request.claim, self._all.claim_number),
+            token=Token(request.claim, number),
             policy=request.tasks[row.task],
             state=State.RUNNING if is_running else State.CLAIMED,
             attempt=row.attempt + is_running,
@@ -254,8 +264,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             awaits=None,
         )
         self._put(taken)
-        self._all.report_orders.pop(row.id, None)
-        self._all.started[row.id] = self._all.last_moved[row.id] = now.stamp
+        self._all.marks[row.id] = Marks(now.stamp, now.stamp)
         return Claim(
             job=active_job(taken),
             payload=taken.payload,

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from heapq import nsmallest
+from heapq import merge
+from itertools import islice
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
-from holdfast._core.book_state import Moment, Rows, micros
-from holdfast._core.book_workflows import BookWorkflows
-from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.book.moment import Moment, micros
+from holdfast._core.book.rows import Rows
+from holdfast._core.book.workflows import BookWorkflows
+from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
 from holdfast._core.record import (
     JobRecord,
     as_read,
-    is_expired,
     matches,
-    retention_of,
     stub,
     with_hook_delayed,
 )
@@ -103,28 +103,23 @@ class BookOperations(BookWorkflows):
 
     def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
         until = until or now.wall
-        waiting = [row for row in self._all.jobs.values() if row.queue == queue and row.state is State.AVAILABLE]
-        old = (row for row in waiting if row.created_at <= until and not self._is_needed(row))
-        doomed = nsmallest(limit, old, key=lambda row: row.id)
+        old = (row for row in self._each(self._waiting(queue)) if row.created_at <= until and not self._is_needed(row))
+        doomed = [*islice(old, limit)]
         self._delete(doomed, now)
         return Purged(len(doomed), until)
 
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
-        late = [(row.expires_at, row.id, row) for row in self._all.jobs.values() if is_expired(row, now.wall)]
-        rows = [row for _, _, row in nsmallest(limit, late)]
+        late = self._each(job for _, job in self._all.expiring.until(now.wall))
+        rows = [*islice(late, limit)]
         for row in rows:
             self._move(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall))
         self._pass_on([row.id for row in rows], now)
         return tuple(ExpiredJob(row.id, row.task) for row in rows)
 
     def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-        owed = [
-            (row.hook_due_at, row.id, row)
-            for row in self._all.jobs.values()
-            if row.hook_due_at is not None and row.hook_due_at <= now.wall and row.task in tasks
-            if PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD
-        ]
-        rows = [with_hook_delayed(row, now.wall, pause) for _, _, row in nsmallest(limit, owed)]
+        lines = [self._all.owed[task].until(now.wall) for task in {*tasks} if task in self._all.owed]
+        owed = self._each(job for _, job in merge(*lines))
+        rows = [with_hook_delayed(row, now.wall, pause) for row in islice(owed, limit)]
         for row in rows:
             self._put(row)
         return tuple(rows)
@@ -144,15 +139,12 @@ class BookOperations(BookWorkflows):
         return Pruned(len(jobs), len(stubs), receipts, leases, attempts, beats)
 
     def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
-        ages = {
-            row.id: (wall - row.finished_at).total_seconds()
-            for row in self._all.jobs.values()
-            if row.finished_at and not self._is_kept_for_root(row)
-        }
-        rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
-        old = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor) and not self._is_awaited(row)]
-        gone = [each for row in old for each in self._doomed_with(row)][:limit]
-        worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
+        lines, floor = self._all.ended.items(), wall - timedelta(seconds=self.floor)
+        past = [(line, wall - timedelta(seconds=retention), is_stub) for (retention, is_stub), line in lines]
+        old = self._each(job for _, job in merge(*(line.until(min(end, floor)) for line, end, _ in past)))
+        gone = [*islice((each for row in old if not self._is_awaited(row) for each in self._doomed_with(row)), limit)]
+        young = merge(*(line.between(floor, end) for line, end, is_stub in past if not is_stub))
+        worn = [*islice(self._each(job for _, job in young), limit)]
         for row in gone:
             self._forget(row)
         for row in worn:
@@ -161,9 +153,9 @@ class BookOperations(BookWorkflows):
 
     def _prune_receipts_and_leases(self, wall: datetime, limit: int) -> tuple[int, int]:
         floor = timedelta(seconds=self.floor)
-        calls = [call for call, (at, _) in self._all.receipts.items() if wall - at >= floor][:limit]
-        ended = {lease: known.ended_at for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
-        leases = [lease for lease, at in ended.items() if at is not None and wall - at >= floor][:limit]
+        calls = [call for _, call in islice(self._all.received.until(wall - floor), limit)]
+        ended = (lease for _, lease in self._all.ended_leases.until(wall - floor) if lease not in self._all.holds)
+        leases = [*islice(ended, limit)]
         for call in calls:
             del self._all.receipts[call]
         for lease in leases:
@@ -172,21 +164,15 @@ class BookOperations(BookWorkflows):
 
     def _prune_attempts(self, wall: datetime, limit: int) -> int:
         floor = timedelta(seconds=self.floor)
-        brief = [
-            (ended.prunable_from, job, token.number, token)
-            for job, attempts in self._all.attempts.items()
-            for token, ended in attempts.items()
-            if ended.prunable_from is not None and wall - ended.prunable_from >= floor
-        ]
-        attempts = sorted(brief, key=lambda each: each[:3])[:limit]
-        for _, job, _, token in attempts:
-            del self._all.attempts[job][token]
-        return len(attempts)
+        brief = [*islice(self._all.brief_attempts.until(wall - floor), limit)]
+        for _, job, number, claim in brief:
+            self._all.attempts.drop(job, Token(claim, number))
+        return len(brief)
 
     def _prune_beats(self, wall: datetime, limit: int) -> int:
-        over = sorted((kept.delete_after, place) for place, kept in enumerate(self._all.beats) if kept.delete_after <= wall)
-        gone = {place for _, place in over[:limit]}
-        self._all.beats = [kept for place, kept in enumerate(self._all.beats) if place not in gone]
+        gone = [number for _, number in islice(self._all.worn_beats.until(wall), limit)]
+        for number in gone:
+            del self._all.beats[number]
         return len(gone)
 
     def _prune_rates(self, wall: datetime, limit: int) -> None:

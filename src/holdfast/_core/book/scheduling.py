@@ -5,7 +5,9 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.book_state import BookState, KeptSchedule, Moment
+from holdfast._core.book.moment import Moment
+from holdfast._core.book.rows import KeptSchedule
+from holdfast._core.book.state import BookState
 from holdfast._core.schedule import Schedule, ScheduleList, version_of
 
 _SECOND = timedelta(seconds=1)

@@ -1,0 +1,273 @@
+"""The loop that makes one write of what many callers ask at once, and learns from reads what became of it."""
+
+import asyncio
+from collections import deque
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Raw, Struct, json, structs
+
+from holdfast._core.book.tables import decode, encode, encode_sayable
+from holdfast._core.flow_changes import FlowChange
+from holdfast._ports.bucket import Bucket, BucketUnavailable
+from holdfast._ports.clock import Clock, Randomness
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.objects.head import KEY, Commit, Dropped, Head
+from holdfast.stores.objects.pauses import Pauses
+from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
+from holdfast.stores.objects.replica import Replica
+from holdfast.stores.objects.sightings import Sighted, Sightings
+
+LONGEST_WAIT = 10.0
+"""The seconds after which a request without an answer ends as unknown."""
+MOST_REQUESTS, MOST_BYTES = 10_000, 1024 * 1024
+_URGENT = frozenset(("beat", "open_lease", "end_lease"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STAMPS = 2**20
+"""The stamps of one version: each request of a commit gets a different one."""
+_OUTAGE = 5.0
+"""The seconds without an answer of the bucket after which the owners of leases may have had none either."""
+
+
+class Request(Struct):
+    """A verb and its arguments. ``asked_at``: on the monotonic clock."""
+
+    verb: str
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    asked_at: float
+    answer: Future[Any]
+
+
+class Outcome(Struct):
+    """What a request leads to: an answer, or an error."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Made(Struct):
+    """A batch as it was applied to the book. ``changes``: of its requests, as JSON."""
+
+    outcomes: list[Outcome] = []
+    changes: list[bytes] = []
+
+
+class Committer:
+    """Answers requests in batches, in the order of their arrival, on one event loop.
+
+    ``large``: the same bucket over a separate connection, for runs, which must not delay a beat.
+    """
+
+    def __init__(
+        self, bucket: Bucket, name: str, *, large: Bucket, clock: Clock, chance: Randomness, interval: float, full: int
+    ) -> None:
+        self._large = large
+        self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
+        self._replica, self._sightings = Replica(bucket, name), Sightings(clock)
+        self._pauses, self._full = Pauses(clock, chance, interval), full
+        self._waiting = deque[Request]()
+        self._serving: asyncio.Task[None] | None = None
+        self._tidying: asyncio.Task[None] | None = None
+        self._new_run: NewRun | None = None
+        self._collected: tuple[Dropped, ...] = ()
+        self._hurry = asyncio.Event()
+        self._is_known = False
+
+    def take_flow_changes(self) -> tuple[FlowChange, ...]:
+        """Return what committed writes of this process have done to workflows since the last call."""
+        return self._replica.flow_changes.take()
+
+    def add(self, request: Request) -> None:
+        """Take a request, which is answered later in any case."""
+        self._waiting.append(request)
+        if request.verb in _URGENT:
+            self._hurry.set()
+        if self._serving is None:
+            self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    async def finish(self) -> None:
+        """Return when all requests are answered, and no run is being written."""
+        for task in (self._serving, self._tidying):
+            if task is not None:
+                await asyncio.wait([task])
+
+    async def _serve(self) -> None:
+        try:
+            while batch := self._next_batch():
+                try:
+                    await self._answer(batch)
+                except Exception as error:
+                    self._replica.undo()
+                    for request in batch:
+                        _tell(request, Outcome(error=error))
+        finally:
+            self._serving = None
+
+    def _next_batch(self) -> list[Request]:
+        batch = list[Request]()
+        self._hurry.clear()
+        while self._waiting and len(batch) < MOST_REQUESTS:
+            request = self._waiting.popleft()
+            if request.answer.running() or request.answer.set_running_or_notify_cancel():
+                batch.append(request)
+        return batch
+
+    async def _answer(self, batch: list[Request]) -> None:
+        """Answer all requests of a batch. ``StoreUnavailable``: what became of them is unknown."""
+        in_doubt, is_fresh = dict[str, Made](), False
+        deadline = batch[0].asked_at + LONGEST_WAIT
+        if not self._is_known or self._pauses.is_failing:
+            await self._look(deadline)
+            is_fresh = True
+        while True:
+            made = self._apply(batch, may_be_part=not in_doubt)
+            if not made.changes:
+                if is_fresh or not await self._look(deadline):
+                    return _leave(batch, made)
+                is_fresh = True
+                continue
+            base, nonce = self._replica.head, self._chance.uuid4().hex[:16]
+            try:
+                await self._write(made, nonce)
+            except BucketUnavailable as error:
+                self._replica.undo()
+                in_doubt[nonce] = made
+                await self._pause(self._pauses.after_failure(error), deadline, error)
+            else:
+                _leave(batch, made)
+                return await self._rest(len(batch))
+            await self._look(deadline)
+            is_fresh = True
+            if self._replica.head.version > base.version:
+                landed = self._replica.head.nonce_of(base.version + 1)
+                if landed is None:
+                    raise StoreUnavailable(f"{self._name}: too many others wrote since a write without an answer")
+                if landed in in_doubt:
+                    return _leave(batch, in_doubt[landed])
+                in_doubt.clear()  # their condition can never hold again
+
+    def _apply(self, batch: list[Request], *, may_be_part: bool) -> Made:
+        """Call the verbs. A verb that fails, or whose changes cannot be written, leaves nothing in the book.
+
+        ``may_be_part``: requests that would make the write too large wait for the next one.
+        """
+        made, size = Made(), 0
+        for number, request in enumerate(batch):
+            if size > MOST_BYTES and may_be_part:
+                self._waiting.extendleft(reversed(batch[number:]))
+                del batch[number:]
+                break
+            outcome, changes = self._call(request, number)
+            made.outcomes.append(outcome)
+            if changes:
+                made.changes.append(changes)
+                size += len(changes)
+        return made
+
+    def _call(self, request: Request, number: int) -> tuple[Outcome, bytes]:
+        book = self._replica.book
+        start = book.savepoint()
+        first = (self._replica.head.version + 1) * _STAMPS
+        now = Sighted(self._now(), first + number, first, self._sightings.elapsed)
+        try:
+            answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
+            if not (changes := book.changes(start)):
+                return Outcome(answer), b""
+            try:
+                return Outcome(answer), encode(changes)
+            except UnicodeEncodeError:
+                written = encode_sayable(changes)
+                book.write(decode(written))
+                return Outcome(answer), written
+        except Exception as error:
+            book.undo(start)
+            return Outcome(error=error), b""
+
+    async def _write(self, made: Made, nonce: str) -> None:
+        if (pause := self._pauses.before_write()) > 0:
+            await self._clock.sleep(pause)
+        base, started = self._replica.head, self._clock.monotonic()
+        now = self._now()
+        commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
+        garbage = tuple(each for each in base.garbage if each not in self._collected)
+        head = structs.replace(base, version=commit.version, tail=(*base.tail, commit), garbage=garbage)
+        if self._new_run is not None:
+            head = self._new_run.put_into(head, now)
+        etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
+        self._replica.adopt(head, etag)
+        self._new_run, self._collected = None, ()
+        self._pauses.wrote(self._clock.monotonic() - started)
+        self._has_ended_outage()
+        if self._tidying is None:
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
+
+    async def _look(self, deadline: float) -> bool:
+        """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
+        while True:
+            others = self._replica.others
+            try:
+                is_new = await self._replica.look()
+            except BucketUnavailable as error:
+                await self._pause(self._pauses.after_failure(error), deadline, error)
+                continue
+            if self._is_known and self._replica.others > others:
+                self._pauses.saw_others()
+            self._is_known = True
+            return self._has_ended_outage() or is_new
+
+    async def _pause(self, seconds: float, deadline: float, error: BucketUnavailable) -> None:
+        """Wait before the next try, or raise the error if that would be too late."""
+        if self._clock.monotonic() + seconds > deadline:
+            raise error
+        if seconds > 0:
+            await self._clock.sleep(seconds)
+
+    async def _rest(self, requests: int) -> None:
+        """Let others write, unless a request must not wait."""
+        pause = self._pauses.after_commit(requests)
+        if pause > 0 and not self._hurry.is_set():
+            sleeping = [asyncio.ensure_future(self._clock.sleep(pause)), asyncio.ensure_future(self._hurry.wait())]
+            await asyncio.wait(sleeping, return_when=asyncio.FIRST_COMPLETED)
+            for each in sleeping:
+                each.cancel()
+
+    async def _tidy(self, head: Head) -> None:
+        """Flush a full tail, or merge runs; the next commit puts the result into the head."""
+        try:
+            nonce = self._chance.uuid4()
+            if head.tail_size > self._full:
+                self._new_run = await flush(self._large, head, nonce)
+            elif old := mergeable(head.runs):
+                self._new_run = await merge(self._large, head, old, nonce)
+            self._collected = await collect(self._large, head, self._now())
+        except BucketUnavailable:
+            pass  # the next commit tries again
+        finally:
+            self._tidying = None
+
+    def _now(self) -> datetime:
+        return _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
+
+    def _has_ended_outage(self) -> bool:
+        """Note an answer of the bucket; return whether it ended an outage: leases are watched from now on, because their owners may
+        have had no answer either."""
+        has_ended = self._pauses.answered() > _OUTAGE
+        if has_ended:
+            self._sightings.forget()
+        return has_ended
+
+
+def _leave(batch: list[Request], made: Made) -> None:
+    for request, outcome in zip(batch, made.outcomes, strict=True):
+        _tell(request, outcome)
+
+
+def _tell(request: Request, outcome: Outcome) -> None:
+    if request.answer.done():
+        return
+    if outcome.error is None:
+        request.answer.set_result(outcome.value)
+    else:
+        request.answer.set_exception(outcome.error)

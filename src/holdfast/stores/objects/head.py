@@ -1,0 +1,95 @@
+"""The head of a store: the only object that is ever overwritten. It has the newest commits, and names the objects with all older ones."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct
+
+from holdfast._core.book.table import RowChange
+from holdfast._core.book.tables import decode
+
+KEY = "head.json"
+FORMAT = 1
+RING = 64
+"""The commits whose nonce a head names after they have left its tail."""
+
+
+class Commit(Struct, frozen=True):
+    """One write of the head. ``nonce``: by which its writer recognises it. ``changes``: those of each request."""
+
+    version: int
+    nonce: str
+    at: datetime
+    changes: tuple[Raw, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of its changes."""
+        return sum(len(memoryview(each)) for each in self.changes)
+
+    def rows(self) -> Iterator[RowChange]:
+        """Return all changed rows, in order."""
+        return chain.from_iterable(decode(each) for each in self.changes)
+
+
+class Past(Struct, frozen=True, array_like=True):
+    """A commit that has left the tail."""
+
+    version: int
+    nonce: str
+
+
+class Dropped(Struct, frozen=True, array_like=True):
+    """An object that no head names any more since a commit of that time. A process that has read an older head may still load it."""
+
+    key: str
+    at: datetime
+
+
+class Run(Struct, frozen=True):
+    """An object with the changes of the commits after version ``since`` up to ``until``. ``size``: its bytes before compression."""
+
+    key: str
+    since: int
+    until: int
+    size: int
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """The content of a head. ``needs``: the least format that a release must know to read it. ``store``: the id that its creation gave it.
+    ``runs``: from the oldest on. ``tail``: the commits after them."""
+
+    format: int
+    needs: int
+    store: UUID
+    version: int
+    runs: tuple[Run, ...] = ()
+    ring: tuple[Past, ...] = ()
+    garbage: tuple[Dropped, ...] = ()
+    tail: tuple[Commit, ...] = ()
+
+    @property
+    def flushed(self) -> int:
+        """The version up to which the runs have all changes."""
+        return self.runs[-1].until if self.runs else 0
+
+    @property
+    def tail_size(self) -> int:
+        """The bytes of all changes in the tail."""
+        return sum(commit.size for commit in self.tail)
+
+    def nonce_of(self, version: int) -> str | None:
+        """Return the nonce of a commit; ``None`` if it is too old for this head to name it."""
+        known = {each.version: each.nonce for each in self.ring} | {each.version: each.nonce for each in self.tail}
+        return known.get(version)
+
+
+def read(body: bytes) -> Head:
+    """Return a head as read. ``msgspec.DecodeError``: it is damaged, or not whole."""
+    return _decoder.decode(body)
+
+
+_decoder = msgspec.json.Decoder(Head)

@@ -1,0 +1,116 @@
+"""The store in a bucket keeps the contract: directly on a bucket in memory."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from holdfast._ports.bucket import BucketUnavailable
+from holdfast._ports.store import Store
+from holdfast._system.clock import SystemClock
+from holdfast.databases.buckets.opening import open_bucket
+from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.store import ObjectStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.claiming import ClaimContract
+from holdfast.testing.contracts.enqueuing import EnqueueContract
+from holdfast.testing.contracts.fencing import FenceContract
+from holdfast.testing.contracts.owning import LeaseContract
+from holdfast.testing.contracts.racing import RaceContract
+from holdfast.testing.contracts.scene import Part
+from holdfast.testing.contracts.settling import SettleContract
+from holdfast.testing.servers import BucketFault, BucketServer
+from proof.stores.faulty_bucket import FaultyBucket
+
+_NUMBERS = count()
+
+
+class SleepingClock:
+    """The clock of a test for the store's own pauses, which do not wait until the test moves it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.monotonic, self.boottime, self.wall = clock.monotonic, clock.boottime, clock.wall
+
+    async def sleep(self, seconds: float) -> None:
+        await SystemClock().sleep(min(seconds, 0.001))
+
+
+class Handles(Part):
+    """Handles with a separate book, committer and thread each."""
+
+    @pytest.fixture(autouse=True)
+    def url(self) -> None:
+        self.name = f"memory-object://contract-{next(_NUMBERS)}"
+        self.handles: list[ObjectStore] = []
+        bucket = open_bucket(self.name, FakeClock())
+        asyncio.run(create(bucket, UUID(int=1)))
+
+    def make_store(self, clock: FakeClock) -> Store:
+        store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(next(_NUMBERS)))
+        self.handles.append(store)
+        return store
+
+    def advance(self, clock: FakeClock, seconds: float) -> None:
+        """Let each handle see all marks first: it counts from then on."""
+        with ThreadPoolExecutor(1) as thread:
+            for store in self.handles:
+                thread.submit(asyncio.run, look(store)).result()
+        clock.advance(seconds)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[BucketServer]:
+    with BucketServer() as server:
+        yield server
+
+
+async def insist_on_creating(name: str) -> None:
+    """Create the store, although faults of the test before may be left."""
+    bucket, answer = open_bucket(name, FakeClock()), None
+    while answer is None:
+        with suppress(BucketUnavailable):
+            answer = await create(bucket, UUID(int=1))
+    await bucket.close()
+
+
+async def look(store: ObjectStore) -> None:
+    await store.workers()
+    await store.expired(1)
+    await store.overdue(1)
+
+
+class TestObjects(Handles, StoreContract):
+    """On a bucket in memory that does what it is asked."""
+
+
+class TestObjectsWithFaults(TestObjects):
+    """The same while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time."""
+
+    def make_store(self, clock: FakeClock) -> Store:
+        number = next(
+            _NUMBERS
+        )  # in any thread another one: two handles with the same nonces would take each other's writes for theirs
+        bucket = FaultyBucket(open_bucket(self.name, clock), Random(number), writes=0.2, reads=0.05)
+        store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000)
+        self.handles.append(store)
+        return store
+
+
+@pytest.mark.prove
+class TestObjectsOnServer(Handles, RaceContract, EnqueueContract, ClaimContract, SettleContract, FenceContract, LeaseContract):
+    """Races and ownership through obstore, on a server that resets a part of the connections before and after writes."""
+
+    @pytest.fixture(autouse=True)
+    def url(self, server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
+        self.name, self.handles = server.bucket_url.replace("?", f"/{next(_NUMBERS)}?"), []
+        asyncio.run(insist_on_creating(self.name))
+        faults = (BucketFault(), BucketFault(503), BucketFault(is_applied=True), BucketFault(412, is_applied=True))
+        server.fail("PUT", *(each for fault in faults for each in (*[None] * 5, fault)))
