@@ -79,7 +79,7 @@ class HttpClient:
                     return answer
             except ClientConnectorError as error:
                 problem = str(error)
-            except (ClientError, ConnectionError) as error:
+            except (ClientError, OSError) as error:  # an SSLError, too, if the broker wants a certificate
                 problem = f"{server} closed the connection ({type(error).__name__})"
                 if not is_repeatable:
                     break
