@@ -1,6 +1,8 @@
 """An App on a broker does what it does on the broker's store: workers, workflows, steps, signals, events and checks."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -76,3 +78,31 @@ def test_calls_from_several_loops_and_threads_share_an_app(app: App) -> None:
     task.enqueue()
     asyncio.run(enqueue())
     assert app.jobs.counts()["available"] == 41
+
+
+def test_a_program_that_closes_nothing_ends_without_a_warning(app: App) -> None:
+    program = f"from holdfast import App; print(App({app.settings.url!r}).enqueue('seven').get().state)"
+    done = subprocess.run(
+        [sys.executable, "-W", "default::ResourceWarning", "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr) == ("available\n", "")
+
+
+def test_a_forked_child_and_its_parent_have_separate_connections(app: App) -> None:
+    program = f"""
+import os
+from holdfast import App
+app = App({app.settings.url!r})
+app.enqueue("seven")
+for _ in range(2):
+    if not (child := os.fork()):
+        app.enqueue("seven")
+        app.close()
+        app.enqueue("seven")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    app.enqueue("seven")
+print(app.jobs.counts()["available"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("7\n", "")

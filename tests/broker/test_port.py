@@ -1,6 +1,7 @@
 """What a broker refuses, and how; over real HTTP."""
 
 import asyncio
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from holdfast._ports.store import Store
 from holdfast._ports.wire_errors import decode_error
 from holdfast._ports.wire_hints import decode_answer
 from holdfast.broker.group_commit import GroupCommit
+from holdfast.broker.serving import Listening
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreRefused, StoreUnavailable, Unsupported
 from holdfast.http import limits
 from holdfast.http.identity import local
@@ -318,3 +320,10 @@ def test_a_wrong_line_of_tokens_is_named(line: str) -> None:
 
     with pytest.raises(ConfigurationError, match="--tokens"):
         Tokens.parse(line)
+
+
+def test_answers_do_not_wait_for_the_acknowledgement_of_the_one_before() -> None:
+    with Listening(port=0).socket() as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

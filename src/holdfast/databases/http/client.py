@@ -44,7 +44,7 @@ class HttpClient:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._thread = LoopThread("holdfast-http")
         self._opened: tuple[asyncio.AbstractEventLoop, ClientSession] | None = None
-        self._inherited: object = None
+        self._inherited: list[object] = []
 
     async def post(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
         """Send a call and return the answer of any status. Raises ``StoreUnavailable`` if there is none: its outcome is unknown."""
@@ -56,12 +56,7 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close all connections; the next call opens them again."""
-        await self._thread.close(self._close)
-
-    async def _close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened[1].close()
+        await self._thread.close()
 
     async def _post(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
         try:
@@ -84,7 +79,7 @@ class HttpClient:
                     return answer
             except ClientConnectorError as error:
                 problem = str(error)
-            except (ClientError, ConnectionError) as error:
+            except (ClientError, OSError) as error:  # an SSLError, too, if the broker wants a certificate
                 problem = f"{server} closed the connection ({type(error).__name__})"
                 if not is_repeatable:
                     break
@@ -121,12 +116,13 @@ class HttpClient:
 
     def _session(self) -> ClientSession:
         loop = asyncio.get_running_loop()
-        if self._opened is not None and self._opened[0] is not loop:  # the parent's, in a forked child
-            self._inherited, self._opened = self._opened, None
-        if self._opened is None:
+        if self._opened is None or self._opened[0] is not loop:
+            if self._opened is not None and not self._opened[1].closed:
+                self._inherited.append(self._opened)  # the parent's, in a forked child: deleting it would touch its sockets
             connector = TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEPT, ssl=self._tls())
             limits = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
             self._opened = loop, ClientSession(connector=connector, timeout=limits, headers=self._headers)
+            self._thread.at_end(self._opened[1].close)
         return self._opened[1]
 
 
