@@ -22,8 +22,9 @@ from tests.stores.test_postgres_server import LINGER
 
 WIDTH = 10_000
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-LOCKED_AND_COUNTED = (
-    "WITH gate AS MATERIALIZED (SELECT id FROM holdfast.flows WHERE id = ANY(:flows::uuid[]) ORDER BY id FOR UPDATE), edge AS"
+LOCKED_FIRST = (
+    "WITH gate AS MATERIALIZED (SELECT id FROM holdfast.flows WHERE id = ANY(:flows::uuid[]) ORDER BY id FOR UPDATE), "
+    "start AS MATERIALIZED (SELECT count(*) FROM gate), clock AS"
 )
 
 
@@ -77,11 +78,11 @@ class TestLocks(AtHome):
 
         def counting(store: PostgresStore, name: str) -> str:
             read = text(store, name)
-            return (
-                read.replace("WITH edge AS", LOCKED_AND_COUNTED).replace("FROM edge ", "FROM gate, edge ")
-                if name == "links"
-                else read
-            )
+            if name == "settle_members":
+                read = read.replace("WITH clock AS", LOCKED_FIRST).replace(
+                    "FROM clock_timestamp()", "FROM start, clock_timestamp()", 1
+                )
+            return read
 
         monkeypatch.setattr(PostgresStore, "_lock_text", without_lock)
         monkeypatch.setattr(PostgresStore, "_text", counting)
@@ -91,9 +92,9 @@ class TestLocks(AtHome):
     def test_l12_a_workflow_that_is_locked_after_its_jobs_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pass_on = LockedFlows.pass_on
 
-        async def late(flows: LockedFlows, settled: Any) -> None:
+        async def late(flows: LockedFlows, settled: Any, links: Any) -> None:
             await flows.lock(flows.locked)
-            await pass_on(flows, settled)
+            await pass_on(flows, settled, links)
 
         monkeypatch.setattr(PostgresStore, "_lock_text", lambda *_: "SELECT")
         monkeypatch.setattr(LockedFlows, "pass_on", late)
