@@ -63,7 +63,9 @@ async def test_o6_a_merged_run_is_deleted_a_day_after_no_head_named_it_any_more(
 
 
 @pytest.mark.parametrize(
-    "body", [None, b"", b"{", gzip.compress(b"{"), gzip.compress(b'{"unknown": 1}'), gzip.compress(b"{}" * 99)[:-9]]
+    "body",
+    [None, b"", b"{", gzip.compress(b"{"), gzip.compress(b'{"unknown": 1}'), gzip.compress(b"{}" * 99)[:-9]],
+    ids=["missing", "empty", "not compressed", "not whole JSON", "an unknown table", "cut off"],
 )
 async def test_a_run_that_is_missing_or_damaged_is_named_and_nothing_is_answered_without_it(
     world: World, body: bytes | None
