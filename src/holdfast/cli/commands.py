@@ -24,6 +24,7 @@ from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
 from holdfast.cli.rows import rows
 from holdfast.cli.schedules import schedules
+from holdfast.cli.store import store
 from holdfast.cli.top import top
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
@@ -131,6 +132,7 @@ for _command in (
     recover,
     prune,
     backup,
+    store,
     completion,
 ):
     root.add_command(_command)

@@ -12,8 +12,8 @@ from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
-from holdfast.errors import StoreUnavailable
-from holdfast.stores.objects.head import KEY, Commit, Dropped, Head
+from holdfast.errors import StoreRefused, StoreUnavailable
+from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
@@ -22,6 +22,9 @@ from holdfast.stores.objects.sightings import Sighted, Sightings
 LONGEST_WAIT = 10.0
 """The seconds after which a request without an answer ends as unknown."""
 MOST_REQUESTS, MOST_BYTES = 10_000, 1024 * 1024
+MOST_CHANGES = MOST_HEAD // 2
+"""The bytes of changes of one call beyond which it is refused: a head that it makes too large could not be read."""
+_SMALLER = "enqueue fewer jobs in a call, or put large payloads into objects of your own"
 _URGENT = frozenset(("beat", "open_lease", "end_lease"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STAMPS = 2**20
@@ -74,6 +77,11 @@ class Committer:
         self._collected: tuple[Dropped, ...] = ()
         self._hurry = asyncio.Event()
         self._is_known = False
+
+    @property
+    def head(self) -> Head:
+        """The newest head that a call has read or written."""
+        return self._replica.head
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         """Return what committed writes of this process have done to workflows since the last call."""
@@ -176,11 +184,13 @@ class Committer:
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
             try:
-                return Outcome(answer), encode(changes)
+                written = encode(changes)
             except UnicodeEncodeError:
                 written = encode_sayable(changes)
                 book.write(decode(written))
-                return Outcome(answer), written
+            if len(written) > MOST_CHANGES:
+                raise StoreRefused(f"{self._name}: one call writes {len(written) >> 20} MiB: {_SMALLER}")
+            return Outcome(answer), written
         except Exception as error:
             book.undo(start)
             return Outcome(error=error), b""
@@ -188,6 +198,8 @@ class Committer:
     async def _write(self, made: Made, nonce: str) -> None:
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
+        if self._tidying is not None and self._replica.head.tail_size > MOST_HEAD // 4:
+            await asyncio.wait([self._tidying])  # or the head would become too large to be read
         base, started = self._replica.head, self._clock.monotonic()
         now = self._now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
@@ -195,7 +207,9 @@ class Committer:
         head = structs.replace(base, version=commit.version, tail=(*base.tail, commit), garbage=garbage)
         if self._new_run is not None:
             head = self._new_run.put_into(head, now)
-        etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
+        if len(body := json.encode(head)) > MOST_HEAD:
+            raise StoreUnavailable(f"{self._name}: {KEY} would be too large, because runs cannot be written: see holdfast check")
+        etag = await self._bucket.put(KEY, body, self._replica.etag)
         self._replica.adopt(head, etag)
         self._new_run, self._collected = None, ()
         self._pauses.wrote(self._clock.monotonic() - started)
