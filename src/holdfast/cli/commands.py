@@ -13,6 +13,7 @@ from holdfast.cli.backup import backup
 from holdfast.cli.broker import broker
 from holdfast.cli.check import check
 from holdfast.cli.completion import VARIABLE, completion
+from holdfast.cli.copy import copy
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.jobs import jobs
@@ -133,6 +134,7 @@ for _command in (
     prune,
     backup,
     store,
+    copy,
     completion,
 ):
     root.add_command(_command)
