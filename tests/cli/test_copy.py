@@ -36,6 +36,25 @@ def test_jobs_move_to_another_kind_of_store(folder: Path, destination: str) -> N
     assert answer(*words)["moved"] == 0
 
 
+def test_jobs_go_from_sqlite_to_postgresql_and_back_as_they_were(folder: Path, postgres_dsn: str) -> None:
+    app = App(postgres_dsn)
+    app.migrate()
+    app.close()
+    words = ("enqueue", "shop:app", "analyze", '{ "repo_url": "\\u00fc", "limit": 10 }')
+    options = ("--key", "acme", "--tag", "a", "--tag", "b", "--header", "tenant=x", "--priority", "-3", "--unique-key", "one")
+    assert run(*words, *options, "--at", "2100-01-01T00:00:00.123457Z").exit_code == 0
+    enqueue('{"repo_url": "a\\u0000b"}')
+    before = [answer("jobs", "show", each["id"], "--app", "shop") for each in answer("jobs", "list", "--app", "shop")]
+    for source, destination in ((url(folder), postgres_dsn), (postgres_dsn, f"sqlite:///{folder}/again.db")):
+        done = answer("copy", "--from", source, "--to", destination)
+        assert (done["moved"], done["stay"]) == (2, {})
+        there = answer("jobs", "list", "--url", destination)
+        after = [answer("jobs", "show", each["id"], "--url", destination) for each in there]
+        for job in (*before, *after):
+            job["created_at"] = None
+        assert after == before
+
+
 def test_what_is_not_copied_is_named(folder: Path, destination: str) -> None:
     enqueue()
     assert run("limits", "set", "task", "analyze", "--concurrency", "1", "--app", "shop").exit_code == 0
