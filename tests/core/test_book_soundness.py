@@ -23,7 +23,7 @@ def book() -> Book:
     return book
 
 
-def test_a_book_that_verbs_have_changed_is_sound(book: Book) -> None:
+def test_a_book_that_verbs_have_changed_has_no_problem(book: Book) -> None:
     assert problems_of(book, NOW) == []
 
 

@@ -95,7 +95,7 @@ async def test_versions_that_no_object_has_and_commits_that_cannot_be_read_are_n
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b" " * (MOST_HEAD + 1)], ids=["cut off", "deep", "too large"])
-async def test_a_head_that_cannot_be_read_is_damage_and_no_end_of_the_process(world: World, body: bytes) -> None:
+async def test_a_head_that_cannot_be_read_is_reported_as_damaged_and_can_be_put_back(world: World, body: bytes) -> None:
     store, bucket = await filled(world, 12)
     before = await whole(bucket, KEY)
     await bucket._bucket.put(KEY, body)
@@ -119,7 +119,7 @@ async def test_a_run_that_unpacks_to_more_than_its_head_names_is_not_unpacked(wo
     await store.close()
 
 
-async def test_a_bucket_without_an_answer_is_no_damage(world: World) -> None:
+async def test_a_bucket_without_an_answer_is_not_reported_as_damaged(world: World) -> None:
     store, bucket = await filled(world, 12)
     bucket.reads.extend(["reset"])
     with pytest.raises(StoreUnavailable, match="reset"):
