@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.text import printable
 from holdfast._ports.bucket import BucketUnavailable
 from holdfast._ports.leading import Misdirected, Seat
-from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.stores.objects.committer import LONGEST_WAIT, Committer, Made, Outcome, Request, tell
 from holdfast.stores.objects.election import HEARTBEAT, LOOK, Election, Phase
 from holdfast.stores.objects.head import Head, Leader
@@ -43,9 +43,7 @@ class ElectingCommitter(Committer):
             super().add(request)
 
     async def stand(self, me: Leader) -> None:
-        """Stand for election from now on. ``ConfigurationError``: writes are too far apart for a heartbeat."""
-        if self._pauses.interval > HEARTBEAT:
-            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: lower interval= in the bucket's URL"])
+        """Stand for election from now on."""
         self._me, self._election = me, Election(me.id)
         await self._attend(self._clock.monotonic() + LONGEST_WAIT)
         self._standing = asyncio.get_running_loop().create_task(self._stand())

@@ -26,6 +26,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.stores.objects.committer import Request
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.electing_committer import ElectingCommitter
+from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.pieces import FULL
 
@@ -75,6 +76,8 @@ class ObjectStore(BookVerbs, Forked):
         return self._committer.seat
 
     async def stand(self, url: str) -> None:
+        if BucketUrl.of(self._url).interval > HEARTBEAT:
+            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: lower interval= in the bucket's URL"])
         await probe(self._url, clock=self._clock, chance=self._chance)
         await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
 
