@@ -151,7 +151,7 @@ class Broker:
 
     async def _leader(self, _: Request) -> Response:
         seat = self._leadership.seat
-        return PlainTextResponse("ok") if seat.is_leading else _elsewhere(seat, port)
+        return PlainTextResponse("ok") if seat.is_leading else _elsewhere(seat, api)
 
     async def _serve_port(self, request: Request) -> Response:
         return await self._port.serve(request, self._authenticate(request))
