@@ -132,7 +132,6 @@ async def test_runs_that_a_lifecycle_rule_deleted_are_named_one_by_one(server: B
     ("url", "pooler", "problem"),
     [
         ("s3://jobs?regoin=x", None, "there is no option 'regoin'"),
-        ("s3://jobs?broker=require", None, "this release has no broker"),
         ("s3://jobs", "transaction", "only a postgresql:// store"),
         ("gs://jobs?interval=2s", None, "beat >= 4 * interval is broken: 6s, 2s"),
     ],

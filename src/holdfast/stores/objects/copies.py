@@ -18,6 +18,7 @@ from holdfast.stores.objects.pieces import fetch, rows_in
 
 COPY = "backup.json"
 """The head of a copy. It has another name than that of a store, so that no worker uses a copy as one."""
+EPOCHS = 1_000_000
 
 
 async def back_up(bucket: Bucket, name: str, target: Bucket, place: str) -> Backup:
@@ -51,8 +52,11 @@ async def restore(bucket: Bucket, name: str, source: Bucket, place: str, *, stor
 
 
 def restored(head: Head, store: UUID) -> Head:
-    """Return the head of a copy as that of a new store: processes that know the old one stop at the next read."""
-    return structs.replace(head, store=store, garbage=())
+    """Return the head of a copy as that of a new store: processes that know the old one stop at the next read.
+
+    Its epoch is one that no broker of the old store has reached, so that answers of these are older than all of its own.
+    """
+    return structs.replace(head, store=store, epoch=head.epoch + EPOCHS, broker=None, garbage=())
 
 
 async def _copy(bucket: Bucket, head: Head, target: Bucket) -> tuple[list[RowChange], int]:

@@ -1,9 +1,10 @@
-"""The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself."""
+"""The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself, unless a broker leads."""
 
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 from uuid import UUID
 
@@ -18,17 +19,21 @@ from holdfast._forks import Forked, register
 from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.leading import Seat
 from holdfast._ports.upkeep import Compaction, Inspection, Verification
 from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
-from holdfast.stores.objects.committer import Committer, Request
+from holdfast.stores.objects.committer import Request
 from holdfast.stores.objects.compaction import Compacting, bucket_time
 from holdfast.stores.objects.copies import back_up, restore
 from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.electing_committer import ElectingCommitter
+from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
-from holdfast.stores.objects.inspection import inspect, verify
+from holdfast.stores.objects.head import Leader
+from holdfast.stores.objects.inspection import inspect, read_head, verify
 from holdfast.stores.objects.pieces import FULL
 
 
@@ -69,8 +74,9 @@ class ObjectStore(BookVerbs, Forked):
         server = BucketUrl.of(self._url).server
         kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
         counts = await self.counts()
+        _, head = await self._thread.run(read_head(self._bucket, self._name))
         bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
-        return (kept, *findings_of(self._committer.head, counts, now=self._now(), bucket_now=bucket_now))
+        return (kept, *findings_of(head, counts, now=self._now(), bucket_now=bucket_now))
 
     async def inspect(self) -> Inspection:
         return await self._thread.run(inspect(self._large, self._name))
@@ -97,8 +103,21 @@ class ObjectStore(BookVerbs, Forked):
         finally:
             await source.close()
 
+    @property
+    def seat(self) -> Seat:
+        return self._committer.seat
+
+    async def stand(self, url: str) -> None:
+        if BucketUrl.of(self._url).interval > HEARTBEAT:
+            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: lower interval= in the bucket's URL"])
+        await probe(self._url, clock=self._clock, chance=self._chance)
+        await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
+
+    async def resign(self) -> None:
+        await self._thread.run(self._committer.resign())
+
     async def close(self) -> None:
-        await self._thread.run(self._committer.finish())
+        await self._thread.run(self._committer.close())
         await self._bucket.close()
         await self._large.close()
         self._thread.close()
@@ -109,7 +128,7 @@ class ObjectStore(BookVerbs, Forked):
 
     def _start(self) -> None:
         url = BucketUrl.of(self._url)
-        self._committer = Committer(
+        self._committer = ElectingCommitter(
             self._bucket,
             self._name,
             large=self._large,
