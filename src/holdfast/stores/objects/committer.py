@@ -230,7 +230,10 @@ class Committer:
         if self._new_run is not None:
             head = self._new_run.put_into(head, now)
         if len(body := json.encode(head)) > MOST_HEAD:
-            raise StoreUnavailable(f"{self._name}: {KEY} would be too large, because runs cannot be written: see holdfast check")
+            self._begin_tidying(base)
+            raise StoreUnavailable(
+                f"{self._name}: {KEY} would be too large until a run is written: try again, or see holdfast check"
+            )
         try:
             etag = await self._bucket.put(KEY, body, self._replica.etag)
         except BucketUnavailable:
@@ -247,8 +250,7 @@ class Committer:
         self._enter(head.epoch)
         self._pauses.wrote(self._clock.monotonic() - started)
         self._has_ended_outage()
-        if self._tidying is None:
-            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
+        self._begin_tidying(head)
 
     async def _look(self, deadline: float) -> bool:
         """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
@@ -302,6 +304,10 @@ class Committer:
             await asyncio.wait(sleeping, return_when=asyncio.FIRST_COMPLETED)
             for each in sleeping:
                 each.cancel()
+
+    def _begin_tidying(self, head: Head) -> None:
+        if self._tidying is None:
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
 
     async def _tidy(self, head: Head) -> None:
         """Flush a full tail, or merge runs; the next commit puts the result into the head."""
