@@ -54,7 +54,7 @@ async def restore(bucket: Bucket, name: str, source: Bucket, place: str, *, stor
 def restored(head: Head, store: UUID) -> Head:
     """Return the head of a copy as that of a new store: processes that know the old one stop at the next read.
 
-    Its epoch is one that no broker of the old store has reached, so that answers of these are older than all of its own.
+    No broker of the old store has reached its epoch: what such a broker answers is older than every answer of the new one.
     """
     return structs.replace(head, store=store, epoch=head.epoch + EPOCHS, broker=None, garbage=())
 
