@@ -9,7 +9,7 @@ from holdfast._core.flow_changes import FlowChanges
 from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable
 from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
-from holdfast.stores.objects.pieces import damaged, load
+from holdfast.stores.objects.pieces import Damaged, load
 
 
 class Replica:
@@ -81,8 +81,8 @@ class Replica:
         later = [commit for commit in new.tail if commit.version > known]
         try:
             rows += [row for commit in later for row in commit.rows()]
-        except msgspec.DecodeError:
-            raise damaged(f"{self._name}: a commit in {KEY} cannot be read") from None
+        except (msgspec.DecodeError, RecursionError):
+            raise Damaged(f"{self._name}: a commit in {KEY}", "cannot be read") from None
         if missing and missing[0] is new.runs[0]:
             self.book = Book()  # the oldest run does not name what was deleted
         self.book.load(rows)
