@@ -3,17 +3,21 @@
 import threading
 from typing import Any
 
+from holdfast._system.clock import SystemClock
+from holdfast.stores.objects.store import ObjectStore
+from holdfast.testing.clock import FakeChance
 from tests.broker.support import running
 from tests.broker.test_api import Caller
-from tests.stores.objects_world import World
+from tests.stores.objects_world import Scripted, World
 
 JOBS, WRITE = 20, "PUT head.json"
 
 
 def test_a_claim_of_many_jobs_needs_few_writes_and_no_two_claims_at_once_get_the_same() -> None:
-    world = World()
-    store, bucket = world.open()
-    with running(store, world.clock) as broker:
+    world, clock = World(), SystemClock()
+    bucket = Scripted(world.name, clock)
+    store = ObjectStore(world.name, clock=clock, chance=FakeChance(), bucket=bucket)
+    with running(store, clock) as broker:
         api = Caller(broker.url)
         jobs = api.post("/jobs", [{"task": "t"} for _ in range(2 * JOBS)]).body
         before, found = bucket.calls[WRITE], list[Any]()

@@ -14,7 +14,7 @@ from holdfast.testing.clock import FakeChance
 from holdfast.testing.servers import BucketServer
 from tests.buckets.support import problem_of
 
-names = FakeChance()
+names = FakeChance(17)  # other names than those of other tests: buckets in memory last as long as the process
 
 
 SHARED = ("memory", "s3", "google")

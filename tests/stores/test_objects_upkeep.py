@@ -238,6 +238,7 @@ async def test_a_backup_is_restored_to_another_prefix(world: World, tmp_path: Pa
     assert await another.counts() == {("", State.AVAILABLE): 30}
     assert (await another.inspect()).store != (await store.inspect()).store
     assert (await another.verify()).damage == ()
+    assert (await another.inspect()).epoch >= 1_000_000
     await enqueue(another, new())
     for each in (store, another):
         await each.close()

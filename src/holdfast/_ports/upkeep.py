@@ -14,9 +14,9 @@ class Inspection(Struct, frozen=True, kw_only=True):
     """What a store in a bucket consists of.
 
     ``store``: the id that its creation, or its restoration, gave it. ``version``: how often its head was written, the last time at
-    ``written_at``. Of the head, ``tail_commits`` are the newest writes, with ``tail_bytes`` of changes. ``run_bytes``: before
-    compression. ``garbage``: the objects that the head has dropped, and that are deleted after a day. ``unnamed``: those below ``runs/``
-    that it neither names nor has dropped.
+    ``written_at``. ``broker``: the URL of the broker that leads. ``epoch``: how often one has taken over. Of the head, ``tail_commits``
+    are the newest writes, with ``tail_bytes`` of changes. ``run_bytes``: before compression. ``garbage``: the objects that the head has
+    dropped, and that are deleted after a day. ``unnamed``: those below ``runs/`` that it neither names nor has dropped.
     """
 
     url: str
@@ -24,6 +24,8 @@ class Inspection(Struct, frozen=True, kw_only=True):
     needs: int
     store: UUID
     version: int
+    epoch: int
+    broker: str | None
     written_at: datetime | None
     head_bytes: int
     tail_commits: int

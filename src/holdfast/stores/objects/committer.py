@@ -222,6 +222,8 @@ class Committer:
         unknown whether it was written, and nothing of it is in the book."""
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
+        if self._tidying is not None and self._replica.head.tail_size > MOST_HEAD // 4:
+            await asyncio.wait([self._tidying])  # or the head would become too large to be read
         started, sent = self._clock.monotonic(), self._clock.boottime()
         now = self._now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))

@@ -32,6 +32,8 @@ async def inspect(bucket: Bucket, name: str) -> Inspection:
         needs=head.needs,
         store=head.store,
         version=head.version,
+        epoch=head.epoch,
+        broker=None if head.broker is None else head.broker.url,
         written_at=head.tail[-1].at if head.tail else None,
         head_bytes=size,
         tail_commits=len(head.tail),
