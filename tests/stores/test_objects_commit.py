@@ -13,6 +13,7 @@ from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
+from holdfast._core.write_budget import DAY, MINUTE, WriteBudget
 from holdfast._ports.bucket import BucketProblem, BucketUnavailable, Found
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, SchemaTooNew, StoreUnavailable
@@ -251,6 +252,24 @@ def test_writes_keep_the_interval_of_their_bucket() -> None:
     clock.advance(0.25)
     assert pauses.before_write() == 0.75
     assert pauses.after_failure(BucketUnavailable("", BucketProblem.THROTTLED)) == 1.0
+
+
+def test_o7_writes_beyond_a_budget_are_delayed() -> None:
+    clock = FakeClock()
+    pauses = Pauses(clock, FakeChance(), 0.0, [WriteBudget(60, MINUTE), WriteBudget(10**6, DAY)])
+    assert [pauses.before_write() for _ in range(12)] == pytest.approx([0.0] * 10 + [1.2, 2.4], abs=1e-6)
+    clock.advance(2.4)
+    assert pauses.before_write() == pytest.approx(1.2)
+
+
+async def test_o7_writes_of_a_store_keep_the_budget_of_its_url(world: World) -> None:
+    store, bucket = world.open(options="?writes_per_minute=60")
+    begun = world.clock.monotonic()
+    for _ in range(30):
+        await enqueue(store, new())
+    assert (await jobs_in(world), bucket.calls["PUT head.json"]) == (30, 30)
+    assert world.clock.monotonic() - begun == pytest.approx(20 * 1.2, rel=0.1)
+    await store.close()
 
 
 def test_s5_a_stamp_of_the_write_that_is_being_made_was_not_seen_yet() -> None:

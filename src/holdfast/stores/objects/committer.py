@@ -70,12 +70,12 @@ class Committer:
     """
 
     def __init__(
-        self, bucket: Bucket, name: str, *, large: Bucket, clock: Clock, chance: Randomness, interval: float, full: int
+        self, bucket: Bucket, name: str, *, large: Bucket, clock: Clock, chance: Randomness, pauses: Pauses, full: int
     ) -> None:
         self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name), Sightings(clock)
-        self._pauses, self._full = Pauses(clock, chance, interval), full
+        self._pauses, self._full = pauses, full
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
         self._turn = asyncio.Lock()  # of whoever reads or writes the head

@@ -15,6 +15,7 @@ from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.requests import BeatNote
+from holdfast._core.write_budget import WriteBudget
 from holdfast._forks import Forked, register
 from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import Bucket
@@ -34,6 +35,7 @@ from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
 from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.inspection import inspect, verify
+from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
 
 
@@ -107,8 +109,9 @@ class ObjectStore(BookVerbs, Forked):
         return self._committer.seat
 
     async def stand(self, url: str) -> None:
-        if BucketUrl.of(self._url).interval > HEARTBEAT:
-            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: lower interval= in the bucket's URL"])
+        if BucketUrl.of(self._url).pace > HEARTBEAT:
+            remedy = "lower interval=, or allow more writes, in the bucket's URL"
+            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: {remedy}"])
         await probe(self._url, clock=self._clock, chance=self._chance)
         await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
 
@@ -133,7 +136,7 @@ class ObjectStore(BookVerbs, Forked):
             large=self._large,
             clock=self._clock,
             chance=self._chance,
-            interval=url.interval,
+            pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
             full=self._full,
         )
 
