@@ -17,7 +17,7 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.tasks.registry import Registry
 from holdfast._ports import wire_hints
-from holdfast._ports.leading import LEADER_HEADER, VERSION_HEADER, Misdirected, Seat
+from holdfast._ports.leading import VERSION_HEADER, Misdirected, Seat
 from holdfast._system.host import SystemHost
 from holdfast.broker import port
 from holdfast.broker.hints import MOST_WAITING, Hub, HubTransport
@@ -191,11 +191,7 @@ def _refused(identity: Identity | None, roles: frozenset[Role]) -> Response | No
 
 def _elsewhere(seat: Seat, kind: Refusals) -> Response:
     """Return the answer of a broker that does not lead."""
-    if seat.leader is None:
-        return kind.overloaded()
-    answer = kind.misdirected(seat.leader)
-    answer.headers[LEADER_HEADER] = seat.leader
-    return answer
+    return kind.overloaded() if seat.leader is None else kind.misdirected(seat.leader)
 
 
 async def _alive(_: Request) -> Response:
