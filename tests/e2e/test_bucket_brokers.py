@@ -1,4 +1,4 @@
-"""Two brokers on one bucket, in processes of their own: one is killed, stands still, or is asked to end, while workers run jobs."""
+"""Two brokers on one bucket, in separate processes: one is killed, stands still, or is asked to end, while workers run jobs."""
 
 import os
 import signal

@@ -39,7 +39,7 @@ class Broker:
         return call
 
     async def close(self) -> None:
-        """Close nothing."""
+        """Stay open: another client may call it."""
 
     def take_flow_changes(self) -> tuple[()]:
         """Return that nothing has happened to workflows."""

@@ -75,7 +75,7 @@ class Committer:
         self._pauses, self._full = Pauses(clock, chance, interval), full
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
-        self._turn = asyncio.Lock()  # of whoever reads or writes the head
+        self._turn = asyncio.Lock()  # to read or write the head
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
@@ -187,7 +187,7 @@ class Committer:
         start = book.savepoint()
         first = (self._replica.head.version + 1) * _STAMPS
         sightings = self._sightings
-        now = Sighted(self._now(), first + number, first, sightings.elapsed, sightings.heard)
+        now = Sighted(self._now(), first + number, first, sightings.elapsed, sightings.beats)
         try:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
@@ -205,11 +205,11 @@ class Committer:
             return Outcome(error=error), b""
 
     def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
-        """Renew leases in memory: only the leader judges them, so that nobody else need know."""
-        answer = self._replica.book.standing(leases)
+        """Renew leases in memory: no other process judges them."""
+        answer = self._replica.book.alive(leases)
         for lease in answer.alive:
             if (since := self._replica.book.renewed_at(lease)) < first:
-                self._sightings.hear(lease, since)
+                self._sightings.renew(lease, since)
         return answer
 
     async def _write(self, base: Head, made: Made, nonce: str) -> None:

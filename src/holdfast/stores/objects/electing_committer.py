@@ -7,7 +7,7 @@ from msgspec import structs
 
 from holdfast._core.text import printable
 from holdfast._ports.bucket import BucketUnavailable
-from holdfast._ports.leading import Misdirected, Seat
+from holdfast._ports.leading import Misdirected, Standing
 from holdfast.errors import HoldfastError
 from holdfast.stores.objects.committer import LONGEST_WAIT, Committer, Made, Outcome, Request, tell
 from holdfast.stores.objects.election import HEARTBEAT, LOOK, Election, Phase
@@ -24,17 +24,17 @@ logger = logging.getLogger("holdfast")
 class ElectingCommitter(Committer):
     """Takes the leadership when it may, keeps it by a heartbeat, and hands it over at its end."""
 
-    _standing: asyncio.Task[None] | None = None
+    _candidacy: asyncio.Task[None] | None = None
     _written_at = float("-inf")
     _is_closed = False
 
     @property
-    def seat(self) -> Seat:
+    def standing(self) -> Standing:
         """What is known of the leadership."""
         head = self._replica.known
         leader = None if head is None or head.broker is None else head.broker.url
         version = "0.0" if head is None else f"{head.epoch}.{head.version}"
-        return Seat(self._election.leads and not self._is_closed, leader, version)
+        return Standing(self._election.leads and not self._is_closed, leader, version)
 
     def add(self, request: Request) -> None:
         if self._is_closed:
@@ -46,13 +46,13 @@ class ElectingCommitter(Committer):
         """Stand for election from now on."""
         self._me, self._election = me, Election(me.id)
         await self._attend(self._clock.monotonic() + LONGEST_WAIT)
-        self._standing = asyncio.get_running_loop().create_task(self._stand())
+        self._candidacy = asyncio.get_running_loop().create_task(self._stand())
 
     async def resign(self) -> None:
         """Answer what has begun, refuse what waits, and write that no broker leads."""
         self._is_closed = True
-        if self._standing is not None:
-            self._standing.cancel()
+        if self._candidacy is not None:
+            self._candidacy.cancel()
         async with self._turn:
             for _ in range(TRIES):
                 if self._election.leads and await self._take(None, self._replica.head.epoch):
@@ -71,8 +71,8 @@ class ElectingCommitter(Committer):
 
     async def close(self) -> None:
         """Stop to stand for election, and return when all requests are answered."""
-        if self._standing is not None:
-            self._standing.cancel()
+        if self._candidacy is not None:
+            self._candidacy.cancel()
         await self.finish()
 
     async def _stand(self) -> None:

@@ -18,7 +18,7 @@ from holdfast._core.requests import BeatNote
 from holdfast._forks import Forked, register
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.leading import Seat
+from holdfast._ports.leading import Standing
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
@@ -72,8 +72,8 @@ class ObjectStore(BookVerbs, Forked):
         return (kept, _size(await self.counts()))
 
     @property
-    def seat(self) -> Seat:
-        return self._committer.seat
+    def standing(self) -> Standing:
+        return self._committer.standing
 
     async def stand(self, url: str) -> None:
         if BucketUrl.of(self._url).interval > HEARTBEAT:
