@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from holdfast._ports.wire import READS
 from holdfast.errors import StoreUnavailable
 from proof.simulator.hosts import SimClock
-from proof.stores.gateways import READING, Ask, Gateway, as_store
+from proof.stores.gateways import Ask, Gateway, as_store
 from proof.stores.recording_store import Witness
 
 TRIES = 8
@@ -37,7 +38,7 @@ class ObjectGateway(Gateway):
 
     def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
         """Compose the late copy on the version of now: it changes nothing if another write came before it arrives."""
-        if verb in READING:
+        if verb in READS:
             return ask
         what = _objects(verb, arguments)
         composed_on = self._version(what)

@@ -16,9 +16,9 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.leading import Misdirected
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.objects.election import Election
-from holdfast.stores.objects.head import KEY, Commit, Dropped, Head, Leader
+from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
@@ -27,6 +27,9 @@ from holdfast.stores.objects.sightings import Sighted, Sightings
 LONGEST_WAIT = 10.0
 """The seconds after which a request without an answer ends as unknown."""
 MOST_REQUESTS, MOST_BYTES = 10_000, 1024 * 1024
+MOST_CHANGES = MOST_HEAD // 2
+"""The bytes of changes of one call beyond which it is refused: a head that it makes too large could not be read."""
+_SMALLER = "enqueue fewer jobs in a call, or put large payloads into objects of your own"
 _URGENT = frozenset(("beat", "open_lease", "end_lease"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STAMPS = 2**20
@@ -53,10 +56,12 @@ class Outcome(Struct):
 
 
 class Made(Struct):
-    """A batch as it was applied to the book. ``changes``: of its requests, as JSON."""
+    """A batch as it was applied to the book. ``changes``: of its requests, as JSON. ``flows``: what a write without an answer has done to
+    workflows, if it has landed."""
 
     outcomes: list[Outcome] = []
     changes: list[bytes] = []
+    flows: tuple[FlowChange, ...] = ()
 
 
 class Committer:
@@ -83,6 +88,11 @@ class Committer:
         self._collected: tuple[Dropped, ...] = ()
         self._hurry = asyncio.Event()
         self._is_known, self._must_look = False, True
+
+    @property
+    def head(self) -> Head:
+        """The newest head that a call has read or written."""
+        return self._replica.head
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         """Return what committed writes of this process have done to workflows since the last call."""
@@ -159,6 +169,7 @@ class Committer:
                 if landed is None:
                     raise StoreUnavailable(f"{self._name}: too many others wrote since a write without an answer")
                 if landed in in_doubt:
+                    self._replica.flow_changes.add(in_doubt[landed].flows)
                     return _leave(batch, in_doubt[landed])
                 in_doubt.clear()  # their condition can never hold again
 
@@ -195,11 +206,13 @@ class Committer:
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
             try:
-                return Outcome(answer), encode(changes)
+                written = encode(changes)
             except UnicodeEncodeError:
                 written = encode_sayable(changes)
                 book.write(decode(written))
-                return Outcome(answer), written
+            if len(written) > MOST_CHANGES:
+                raise StoreRefused(f"{self._name}: one call writes {len(written) >> 20} MiB: {_SMALLER}")
+            return Outcome(answer), written
         except Exception as error:
             book.undo(start)
             return Outcome(error=error), b""
@@ -217,6 +230,8 @@ class Committer:
         unknown whether it was written, and nothing of it is in the book."""
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
+        if self._tidying is not None and self._replica.head.tail_size > MOST_HEAD // 4:
+            await asyncio.wait([self._tidying])  # or the head would become too large to be read
         started, sent = self._clock.monotonic(), self._clock.boottime()
         now = self._now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
@@ -224,10 +239,12 @@ class Committer:
         head = structs.replace(base.followed_by(commit), garbage=garbage)
         if self._new_run is not None:
             head = self._new_run.put_into(head, now)
+        if len(body := json.encode(head)) > MOST_HEAD:
+            raise StoreUnavailable(f"{self._name}: {KEY} would be too large, because runs cannot be written: see holdfast check")
         try:
-            etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
+            etag = await self._bucket.put(KEY, body, self._replica.etag)
         except BucketUnavailable:
-            self._replica.undo()
+            made.flows = self._replica.undo()
             self._election.doubt()
             self._must_look = True
             raise

@@ -6,7 +6,7 @@ from itertools import chain
 from uuid import UUID
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import DecodeError, Raw, Struct, structs
 
 from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import decode
@@ -15,6 +15,8 @@ KEY = "head.json"
 FORMAT = 1
 RING = 64
 """The commits whose nonce a head names after they have left its tail."""
+MOST_HEAD = 64 * 1024 * 1024
+"""The most bytes of a head that are decoded."""
 
 
 class Commit(Struct, frozen=True):
@@ -99,6 +101,11 @@ class Head(Struct, frozen=True, kw_only=True):
             tail, ring = tail[:-1], (*ring, Past(tail[-1].version, tail[-1].nonce))[-RING:]
         return structs.replace(self, version=commit.version, tail=(*tail, commit), ring=ring)
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The objects that it names: those a process may still read, and those that wait to be deleted."""
+        return frozenset((*(run.key for run in self.runs), *(each.key for each in self.garbage)))
+
     def nonce_of(self, version: int) -> str | None:
         """Return the nonce of a commit; ``None`` if it is too old for this head to name it."""
         known = {each.version: each.nonce for each in self.ring} | {each.version: each.nonce for each in self.tail}
@@ -106,8 +113,13 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 def read(body: bytes) -> Head:
-    """Return a head as read. ``msgspec.DecodeError``: it is damaged, or not whole."""
-    return _decoder.decode(body)
+    """Return a head as read. ``msgspec.DecodeError``: it is damaged, not whole, or too large to be one."""
+    if len(body) > MOST_HEAD:
+        raise DecodeError(f"{KEY} has {len(body)} bytes, more than a store writes")
+    try:
+        return _decoder.decode(body)
+    except RecursionError:
+        raise DecodeError(f"{KEY} is nested too deeply") from None
 
 
 _decoder = msgspec.json.Decoder(Head)

@@ -1,8 +1,9 @@
 """The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself, unless a broker leads."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 from uuid import UUID
@@ -13,25 +14,27 @@ from holdfast._core.answers import BeatAnswer, Capabilities, Check
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
-from holdfast._core.job import State
 from holdfast._core.requests import BeatNote
 from holdfast._forks import Forked, register
+from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.leading import Standing
-from holdfast.databases.buckets.opening import open_bucket
+from holdfast._ports.upkeep import Compaction, Inspection, Verification
+from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
 from holdfast.stores.objects.committer import Request
+from holdfast.stores.objects.compaction import Compacting, bucket_time
+from holdfast.stores.objects.copies import back_up, restore
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.electing_committer import ElectingCommitter
 from holdfast.stores.objects.election import HEARTBEAT
+from holdfast.stores.objects.findings import findings_of
 from holdfast.stores.objects.head import Leader
+from holdfast.stores.objects.inspection import inspect, verify
 from holdfast.stores.objects.pieces import FULL
-
-MOST_JOBS = 200_000
-"""The jobs, finished ones among them, of which a check warns at half. Each takes about 2 KB of memory, and is read at the start."""
 
 
 class ObjectStore(BookVerbs, Forked):
@@ -42,6 +45,7 @@ class ObjectStore(BookVerbs, Forked):
 
     def __init__(self, url: str, *, clock: Clock, chance: Randomness, bucket: Bucket | None = None, full: int = FULL) -> None:
         self._url, self._clock, self._chance, self._full = url, clock, chance, full
+        self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
         self._start()
@@ -69,7 +73,34 @@ class ObjectStore(BookVerbs, Forked):
             return (Check("error", "conditions", str(error), "move the jobs to a server that passes before more are lost"),)
         server = BucketUrl.of(self._url).server
         kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
-        return (kept, _size(await self.counts()))
+        counts = await self.counts()
+        bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
+        return (kept, *findings_of(self._committer.head, counts, now=self._now(), bucket_now=bucket_now))
+
+    async def inspect(self) -> Inspection:
+        return await self._thread.run(inspect(self._large, self._name))
+
+    async def verify(self) -> Verification:
+        return await self._thread.run(verify(self._large, self._name, self._now()))
+
+    async def compact(self) -> Compaction:
+        return await self._thread.run(Compacting(self._large, self._name, self._clock, self._chance).run())
+
+    async def back_up(self, place: str) -> Backup:
+        target, name = open_copy(place, self._clock)
+        try:
+            return await self._thread.run(back_up(self._large, self._name, target, name))
+        finally:
+            await target.close()
+
+    async def restore(self, place: str, *, is_forced: bool = False) -> Backup:
+        source, name = open_copy(place, self._clock)
+        try:
+            await probe(self._url, clock=self._clock, chance=self._chance)
+            new = self._chance.uuid4()
+            return await self._thread.run(restore(self._large, self._name, source, name, store=new, is_forced=is_forced))
+        finally:
+            await source.close()
 
     @property
     def standing(self) -> Standing:
@@ -98,7 +129,7 @@ class ObjectStore(BookVerbs, Forked):
         url = BucketUrl.of(self._url)
         self._committer = ElectingCommitter(
             self._bucket,
-            url.public,
+            self._name,
             large=self._large,
             clock=self._clock,
             chance=self._chance,
@@ -106,15 +137,10 @@ class ObjectStore(BookVerbs, Forked):
             full=self._full,
         )
 
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall(), UTC)
+
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         request = Request(verb, arguments, keywords, self._clock.monotonic(), Future())
         self._thread.call(self._committer.add, request)
         return await asyncio.wrap_future(request.answer)
-
-
-def _size(counts: Mapping[tuple[str, State], int]) -> Check:
-    jobs = sum(counts.values())
-    if jobs <= MOST_JOBS // 2:
-        return Check("ok", "size", f"{jobs} jobs; up to {MOST_JOBS} fit into the memory of every process that opens the store")
-    remedy = "shorten the retention of tasks, or use a PostgreSQL store"
-    return Check("warning", "size", f"{jobs} jobs, and every process that opens the store keeps all of them in memory", remedy)
