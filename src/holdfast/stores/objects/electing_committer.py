@@ -25,8 +25,8 @@ class ElectingCommitter(Committer):
     """Takes the leadership when it may, keeps it by a heartbeat, and hands it over at its end."""
 
     _candidacy: asyncio.Task[None] | None = None
-    _written_at = float("-inf")
     _is_closed = False
+    _asked = _looked = 0
 
     @property
     def standing(self) -> Standing:
@@ -62,9 +62,14 @@ class ElectingCommitter(Committer):
 
     async def leader(self, *, deposes: bool) -> Leader | None:
         """Look which broker leads. ``deposes``: end the leadership of one that has made no commit for so long that it has lapsed."""
+        self._asked += 1
+        asked = self._asked
         async with self._turn:
+            if self._looked >= asked:  # all that have asked before a look share it
+                return self._replica.head.broker
+            asked = self._asked
             await self._look(self._clock.monotonic() + LONGEST_WAIT)
-            head = self._replica.head
+            self._looked, head = asked, self._replica.head
             if deposes and head.broker is not None and self._election.phase is Phase.CHALLENGE:
                 await self._take(None, head.epoch + 1)
             return self._replica.head.broker
@@ -102,6 +107,7 @@ class ElectingCommitter(Committer):
                 await self._take(self._me, self._replica.head.epoch)
             elif self._election.phase is Phase.CHALLENGE and await self._take(self._me, self._replica.head.epoch + 1):
                 self._pauses.forget_others()
+                logger.info("this broker leads %s from now on", self._name)
 
     async def _take(self, broker: Leader | None, epoch: int) -> bool:
         """Write a head without other changes; return whether it is known to have landed. If not, only a look may be followed by another
