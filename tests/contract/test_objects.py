@@ -140,8 +140,8 @@ class Led(Handles):
         super().advance(clock, max(0.0, seconds - _WATCHED))
         left = min(seconds, _WATCHED)
         while left > 0:
-            super().advance(clock, min(left, 2 * HEARTBEAT))
-            left -= 2 * HEARTBEAT
+            super().advance(clock, min(left, 1.5 * HEARTBEAT))
+            left -= 1.5 * HEARTBEAT
             with ThreadPoolExecutor(1) as thread:
                 for leader in self.handles:
                     thread.submit(asyncio.run, attend(leader, clock)).result()

@@ -56,10 +56,12 @@ class Outcome(Struct):
 
 
 class Made(Struct):
-    """A batch as it was applied to the book. ``changes``: of its requests, as JSON."""
+    """A batch as it was applied to the book. ``changes``: of its requests, as JSON. ``flows``: what a write without an answer has done to
+    workflows, if it has landed."""
 
     outcomes: list[Outcome] = []
     changes: list[bytes] = []
+    flows: tuple[FlowChange, ...] = ()
 
 
 class Committer:
@@ -78,7 +80,7 @@ class Committer:
         self._pauses, self._full = pauses, full
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
-        self._turn = asyncio.Lock()  # of whoever reads or writes the head
+        self._turn = asyncio.Lock()  # to read or write the head
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
@@ -167,6 +169,7 @@ class Committer:
                 if landed is None:
                     raise StoreUnavailable(f"{self._name}: too many others wrote since a write without an answer")
                 if landed in in_doubt:
+                    self._replica.flow_changes.add(in_doubt[landed].flows)
                     return _leave(batch, in_doubt[landed])
                 in_doubt.clear()  # their condition can never hold again
 
@@ -195,7 +198,7 @@ class Committer:
         start = book.savepoint()
         first = (self._replica.head.version + 1) * _STAMPS
         sightings = self._sightings
-        now = Sighted(self._now(), first + number, first, sightings.elapsed, sightings.heard)
+        now = Sighted(self._now(), first + number, first, sightings.elapsed, sightings.beats)
         try:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
@@ -215,11 +218,11 @@ class Committer:
             return Outcome(error=error), b""
 
     def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
-        """Renew leases in memory: only the leader judges them, so that nobody else need know."""
-        answer = self._replica.book.standing(leases)
+        """Renew leases in memory: no other process judges them."""
+        answer = self._replica.book.alive(leases)
         for lease in answer.alive:
             if (since := self._replica.book.renewed_at(lease)) < first:
-                self._sightings.hear(lease, since)
+                self._sightings.renew(lease, since)
         return answer
 
     async def _write(self, base: Head, made: Made, nonce: str) -> None:
@@ -241,7 +244,7 @@ class Committer:
         try:
             etag = await self._bucket.put(KEY, body, self._replica.etag)
         except BucketUnavailable:
-            self._replica.undo()
+            made.flows = self._replica.undo()
             self._election.doubt()
             self._must_look = True
             raise

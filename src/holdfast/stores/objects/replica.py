@@ -5,7 +5,7 @@ import msgspec
 from holdfast._core.book.book import Book
 from holdfast._core.book.state import Savepoint
 from holdfast._core.book.table import RowChange
-from holdfast._core.flow_changes import FlowChanges
+from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable
 from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
@@ -52,10 +52,10 @@ class Replica:
         self.flow_changes.add(self.book.flow_changes.take())
         self._head, self.etag = head, etag
 
-    def undo(self) -> None:
-        """Take back what the head does not have."""
+    def undo(self) -> tuple[FlowChange, ...]:
+        """Take back what the head does not have; return what it would have done to workflows."""
         self.book.undo(Savepoint(0, self.book.flow_changes.added))
-        self.book.flow_changes.take()
+        return self.book.flow_changes.take()
 
     def _read(self, body: bytes) -> Head:
         try:

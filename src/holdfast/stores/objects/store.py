@@ -20,7 +20,7 @@ from holdfast._forks import Forked, register
 from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.leading import Seat
+from holdfast._ports.leading import Standing
 from holdfast._ports.upkeep import Compaction, Inspection, Verification
 from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
@@ -105,8 +105,8 @@ class ObjectStore(BookVerbs, Forked):
             await source.close()
 
     @property
-    def seat(self) -> Seat:
-        return self._committer.seat
+    def standing(self) -> Standing:
+        return self._committer.standing
 
     async def stand(self, url: str) -> None:
         if BucketUrl.of(self._url).pace > HEARTBEAT:
