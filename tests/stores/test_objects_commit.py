@@ -16,7 +16,7 @@ from holdfast._core.requests import ClaimRequest
 from holdfast._core.write_budget import DAY, MINUTE, WriteBudget
 from holdfast._ports.bucket import BucketProblem, BucketUnavailable, Found
 from holdfast.databases.buckets.opening import open_bucket
-from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, SchemaTooNew, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, SchemaTooNew, StoreRefused, StoreUnavailable
 from holdfast.stores.objects.head import KEY, RING
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.sightings import Sighted, Sightings
@@ -135,8 +135,8 @@ async def test_a_bucket_that_gives_no_answer_is_reported_and_used_again(world: W
     with pytest.raises(StoreUnavailable):
         await store.counts()
     bucket.writes.extend(["cut"] * 100)
-    with pytest.raises(StoreUnavailable):
-        await asyncio.gather(*(enqueue(store, new()) for _ in range(3)))
+    failed = await asyncio.gather(*(enqueue(store, new()) for _ in range(3)), return_exceptions=True)
+    assert [isinstance(each, StoreUnavailable) for each in failed] == [True] * 3
     bucket.reads.clear()
     bucket.writes.clear()
     await enqueue(store, new())
@@ -280,3 +280,28 @@ def test_s5_a_stamp_of_the_write_that_is_being_made_was_not_seen_yet() -> None:
         assert moment.elapsed(UUID(int=1), 7) == seen
         clock.advance(5.0)
     assert moment.elapsed(UUID(int=1), 7) == 5_000_000
+
+
+async def test_a_call_that_writes_more_than_a_head_may_have_is_refused_and_its_neighbours_are_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.stores.objects.committer.MOST_CHANGES", 2 * 1024 * 1024)
+    store, _ = world.open()
+    large = new(payload=b'"%s"' % (b"a" * 2 * 1024 * 1024))
+    found = await asyncio.gather(*(enqueue(store, job) for job in (new(), large, new())), return_exceptions=True)
+    assert [type(each) for each in found] == [EnqueueAnswer, StoreRefused, EnqueueAnswer]
+    assert "one call writes 2 MiB: enqueue fewer jobs in a call" in str(found[1])
+    assert await jobs_in(world) == 2
+    await store.close()
+
+
+async def test_a_head_that_could_not_be_read_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, bucket = world.open()
+    await enqueue(store, new())
+    monkeypatch.setattr("holdfast.stores.objects.committer.MOST_HEAD", 2000)
+    with pytest.raises(StoreUnavailable, match=r"head\.json would be too large"):
+        await enqueue(store, *(new() for _ in range(20)))
+    assert (await bucket.head()).version == 1
+    await enqueue(store, new())
+    assert await jobs_in(world) == 2
+    await store.close()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -297,3 +298,38 @@ async def test_a_broker_that_may_write_too_rarely_for_a_heartbeat_is_refused(bro
     with pytest.raises(ConfigurationError, match="lower interval="):
         await store.stand("http://a:1")
     await store.close()
+
+
+async def test_a_compaction_by_another_process_leaves_the_leader_leading(brokers: Brokers) -> None:
+    (leader, bucket), (other, _) = await brokers.start("http://a:1", full=500), brokers.open()
+    lease = await opened(leader)
+    for _ in range(20):
+        await enqueue(leader, new())
+        await tidied(leader)
+    before = await bucket.head()
+    assert (await other.compact()).runs == 1
+    after = await bucket.head()
+    assert (after.epoch, after.broker, after.version) == (before.epoch, before.broker, before.version + 1)
+    await enqueue(leader, new())
+    assert (await leader.beat([lease])).alive == {lease}
+    assert await brokers.attend(leader, HEARTBEAT)
+    assert (await bucket.head()).epoch == before.epoch
+    assert (await other.verify()).damage == ()
+    assert (await other.inspect()).unfinished == 21
+
+
+async def test_a_store_that_is_restored_over_that_of_a_broker_has_none_and_the_broker_stops(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    (leader, bucket), (other, _) = await brokers.start("http://a:1"), brokers.open()
+    await enqueue(leader, new())
+    await other.back_up(str(tmp_path))
+    before = await bucket.head()
+    await other.restore(str(tmp_path), is_forced=True)
+    head = await bucket.head()
+    assert (head.broker, head.epoch) == (None, before.epoch + 1_000_000)
+    for call in (leader.counts, lambda: enqueue(leader, new())):
+        brokers.clock.advance(LEADER_TTL)
+        with pytest.raises(ConfigurationError, match="replaced or restored"):
+            await call()
+    assert await jobs_in(brokers) == 1

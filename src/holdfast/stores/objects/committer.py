@@ -89,11 +89,6 @@ class Committer:
         self._hurry = asyncio.Event()
         self._is_known, self._must_look = False, True
 
-    @property
-    def head(self) -> Head:
-        """The newest head that a call has read or written."""
-        return self._replica.head
-
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         """Return what committed writes of this process have done to workflows since the last call."""
         return self._replica.flow_changes.take()
@@ -230,8 +225,6 @@ class Committer:
         unknown whether it was written, and nothing of it is in the book."""
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
-        if self._tidying is not None and self._replica.head.tail_size > MOST_HEAD // 4:
-            await asyncio.wait([self._tidying])  # or the head would become too large to be read
         started, sent = self._clock.monotonic(), self._clock.boottime()
         now = self._now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
@@ -240,7 +233,10 @@ class Committer:
         if self._new_run is not None:
             head = self._new_run.put_into(head, now)
         if len(body := json.encode(head)) > MOST_HEAD:
-            raise StoreUnavailable(f"{self._name}: {KEY} would be too large, because runs cannot be written: see holdfast check")
+            self._begin_tidying(base)
+            raise StoreUnavailable(
+                f"{self._name}: {KEY} would be too large until a run is written: try again, or see holdfast check"
+            )
         try:
             etag = await self._bucket.put(KEY, body, self._replica.etag)
         except BucketUnavailable:
@@ -257,8 +253,7 @@ class Committer:
         self._enter(head.epoch)
         self._pauses.wrote(self._clock.monotonic() - started)
         self._has_ended_outage()
-        if self._tidying is None:
-            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
+        self._begin_tidying(head)
 
     async def _look(self, deadline: float) -> bool:
         """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
@@ -312,6 +307,10 @@ class Committer:
             await asyncio.wait(sleeping, return_when=asyncio.FIRST_COMPLETED)
             for each in sleeping:
                 each.cancel()
+
+    def _begin_tidying(self, head: Head) -> None:
+        if self._tidying is None:
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
 
     async def _tidy(self, head: Head) -> None:
         """Flush a full tail, or merge runs; the next commit puts the result into the head."""

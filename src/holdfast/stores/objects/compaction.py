@@ -70,7 +70,7 @@ class Compacting(Struct, frozen=True):
             commit = Commit(base.version + 1, self.chance.uuid4().hex[:16], now, ())
             nonces.add(commit.nonce)
             garbage = tuple(each for each in head.garbage if each not in deleted)
-            head = structs.replace(head, version=commit.version, tail=(*head.tail, commit), garbage=garbage)
+            head = structs.replace(head.followed_by(commit), garbage=garbage)
             try:
                 replica.adopt(head, await self.bucket.put(KEY, json.encode(head), replica.etag))
                 return True

@@ -27,15 +27,20 @@ def findings_of(head: Head, counts: Mapping[tuple[str, State], int], *, now: dat
     if (rate := writes_per_minute(head, now)) is not None:
         dollars = rate * _MONTH * DOLLARS_PER_WRITE
         price = f"about ${dollars:.2f} a month at $5 per million; reads and refused writes cost more"
-        yield Check("ok", "writes", f"{rate:.1f} writes of the head per minute, by its last {len(head.tail)}: {price}")
+        yield Check("ok", "writes", f"{rate:.1f} writes of the head per minute, by its last {_newest(head)}: {price}")
 
 
 def writes_per_minute(head: Head, now: datetime) -> float | None:
     """Return how often the head is written at present; ``None`` if it shows too few writes to tell."""
-    if len(head.tail) < _FEWEST_COMMITS:
+    if (commits := _newest(head)) < _FEWEST_COMMITS:
         return None
     seconds = (now - head.tail[0].at).total_seconds()
-    return 60 * len(head.tail) / seconds if seconds > 0 else None
+    return 60 * commits / seconds if seconds > 0 else None
+
+
+def _newest(head: Head) -> int:
+    """Return how many commits there were since the first one of the tail, which those without changes have left."""
+    return head.version - head.tail[0].version + 1 if head.tail else 0
 
 
 def _size(jobs: int) -> Check:

@@ -103,12 +103,12 @@ def latest(rows: list[RowChange], head: Head) -> dict[tuple[str, Any], Any]:
 
 
 def _gaps(head: Head) -> list[Damage]:
-    """Name the versions that nothing in the head has. The tail leaves out commits without changes, such as the beats of a broker."""
+    """Name the versions that nothing in the head has. Of the tail only the end is known: commits without changes have left it."""
     found, known = list[Damage](), 0
-    for since, until in [(run.since, run.until) for run in head.runs]:
-        if since != known:
-            found.append(Damage(KEY, f"names no object with versions {known + 1} to {since}", _RESTORE))
-        known = until
+    for run in head.runs:
+        if run.since != known:
+            found.append(Damage(KEY, f"names no object with versions {known + 1} to {run.since}", _RESTORE))
+        known = run.until
     newest = head.tail[-1].version if head.tail else known
     if newest != head.version:
         found.append(Damage(KEY, f"names no object with versions {newest + 1} to {head.version}", _RESTORE))

@@ -34,7 +34,7 @@ from holdfast.stores.objects.electing_committer import ElectingCommitter
 from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
 from holdfast.stores.objects.head import Leader
-from holdfast.stores.objects.inspection import inspect, verify
+from holdfast.stores.objects.inspection import inspect, read_head, verify
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
 
@@ -76,8 +76,9 @@ class ObjectStore(BookVerbs, Forked):
         server = BucketUrl.of(self._url).server
         kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
         counts = await self.counts()
+        _, head = await self._thread.run(read_head(self._bucket, self._name))
         bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
-        return (kept, *findings_of(self._committer.head, counts, now=self._now(), bucket_now=bucket_now))
+        return (kept, *findings_of(head, counts, now=self._now(), bucket_now=bucket_now))
 
     async def inspect(self) -> Inspection:
         return await self._thread.run(inspect(self._large, self._name))
