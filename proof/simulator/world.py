@@ -25,6 +25,7 @@ from proof.checker.history import IN_CARE, Event, History, Phase
 from proof.search.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from proof.simulator.apps import App
 from proof.simulator.backlog import backlog, left_of
+from proof.simulator.bucket_plan import WALL_ERROR
 from proof.simulator.call_outcomes import ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.connections import Connections
 from proof.simulator.event_listeners import Ears
@@ -45,6 +46,7 @@ from proof.simulator.transport import Bus, queue_of
 from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
 from proof.simulator.world_store import open_store
+from proof.stores.objects import BucketWorld
 from proof.stores.statement_recorder import Known
 
 STRANGER = "stranger"  # a task that no worker knows
@@ -108,7 +110,7 @@ class World:
         self.on_connect: Callable[[Process], None] = lambda process: None
         self.core: set[str] = set()
         self.runs: Counter[str] = Counter()
-        self.watched = WatchedRows(self, self._carry)
+        self.watched = WatchedRows(self, self.carry)
         self.schedules, self.lanes, self.flows = WorldSchedules(self), WorldLanes(self), WorldFlows(self)
         self.apps = [App(self, number) for number in range(plan.apps)]
 
@@ -133,11 +135,12 @@ class World:
         return faulty(
             self.gateway(process),
             process=process.name,
-            faults=faults,
+            # Where each process writes to a bucket itself, the faults are those of its calls to the bucket.
+            faults=Faults(self.loop.stream(f"port of {process.title}"), Mix(latency=0.0)) if isinstance(self.store, BucketWorld) else faults,
             clock=self.true_clock,
             history=self.history,
             now=self.now,
-            carry=partial(self._carry, process),
+            carry=partial(self.carry, process),
             crash=lambda: process.end(Exit(signal="SIGKILL")),
             connections=Connections(self.loop, self.plan.connections, timeout=self.plan.mix.timeout)
             if self.plan.connections
@@ -158,7 +161,7 @@ class World:
 
     def gateway(self, process: Process) -> Store:
         """Return the gateway at which the calls of a process arrive."""
-        return self.entrance.gateway(process, lambda: self._introduce(process.name), partial(self._carry, process))
+        return self.entrance.gateway(process, lambda: self._introduce(process.name), partial(self.carry, process))
 
     def _note_fault(self, process: str, verb: str, nth: int, fault: Fault, luck: Luck) -> None:
         self.decisions.append(Mishap(process, verb, nth, fault, luck, self.now()))
@@ -172,7 +175,7 @@ class World:
     def _introduce(self, process: str) -> None:
         self.store.caller = process
 
-    def _carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    def carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run a call that was sent, also after the end of its sender, unless the sender's own thread writes to a file."""
         is_beside = self.entrance.write_lock is not None
         task = self.loop.create_task(
@@ -182,8 +185,8 @@ class World:
         return task
 
     def _machine(self, name: str) -> Machine:
-        numbers = self._numbers
-        clock = SimClock(self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-3600, 3600))
+        numbers, wrong = self._numbers, WALL_ERROR.get(self.plan.profile, 3600.0)
+        clock = SimClock(self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-wrong, wrong))
         machine = Machine(self.loop, name, clock)
         machine.on_process = self._born
         return machine

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Raw, Struct, json, structs
 
+from holdfast._core.book.book import Book
 from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
@@ -18,12 +19,12 @@ from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.sightings import Sighted, Sightings
+from holdfast.stores.objects.wall_clock import WallClock
 
 LONGEST_WAIT = 10.0
 """The seconds after which a request without an answer ends as unknown."""
 MOST_REQUESTS, MOST_BYTES = 10_000, 1024 * 1024
 _URGENT = frozenset(("beat", "open_lease", "end_lease"))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STAMPS = 2**20
 """The stamps of one version: each request of a commit gets a different one."""
 _OUTAGE = 5.0
@@ -61,11 +62,21 @@ class Committer:
     """
 
     def __init__(
-        self, bucket: Bucket, name: str, *, large: Bucket, clock: Clock, chance: Randomness, interval: float, full: int
+        self,
+        bucket: Bucket,
+        name: str,
+        *,
+        large: Bucket,
+        clock: Clock,
+        chance: Randomness,
+        interval: float,
+        full: int,
+        new_book: Callable[[], Book],
     ) -> None:
         self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
-        self._replica, self._sightings = Replica(bucket, name), Sightings(clock)
+        self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
+        self.wall_clock = WallClock(bucket, clock, chance)
         self._pauses, self._full = Pauses(clock, chance, interval), full
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
@@ -118,7 +129,7 @@ class Committer:
         """Answer all requests of a batch. ``StoreUnavailable``: what became of them is unknown."""
         in_doubt, is_fresh = dict[str, Made](), False
         deadline = batch[0].asked_at + LONGEST_WAIT
-        if not self._is_known or self._pauses.is_failing:
+        if not self._is_known or self._pauses.is_failing or self.wall_clock.is_unsure:
             await self._look(deadline)
             is_fresh = True
         while True:
@@ -170,7 +181,7 @@ class Committer:
         book = self._replica.book
         start = book.savepoint()
         first = (self._replica.head.version + 1) * _STAMPS
-        now = Sighted(self._now(), first + number, first, self._sightings.elapsed)
+        now = Sighted(self.wall_clock.now(), first + number, first, self._sightings.elapsed)
         try:
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
             if not (changes := book.changes(start)):
@@ -189,7 +200,7 @@ class Committer:
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
         base, started = self._replica.head, self._clock.monotonic()
-        now = self._now()
+        now = self.wall_clock.now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
         garbage = tuple(each for each in base.garbage if each not in self._collected)
         head = structs.replace(base, version=commit.version, tail=(*base.tail, commit), garbage=garbage)
@@ -209,6 +220,8 @@ class Committer:
             others = self._replica.others
             try:
                 is_new = await self._replica.look()
+                if self.wall_clock.is_unsure:
+                    await self.wall_clock.compare()
             except BucketUnavailable as error:
                 await self._pause(self._pauses.after_failure(error), deadline, error)
                 continue
@@ -241,14 +254,11 @@ class Committer:
                 self._new_run = await flush(self._large, head, nonce)
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._large, head, old, nonce)
-            self._collected = await collect(self._large, head, self._now())
+            self._collected = await collect(self._large, head, self.wall_clock.now())
         except BucketUnavailable:
             pass  # the next commit tries again
         finally:
             self._tidying = None
-
-    def _now(self) -> datetime:
-        return _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
 
     def _has_ended_outage(self) -> bool:
         """Note an answer of the bucket; return whether it ended an outage: leases are watched from now on, because their owners may

@@ -1,7 +1,7 @@
 """The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatAnswer, Capabilities, Check
+from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
@@ -32,11 +33,21 @@ MOST_JOBS = 200_000
 class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
-    ``bucket``: another one than that of the URL, for tests. ``full``: the bytes of newest changes beyond which they are flushed.
+    ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
+    which they are flushed.
     """
 
-    def __init__(self, url: str, *, clock: Clock, chance: Randomness, bucket: Bucket | None = None, full: int = FULL) -> None:
-        self._url, self._clock, self._chance, self._full = url, clock, chance, full
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        chance: Randomness,
+        bucket: Bucket | None = None,
+        full: int = FULL,
+        new_book: Callable[[], Book] = Book,
+    ) -> None:
+        self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
         self._start()
@@ -86,6 +97,7 @@ class ObjectStore(BookVerbs, Forked):
             chance=self._chance,
             interval=url.interval,
             full=self._full,
+            new_book=self._new_book,
         )
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
