@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from proof.simulator.plans import Plan
 
 MOST_BACKLOG = 200
-WALL_ERROR = {Profile.OBJECTS: 0.0}
-"""The most seconds by which the wall clock of a machine is wrong; elsewhere an hour, because no process writes its own time."""
 
 
 def fitted(plan: Plan) -> Plan:

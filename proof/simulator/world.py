@@ -25,7 +25,6 @@ from proof.checker.history import IN_CARE, Event, History, Phase
 from proof.search.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from proof.simulator.apps import App
 from proof.simulator.backlog import backlog, left_of
-from proof.simulator.bucket_plan import WALL_ERROR
 from proof.simulator.call_outcomes import ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.connections import Connections
 from proof.simulator.event_listeners import Ears
@@ -185,8 +184,8 @@ class World:
         return task
 
     def _machine(self, name: str) -> Machine:
-        numbers, wrong = self._numbers, WALL_ERROR.get(self.plan.profile, 3600.0)
-        clock = SimClock(self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-wrong, wrong))
+        numbers = self._numbers
+        clock = SimClock(self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-3600, 3600))
         machine = Machine(self.loop, name, clock)
         machine.on_process = self._born
         return machine

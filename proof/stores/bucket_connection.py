@@ -13,6 +13,8 @@ from proof.checker.history import Event
 from proof.simulator.call_outcomes import Fate, Fault, Faults
 from proof.stores.gateways import Ask, Carry
 
+BUCKET = "memory-object://"
+"""Begins the URL, with which errors begin."""
 _REFUSALS = (BucketProblem.CONDITION, BucketProblem.CONDITION, BucketProblem.SERVER, BucketProblem.THROTTLED)
 
 
@@ -120,7 +122,7 @@ class BucketConnection:
         await asyncio.wait([sent, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if not sent.done():
-            raise BucketUnavailable("no answer in time", BucketProblem.UNREACHABLE)
+            raise BucketUnavailable(f"{BUCKET}: no answer in time", BucketProblem.UNREACHABLE)
         return sent.result()
 
     async def _deliver(self, there: float, ask: Callable[[], Awaitable[Any]], back: float = 0.0) -> Any:
@@ -131,9 +133,9 @@ class BucketConnection:
 
     async def _fail(self, fate: Fate, verb: str) -> NoReturn:
         await self._clock.sleep(min(fate.error_delay, TIMEOUT))
-        raise BucketUnavailable(f"{verb}: no connection, or no answer", BucketProblem.UNREACHABLE)
+        raise BucketUnavailable(f"{BUCKET}: {verb}: no connection, or no answer", BucketProblem.UNREACHABLE)
 
     async def _refuse(self, fate: Fate) -> NoReturn:
         await self._clock.sleep(fate.delay)
         problem = _REFUSALS[int(fate.luck.side * len(_REFUSALS))]
-        raise BucketUnavailable(f"put: {problem}, whatever became of it", problem)
+        raise BucketUnavailable(f"{BUCKET}: put: {problem}, whatever became of it", problem)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from datetime import datetime
 from itertools import count
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -80,7 +81,9 @@ class BucketWorld:
         new_book = committed(self._kind, uncommitted, floor=self._floor, records_claims=self._records_claims)
         chance = SimChance(self._loop.stream(f"store of {process.title}"), clock)
         thread = VirtualThread(self._loop, process)
-        return cast(Store, SimulatedObjects(self._url, connection, thread, clock, chance, new_book, self._full))
+        store = SimulatedObjects(self._url, connection, thread, clock, chance, new_book, self._full)
+        uncommitted.wall = store.wall
+        return cast(Store, store)
 
     # the bucket
 
@@ -202,6 +205,10 @@ class SimulatedObjects(ObjectStore):
     ) -> None:
         super().__init__(url, clock=clock, chance=chance, bucket=bucket, full=full, new_book=new_book)
         self._thread = thread  # type: ignore[assignment]
+
+    def wall(self) -> datetime:
+        """Return the time by which its writes decide what is due."""
+        return self._committer.wall_clock.now()
 
 
 def at_once(work: Coroutine[Any, Any, Result]) -> Result:

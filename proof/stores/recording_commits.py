@@ -1,7 +1,7 @@
 """A recording book of one process whose writes count only once they are in the bucket: until then their events are kept back."""
 
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from holdfast._core.book.book import Book
 from holdfast._core.book.moment import Moment, micros
@@ -11,20 +11,22 @@ from holdfast._ports.clock import Clock
 from proof.checker.history import Event, History
 from proof.stores.recording_book import RecordingBook
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class Uncommitted:
-    """What a process has changed in its book and not yet written. ``clock``: that of the world, which judges rows."""
+    """What a process has changed in its book and not yet written.
+
+    ``wall``: its time, by which its writes decide what is due. ``clock``: that of the world.
+    """
+
+    wall: Callable[[], datetime]
 
     def __init__(self, caller: str, clock: Clock, now: Callable[[], float], known: Collection[str]) -> None:
         self.caller, self.now, self.known = caller, now, known
         self._clock, self.history = clock, History()
 
     def moment(self) -> Moment:
-        """Return the time of the world."""
-        wall = _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
-        return Moment(wall, micros(self._clock.monotonic()))
+        """Return the time of a write that is made now."""
+        return Moment(self.wall(), micros(self._clock.monotonic()))
 
     @property
     def events(self) -> list[Event]:
