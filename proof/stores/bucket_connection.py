@@ -30,7 +30,7 @@ class SharedBucket(Protocol):
 
 class BucketConnection:
     """``changes``: returns the events that a write of the head makes true. ``carry`` runs a call that was sent, also after its
-    sender's end, and ``crash`` ends the sender."""
+    sender's end, and ``crash`` ends the sender. ``note`` gets the events of each call that has reached the bucket."""
 
     def __init__(
         self,
@@ -41,13 +41,14 @@ class BucketConnection:
         changes: Callable[[], Sequence[Event]],
         carry: Carry,
         crash: Callable[[], None],
+        note: Callable[[Sequence[Event]], None],
     ) -> None:
         self._bucket, self._clock, self._faults = bucket, clock, faults
-        self._changes, self._carry, self._crash = changes, carry, crash
+        self._changes, self._carry, self._crash, self._note = changes, carry, crash, note
 
     async def get(self, key: str, unless: str | None = None) -> Found | Absent | Unchanged:
         """Read an object, or what a cache or a gateway makes of it."""
-        fate, ask = self._faults.draw("get"), partial(self._bucket.get, key, unless)
+        fate, ask = self._faults.draw("get"), self._noted(self._bucket.get, key, unless)
         match fate.fault:
             case Fault.WRONG_BEFORE:
                 return await self._travel(fate, partial(self._bucket.older, key, unless))
@@ -63,7 +64,7 @@ class BucketConnection:
     async def put(self, key: str, body: bytes, match: str | Absent | None = None) -> str:
         """Write an object, or not; whether it was written, the answer does not always say."""
         fate, events = self._faults.draw("put"), tuple(self._changes()) if key == KEY else ()
-        ask = partial(self._bucket.put, key, body, match, events)
+        ask = self._noted(self._bucket.put, key, body, match, events, events=events)
         match fate.fault:
             case Fault.WRONG_BEFORE:
                 await self._refuse(fate)
@@ -93,6 +94,14 @@ class BucketConnection:
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
+
+    def _noted(self, ask: Callable[..., Awaitable[Any]], *arguments: Any, events: Sequence[Event] = ()) -> Ask:
+        async def arrive() -> Any:
+            answer = await ask(*arguments)
+            self._note(events)
+            return answer
+
+        return arrive
 
     async def _travel(self, fate: Fate, ask: Ask) -> Any:
         if (standstill := self._faults.standstill()) > 0 and fate.fault is not Fault.BEFORE:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 from itertools import count
+from random import Random
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -39,6 +40,7 @@ class BucketWorld:
     """The bucket of one world. ``full``: the bytes of changes that a process flushes. ``faults``: of each process, by its name."""
 
     clock_of: Callable[[str], SimClock]
+    on_call: Callable[[Process, Sequence[Event]], None] = staticmethod(lambda process, events: None)
     caller = ""  # used by memory stores only: here each book knows its process
 
     def __init__(
@@ -57,7 +59,8 @@ class BucketWorld:
         carry: Callable[[Process, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
         self.history, self.now = history, now
-        self._kind, self._loop, self._clock, self._known = kind, loop, clock, known
+        self.clock = clock
+        self._kind, self._loop, self._known = kind, loop, known
         self._floor, self._records_claims, self._full, self._faults, self._carry = floor, records_claims, full, faults, carry
         self._url = f"memory-object://world-{next(_NUMBERS)}"
         self._bucket = MemoryBucket(BucketUrl.of(self._url), clock)
@@ -68,18 +71,20 @@ class BucketWorld:
 
     def reached_by(self, process: Process) -> Store:
         """Return the store of this process: its own book, clock and connection."""
-        uncommitted = Uncommitted(process.name, self._clock, self.now, self._known)
+        uncommitted = Uncommitted(process.name, self.clock, self.now, self._known)
         clock = self.clock_of(process.name)
         connection = BucketConnection(
             self,
-            self._clock,
+            self.clock,
             self._faults[process.name],
             changes=lambda: uncommitted.events,
             carry=lambda coroutine: self._carry(process, coroutine),
             crash=lambda: process.end(_KILLED),
+            note=lambda events: self.on_call(process, events),
         )
         new_book = committed(self._kind, uncommitted, floor=self._floor, records_claims=self._records_claims)
-        chance = SimChance(self._loop.stream(f"store of {process.title}"), clock)
+        # In small worlds too: there the first half of each id, of which a nonce is made, is the same in every stream.
+        chance = SimChance(Random(f"{self._loop.seed}/store of {process.title}"), clock)
         thread = VirtualThread(self._loop, process)
         store = SimulatedObjects(self._url, connection, thread, clock, chance, new_book, self._full)
         uncommitted.wall = store.wall
