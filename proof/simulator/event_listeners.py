@@ -34,7 +34,9 @@ class Ears(Events):
             self._world.write("worker.draining", str(fields["worker"]), str(fields["reason"]))
         operation, error = fields.get("operation"), str(fields.get("error", ""))
         is_expected = (
-            error.startswith(("StoreUnavailable", "BucketUnavailable", BUCKET, "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
+            error.startswith(("StoreUnavailable", "BucketUnavailable", BUCKET, "TimeoutError", f"{operation}: "))
+            or ODD in error
+            or error in _ODD_NAMES
         )
         is_expected = is_expected or error.partition(": ")[2].startswith(
             ("/", "postgresql://")

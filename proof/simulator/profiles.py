@@ -63,7 +63,14 @@ class Entrance:
     """
 
     def __init__(
-        self, profile: Profile, loop: VirtualLoop, store: Witness | Mirror | BucketWorld, clock: SimClock, *, timeout: float, longest: float
+        self,
+        profile: Profile,
+        loop: VirtualLoop,
+        store: Witness | Mirror | BucketWorld,
+        clock: SimClock,
+        *,
+        timeout: float,
+        longest: float,
     ) -> None:
         self.write_lock = WriteLock(loop, timeout=timeout) if profile is Profile.SQLITE else None
         self.quorum = Quorum(loop, store) if profile is Profile.MONGODB and isinstance(store, Witness) else None

@@ -135,7 +135,9 @@ class World:
             self.gateway(process),
             process=process.name,
             # Where each process writes to a bucket itself, the faults are those of its calls to the bucket.
-            faults=Faults(self.loop.stream(f"port of {process.title}"), Mix(latency=0.0)) if isinstance(self.store, BucketWorld) else faults,
+            faults=Faults(self.loop.stream(f"port of {process.title}"), Mix(latency=0.0))
+            if isinstance(self.store, BucketWorld)
+            else faults,
             clock=self.true_clock,
             history=self.history,
             now=self.now,

@@ -51,7 +51,7 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror | BucketWorld
         case Brand.MEMORY:
             return witnessed(
                 kind,
-                world.true_clock if plan.lease_clock == "none" else clock,
+                clock,
                 history=world.history,
                 now=world.now,
                 profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks, prefetch=plan.ahead > 0),
