@@ -318,7 +318,7 @@ LOCKS = {
 
 
 def draw_for(seed: int, brand: Brand, *, flow_share: float = SHARE, profile: Profile | None = None) -> Plan:
-    """Return the plan of a seed for a memory store, of that profile if one is given, or its first that a real store of that brand can have."""
+    """Return the first plan of a seed that fits: one of that profile, or one that a real store of that brand can have."""
     plan, tries = draw(random.Random(seed), flow_share=flow_share), 0
     while brand is Brand.MEMORY and profile not in (None, plan.profile):
         tries += 1

@@ -22,7 +22,6 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from proof.checker.history import Event, History, Phase
 from proof.search.decisions import Birth, Strike
-from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.simulator.plans import Mode, draw
 from proof.simulator.profiles import Entrance, LeaseClock, Profile
