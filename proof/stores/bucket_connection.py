@@ -51,7 +51,8 @@ class BucketConnection:
         fate, ask = self._faults.draw("get"), self._noted(self._bucket.get, key, unless)
         match fate.fault:
             case Fault.WRONG_BEFORE:
-                return await self._travel(fate, partial(self._bucket.older, key, unless))
+                found: Found | Absent | Unchanged = await self._travel(fate, partial(self._bucket.older, key, unless))
+                return found
             case Fault.WRONG_AFTER:
                 found = await self._travel(fate, ask)
                 is_head = isinstance(found, Found) and key == KEY
@@ -59,7 +60,8 @@ class BucketConnection:
             case Fault.ANSWER_LOST | Fault.LATE:
                 await self._fail(fate, "get")
             case _:
-                return await self._travel(fate, ask)
+                found = await self._travel(fate, ask)
+                return found
 
     async def put(self, key: str, body: bytes, match: str | Absent | None = None) -> str:
         """Write an object, or not; whether it was written, the answer does not always say."""

@@ -14,7 +14,7 @@ from holdfast._core.book.book import Book
 from holdfast._core.book.content import Snapshot
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.limits import Scope
-from holdfast._ports.bucket import UNCHANGED, Absent, Found, Listed, Unchanged
+from holdfast._ports.bucket import Absent, Found, Listed, Unchanged
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
@@ -97,10 +97,9 @@ class BucketWorld:
         return await self._bucket.get(key, unless)
 
     async def older(self, key: str, unless: str | None) -> Found | Absent | Unchanged:
-        """Read an object as it was before its last write."""
-        if (found := self._older.get(key)) is None:
-            return await self._bucket.get(key, unless)
-        return UNCHANGED if found.etag == unless else found
+        """Read an object as it was before its last write, unless the reader knows that one: it could not recognise it as stale."""
+        found = self._older.get(key)
+        return await self._bucket.get(key, unless) if found is None or found.etag == unless else found
 
     async def put(self, key: str, body: bytes, match: str | Absent | None, events: Sequence[Event]) -> str:
         """Write an object. A head that lands makes the events of its commit true."""
