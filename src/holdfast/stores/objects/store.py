@@ -1,7 +1,7 @@
 """The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself, unless a broker leads."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatAnswer, Capabilities, Check
+from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
@@ -42,11 +43,21 @@ from holdfast.stores.objects.pieces import FULL
 class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
-    ``bucket``: another one than that of the URL, for tests. ``full``: the bytes of newest changes beyond which they are flushed.
+    ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
+    which they are flushed.
     """
 
-    def __init__(self, url: str, *, clock: Clock, chance: Randomness, bucket: Bucket | None = None, full: int = FULL) -> None:
-        self._url, self._clock, self._chance, self._full = url, clock, chance, full
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        chance: Randomness,
+        bucket: Bucket | None = None,
+        full: int = FULL,
+        new_book: Callable[[], Book] = Book,
+    ) -> None:
+        self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
         self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
@@ -139,6 +150,7 @@ class ObjectStore(BookVerbs, Forked):
             chance=self._chance,
             pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
             full=self._full,
+            new_book=self._new_book,
         )
 
     def _now(self) -> datetime:
