@@ -29,7 +29,7 @@ from proof.report.failure import COMMAND, explain, tell
 from proof.report.summary import Summary, problems_of
 from proof.search import cases
 from proof.search.shrinking import BUDGET
-from proof.simulator.profiles import Brand
+from proof.simulator.profiles import Brand, Profile
 from proof.simulator.simulation import Outcome, perform, simulate
 
 World = Callable[[int], Outcome]
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     kind, brand = _store(given.store)
     world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue, has_flows=given.workflows)
+    if given.profile is not None:
+        world = partial(world, profile=Profile(given.profile))
     if given.script is not None:
         return _tell_one(cases.read(given.script).play(kind))
     if given.seed is not None:
@@ -92,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         default="memory",
         help="memory, sqlite or postgres: a real file, or a real server; or MODULE:CLASS of a memory store, which may be a broken one",
     )
+    parser.add_argument("--profile", choices=[*Profile], help="all worlds have a store of this kind; else each draws its own")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--budget", type=int, default=BUDGET, help=f"worlds to try for an explanation ({BUDGET}); 0: none")
     parser.add_argument(
@@ -110,7 +113,9 @@ def _store(name: str) -> tuple[type[Book], Brand]:
 
 def _more(given: argparse.Namespace) -> str:
     words = [f"--{name}" for name in ("hooks", "queue", "workflows") if getattr(given, name)]
-    return "".join(f" {word}" for word in [*words, *([f"--store {given.store}"] if given.store != Brand.MEMORY else [])])
+    words += [f"--store {given.store}"] if given.store != Brand.MEMORY else []
+    words += [f"--profile {given.profile}"] if given.profile is not None else []
+    return "".join(f" {word}" for word in words)
 
 
 def _run_all(seeds: range, given: argparse.Namespace, world: World) -> Summary:

@@ -8,13 +8,14 @@ from proof.checker.verdicts import CheckContext, Seers
 
 
 class Starts:
-    """S26, and the part of S1 on code that begins."""
+    """S26, the part of S1 on code that begins, and the part of S10 on claims, which no caller sends again."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context, self._expect = context, context.expect
         self._rows: dict[UUID, JobRow] = {}
         self._known = set[tuple[UUID | None, Token | None]]()
         self._copied = set[UUID | None]()  # ids of claims that arrive twice: what the second copy takes is excused
+        self._took_at = dict[UUID, float]()
         self._thawed_at: dict[str, float] = {}
 
     def seers(self) -> Seers:
@@ -64,6 +65,9 @@ class Starts:
         before, after, by = event.before, event.after, event.by
         if not (isinstance(before, JobRow) and isinstance(after, JobRow)) or by is None:
             return
+        if by.verb == "claim" and after.token.claim is not None and self._context.rules.claims_once:
+            is_once = event.time == self._took_at.setdefault(after.token.claim, event.time) or after.token.claim in self._copied
+            self._expect("S10", is_once, event.job, "{} took the job, and the same call has taken others before", after.token)
         if by.verb == "start_through" and before.state is State.CLAIMED:
             is_known = (event.job, before.token) in self._known or before.token.claim in self._copied
             self._expect("S26", is_known, event.job, "its worker started {} and has no answer of that claim", before.token)

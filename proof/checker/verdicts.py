@@ -111,7 +111,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
     ``tick_bound``: L15, ``void_bound``: L16, in seconds.
-    ``has_lanes``: limits and turns of lanes are judged. ``table``: what is promised of a watched table.
+    ``has_lanes``: limits and turns of lanes are judged. ``claims_once``: one call takes all its jobs in one write.
+    ``table``: what is promised of a watched table.
     ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
     """
 
@@ -144,6 +145,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     tick_bound: float | None = None
     void_bound: float | None = None
     has_lanes: bool = False
+    claims_once: bool = False
     table: TableRules | None = None
 
     def bound_of(self, lease: LeaseRow | None) -> float | None:

@@ -30,6 +30,7 @@ from proof.simulator.loop import Process
 from proof.simulator.pending_calls import LASTING, Owners, PendingCalls, PendingClock
 from proof.simulator.world import Slot, World
 from proof.stores.gateways import VERBS
+from proof.stores.objects import BucketWorld
 
 LONGEST = 2.5 * TIMING.ttl  # for which a call or process is held at most
 PAUSE = 0.5  # between two calls of the client
@@ -80,6 +81,8 @@ class SmallWorld(World):
         self._last = max(self._deviations, default=0)
         self.holds = PendingCalls(self.loop, self._owners, longest=LONGEST)
         self.true_clock = PendingClock(self.loop, self.holds)
+        if isinstance(self.store, BucketWorld):  # there the calls are those of the bucket
+            self.store.clock, self.store.on_call = self.true_clock, self._note_call
 
     def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
         """Return the faults that the script asks for; a healthy process has the same connection as the others."""
@@ -87,7 +90,13 @@ class SmallWorld(World):
 
     def gateway(self, process: Process) -> Store:
         """Return the store, with each call of the process recorded."""
-        return cast(Store, _Watched(self, process, super().gateway(process)))
+        gateway = super().gateway(process)
+        return gateway if isinstance(self.store, BucketWorld) else cast(Store, _Watched(self, process, gateway))
+
+    def _note_call(self, process: Process, events: Sequence[Event]) -> None:
+        self.calls[-1].is_busy |= any(is_change(event, process) for event in events)
+        if self.holds:
+            self.loop.call_soon(self.holds.look, process.title, context=self.loop.outside)
 
     def start_clients(self) -> None:
         """Start the one client, which enqueues all jobs."""
@@ -331,13 +340,14 @@ class _Watched:
         world = self._world
         call, past = world.calls[-1], len(world.history)
         answer = await ask(*arguments, **keywords)
-        if _asks_for_action(verb, answer) or any(self._is_change(event) for event in world.history.events[past:]):
+        if _asks_for_action(verb, answer) or any(is_change(event, self._process) for event in world.history.events[past:]):
             call.is_busy = True
         if world.holds:
             world.loop.call_soon(world.holds.look, self._process.title, context=world.loop.outside)
         return answer
 
-    def _is_change(self, event: Event) -> bool:
-        """Return whether the event is a change by this call, and not only a renewal."""
-        is_own = event.phase is Phase.TRUTH and event.process == self._process.name
-        return is_own and not (event.by is not None and event.by.verb == "beat" and event.job is None)
+
+def is_change(event: Event, process: Process) -> bool:
+    """Return whether the event is a change by a call of this process, and not only a renewal."""
+    is_own = event.phase is Phase.TRUTH and event.process == process.name
+    return is_own and not (event.by is not None and event.by.verb == "beat" and event.job is None)

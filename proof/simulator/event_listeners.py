@@ -9,6 +9,7 @@ from proof.checker.history import IN_CARE, ROWS
 from proof.simulator.call_outcomes import ODD, ODD_ERRORS
 from proof.simulator.loop import Process
 from proof.simulator.watched_table import VERBS
+from proof.stores.bucket_connection import BUCKET
 
 if TYPE_CHECKING:
     from proof.simulator.world import World
@@ -33,7 +34,9 @@ class Ears(Events):
             self._world.write("worker.draining", str(fields["worker"]), str(fields["reason"]))
         operation, error = fields.get("operation"), str(fields.get("error", ""))
         is_expected = (
-            error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
+            error.startswith(("StoreUnavailable", "BucketUnavailable", BUCKET, "TimeoutError", f"{operation}: "))
+            or ODD in error
+            or error in _ODD_NAMES
         )
         is_expected = is_expected or error.partition(": ")[2].startswith(
             ("/", "postgresql://")

@@ -23,7 +23,7 @@ from holdfast.errors import StoreUnavailable
 from proof.checker.history import By, Event, History, Phase, outcome_of
 from proof.simulator.call_outcomes import Fate, Fault, Faults
 from proof.simulator.connections import Connections
-from proof.stores.gateways import VERBS, Ask, Carry, Gateway
+from proof.stores.gateways import VERBS, Ask, Carry
 
 Item = tuple[str, UUID | None, Token | None, By | None]
 
@@ -122,10 +122,6 @@ class Faulty:
         asked: Awaitable[Any] = getattr(self._store, verb)(*arguments, **keywords)
         return asked
 
-    def _late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
-        """Return what a late copy of a call does: a store that composes its writes does that when the call is sent."""
-        return self._store.late_copy(verb, arguments, keywords, ask) if isinstance(self._store, Gateway) else ask
-
     async def _travel(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         fate, ask = self._faults.draw(verb), partial(self._ask, verb, arguments, keywords)
         if (standstill := self._faults.standstill()) > 0 and fate.fault is not Fault.BEFORE:
@@ -142,12 +138,12 @@ class Faulty:
                 await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: the answer was lost")
             case Fault.LATE:
-                self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
+                self._carry(self._deliver(fate.lateness, ask))
                 await self._clock.sleep(fate.error_delay)
                 raise StoreUnavailable(f"{verb}: no answer in time")
             case Fault.TWICE:
                 self._note(_copied(arguments), Phase.LIFE)
-                self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
+                self._carry(self._deliver(fate.lateness, ask))
             case Fault.SLOW:
                 await self._clock.sleep(fate.slow_way_there)
                 answer = await ask()

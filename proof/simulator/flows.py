@@ -17,6 +17,7 @@ from proof.simulator.flow_plan import SIGNALS, Kit, draw_flow, draw_grown_flow, 
 from proof.simulator.flow_programs import SIGNAL, flow_tasks
 from proof.simulator.growing import WorldGrowth
 from proof.simulator.growth_programs import growth_tasks
+from proof.stores.objects import BucketWorld
 from proof.stores.recording_store import Witness
 from proof.stores.statement_recorder import Mirror
 
@@ -212,7 +213,7 @@ class WorldFlows:
         return [(job, UUID(int=job.int ^ row.token.number)) for job, row in seen.jobs.items() if row.awaits is not None]
 
     @property
-    def _store(self) -> Witness | Mirror:
+    def _store(self) -> Witness | Mirror | BucketWorld:
         return self._world.store
 
 

@@ -13,6 +13,7 @@ from proof.checker.history import Event, Phase
 from proof.search.decisions import Strike
 from proof.simulator.world import World
 from proof.stores.locked_rows import LockedRows
+from proof.stores.recording_store import Witness
 from proof.stores.statement_recorder import Mirror
 
 OWNED = 0.7
@@ -34,7 +35,7 @@ class Strangers:
     def lock(self, strike: Strike) -> list[str]:
         """Lock a job's row for as long as the strike lasts, mostly one that is owned; of a file, lock all of it."""
         world, store = self._world, self._world.store
-        has_locks = isinstance(store, Mirror) or isinstance(store.book, LockedRows)
+        has_locks = isinstance(store, Mirror) or (isinstance(store, Witness) and isinstance(store.book, LockedRows))
         if not has_locks or world.is_calm:
             return []
         known = store.snapshot().jobs

@@ -43,6 +43,7 @@ class Process:
         self._stops: set[str] = set()
         self._parked: list[Handle] = []
         self._beside: list[Process] = []
+        self.is_beside = False
         self.tasks: list[asyncio.Task[Any]] = []
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ class Process:
     def beside(self, title: str) -> "Process":
         """Create a process that runs while the event loop is busy; it is stopped and dies with this one."""
         beside = Process(self._loop, self.name, self.identity, title)
-        beside._stops, beside.exit = self._stops - {"busy"}, self.exit
+        beside._stops, beside.exit, beside.is_beside = self._stops - {"busy"}, self.exit, True
         self._beside.append(beside)
         return beside
 
@@ -326,8 +327,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Do nothing: nothing waits in a selector here."""
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        """Refuse: threads cannot be simulated."""
-        raise RuntimeError(f"no threads in a simulation: {func!r}")
+        """Run pure code of a thread beside an event loop, in no time; refuse other threads: they cannot be simulated."""
+        process = PROCESS.get()
+        if process is None or not process.is_beside:
+            raise RuntimeError(f"no threads in a simulation: {func!r}")
+        done = self.create_future()
+        done.set_result(func(*args))
+        return done
 
 
 def _close(coroutine: Any) -> None:

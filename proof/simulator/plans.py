@@ -12,6 +12,7 @@ from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
 from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, local_bound, outage_calls, tick_bound, void_bound
+from proof.simulator.bucket_plan import fitted
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.flow_plan import SHARE, FlowsPlan, draw_flows
 from proof.simulator.growth_plan import draw_growth
@@ -82,7 +83,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     queue delivers jobs, and has faults too. ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have
     ended. ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
     ``flows``: workflows, steps and signals. ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how
-    many jobs each worker claims ahead.
+    many jobs each worker claims ahead. ``full``: the bytes of changes that a process with a bucket flushes.
     ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop. ``script``:
     all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
@@ -126,6 +127,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     apps: int = 0
     ahead: int = 0
     flows: FlowsPlan | None = None
+    full: int = 0
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -194,6 +196,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             tick_bound=tick_bound(self, recovery, latency),
             void_bound=void_bound(self, recovery, latency),
             has_lanes=self.lanes is not None,
+            claims_once=self.brand is Brand.MEMORY and self.mode is not Mode.FORGETFUL,
             table=self.rows.rules(recovery + OPERATION + CALLS * latency, self) if self.rows else None,
         )
 
@@ -243,7 +246,7 @@ def draw(numbers: random.Random, *, flow_share: float = SHARE) -> Plan:
     if flows is not None:
         flows = structs.replace(flows, growth=draw_growth(random.Random(f"growth {plan.chaos}")))
     varied = structs.replace(varied, schedules=schedules, lanes=lanes, ahead=ahead, flows=flows)
-    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
+    return fitted(structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps))
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:
@@ -314,9 +317,12 @@ LOCKS = {
 """The locks of another program there, in every other world of these modes."""
 
 
-def draw_for(seed: int, brand: Brand, *, flow_share: float = SHARE) -> Plan:
-    """Return the plan of a seed for a memory store, or the first of its plans that a real store of that brand can have."""
+def draw_for(seed: int, brand: Brand, *, flow_share: float = SHARE, profile: Profile | None = None) -> Plan:
+    """Return the first plan of a seed that fits: one of that profile, or one that a real store of that brand can have."""
     plan, tries = draw(random.Random(seed), flow_share=flow_share), 0
+    while brand is Brand.MEMORY and profile not in (None, plan.profile):
+        tries += 1
+        plan = draw(random.Random(f"{seed}/{tries}"), flow_share=flow_share)
     if brand is Brand.MEMORY:
         return plan
     while plan.mode is Mode.FORGETFUL or (plan.profile, plan.lease_clock) != FIT[brand]:

@@ -9,7 +9,7 @@ from holdfast._ports.store import Store
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process, VirtualLoop
 from proof.stores.gateways import Carry, Gateway, as_store
-from proof.stores.objects import ObjectGateway
+from proof.stores.objects import BucketWorld
 from proof.stores.recording_store import Witness
 from proof.stores.replicas import Quorum, ReplicaGateway
 from proof.stores.single_writer import WriteLock, WriterGateway
@@ -35,7 +35,7 @@ class Profile(StrEnum):
     PLAIN = "plain"  # every call is one step, as on PostgreSQL
     SQLITE = "sqlite"  # one process writes at a time; a process stopped during its write keeps the lock
     MONGODB = "mongodb"  # a primary without a majority goes on, and its writes may be rolled back
-    OBJECTS = "objects"  # no clock; a write replaces the version it was composed on, or nothing
+    OBJECTS = "objects"  # the real store of a bucket in each process; no clock
 
 
 WEIGHTS = {Profile.PLAIN: 46, Profile.SQLITE: 26, Profile.MONGODB: 14, Profile.OBJECTS: 14}
@@ -63,7 +63,14 @@ class Entrance:
     """
 
     def __init__(
-        self, profile: Profile, loop: VirtualLoop, store: Witness | Mirror, clock: SimClock, *, timeout: float, longest: float
+        self,
+        profile: Profile,
+        loop: VirtualLoop,
+        store: Witness | Mirror | BucketWorld,
+        clock: SimClock,
+        *,
+        timeout: float,
+        longest: float,
     ) -> None:
         self.write_lock = WriteLock(loop, timeout=timeout) if profile is Profile.SQLITE else None
         self.quorum = Quorum(loop, store) if profile is Profile.MONGODB and isinstance(store, Witness) else None
@@ -88,6 +95,4 @@ class Entrance:
             )
         if self.quorum is not None:
             return as_store(ReplicaGateway(store, introduce, self.quorum, self._clock, numbers, timeout=self._timeout))
-        if isinstance(self._store, Witness) and self._profile is Profile.OBJECTS:
-            return as_store(ObjectGateway(self._store, introduce, self._clock, numbers, longest=self._longest))
         return as_store(Gateway(store, introduce))

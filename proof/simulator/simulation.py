@@ -13,11 +13,12 @@ from proof.checker.checker import check
 from proof.checker.history import History
 from proof.checker.verdicts import Report
 from proof.search.decisions import Decision
+from proof.simulator.bucket_plan import fitted
 from proof.simulator.environment_faults import EnvironmentFaults
 from proof.simulator.flow_plan import SHARE
 from proof.simulator.loop import Stuck
 from proof.simulator.plans import Plan, draw_for
-from proof.simulator.profiles import Brand
+from proof.simulator.profiles import Brand, Profile
 from proof.simulator.world import World
 
 PRUNING = 80.0  # seconds in which every supervisor has pruned once
@@ -58,15 +59,16 @@ def simulate(
     has_hooks: bool = False,
     has_queue: bool = False,
     has_flows: bool = False,
+    profile: Profile | None = None,
 ) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
 
     ``brand``: the brand whose statements the store runs; a real store does not use ``kind``.
     ``has_hooks``: its tasks always have an ``on_rescue``. ``has_queue``: a queue always delivers its jobs.
-    ``has_flows``: it has workflows, if its kind may have some.
+    ``has_flows``: it has workflows, if its kind may have some. ``profile``: the only one that a memory store imitates.
     """
-    plan = draw_for(seed, brand, flow_share=1.0 if has_flows else SHARE)
-    plan = structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue)
+    plan = draw_for(seed, brand, flow_share=1.0 if has_flows else SHARE, profile=profile)
+    plan = fitted(structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue))
     return perform(plan, seed, kind)
 
 

@@ -45,6 +45,7 @@ from proof.simulator.transport import Bus, queue_of
 from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
 from proof.simulator.world_store import open_store
+from proof.stores.objects import BucketWorld
 from proof.stores.statement_recorder import Known
 
 STRANGER = "stranger"  # a task that no worker knows
@@ -108,7 +109,7 @@ class World:
         self.on_connect: Callable[[Process], None] = lambda process: None
         self.core: set[str] = set()
         self.runs: Counter[str] = Counter()
-        self.watched = WatchedRows(self, self._carry)
+        self.watched = WatchedRows(self, self.carry)
         self.schedules, self.lanes, self.flows = WorldSchedules(self), WorldLanes(self), WorldFlows(self)
         self.apps = [App(self, number) for number in range(plan.apps)]
 
@@ -133,11 +134,14 @@ class World:
         return faulty(
             self.gateway(process),
             process=process.name,
-            faults=faults,
+            # Where each process writes to a bucket itself, the faults are those of its calls to the bucket.
+            faults=Faults(self.loop.stream(f"port of {process.title}"), Mix(latency=0.0))
+            if isinstance(self.store, BucketWorld)
+            else faults,
             clock=self.true_clock,
             history=self.history,
             now=self.now,
-            carry=partial(self._carry, process),
+            carry=partial(self.carry, process),
             crash=lambda: process.end(Exit(signal="SIGKILL")),
             connections=Connections(self.loop, self.plan.connections, timeout=self.plan.mix.timeout)
             if self.plan.connections
@@ -158,7 +162,7 @@ class World:
 
     def gateway(self, process: Process) -> Store:
         """Return the gateway at which the calls of a process arrive."""
-        return self.entrance.gateway(process, lambda: self._introduce(process.name), partial(self._carry, process))
+        return self.entrance.gateway(process, lambda: self._introduce(process.name), partial(self.carry, process))
 
     def _note_fault(self, process: str, verb: str, nth: int, fault: Fault, luck: Luck) -> None:
         self.decisions.append(Mishap(process, verb, nth, fault, luck, self.now()))
@@ -172,7 +176,7 @@ class World:
     def _introduce(self, process: str) -> None:
         self.store.caller = process
 
-    def _carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    def carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run a call that was sent, also after the end of its sender, unless the sender's own thread writes to a file."""
         is_beside = self.entrance.write_lock is not None
         task = self.loop.create_task(

@@ -1,4 +1,4 @@
-"""The store of a world: a memory store with a witness, or a real one with a mirror."""
+"""The store of a world: a memory store with a witness, the real one of a bucket, or another real one with a mirror."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from holdfast._core.answers import Capabilities
 from holdfast._core.book.book import Book
 from proof.simulator import flow_programs, growth_programs
-from proof.simulator.profiles import Brand
+from proof.simulator.profiles import Brand, Profile
 from proof.simulator.programs import NAMES
 from proof.simulator.threads import PROCESSES, THREADED
+from proof.stores.objects import BucketWorld
 from proof.stores.real_sqlite import SqliteFile
 from proof.stores.recording_store import Witness, witnessed
 from proof.stores.statement_recorder import Mirror
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 KNOWN = (*NAMES, *THREADED, *PROCESSES, *flow_programs.NAMES, *growth_programs.NAMES)
 
 
-def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
+def open_store(world: World, kind: type[Book]) -> Witness | Mirror | BucketWorld:
     """Open the store that the plan of the world asks for."""
     plan, clock = world.plan, world.store_clock or world.machines[0].clock
     match plan.brand:
@@ -33,10 +34,24 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
 
             assert world.store_clock is not None
             return PostgresDatabase(world.store_clock, world.history, world.now, KNOWN, has_flows=plan.flows is not None)
+        case Brand.MEMORY if plan.profile is Profile.OBJECTS:
+            return BucketWorld(
+                kind,
+                world.loop,
+                world.true_clock,
+                history=world.history,
+                now=world.now,
+                known=KNOWN,
+                floor=plan.floor,
+                records_claims=plan.lanes is not None,
+                full=plan.full,
+                faults=world.faults,
+                carry=world.carry,
+            )
         case Brand.MEMORY:
             return witnessed(
                 kind,
-                world.true_clock if plan.lease_clock == "none" else clock,
+                clock,
                 history=world.history,
                 now=world.now,
                 profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks, prefetch=plan.ahead > 0),

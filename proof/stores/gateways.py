@@ -1,4 +1,4 @@
-"""The last step of a call before a store that is more than memory: a lock, a quorum or a condition.
+"""The last step of a call before a store that is more than memory: a lock or a quorum.
 
 Each process has one gateway, between the faults of its connection and the store itself.
 """
@@ -58,11 +58,6 @@ class Gateway:
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         return cast(CallerTransactions, self._store).transaction(job, token, idle=idle, hook_due_at=hook_due_at)
-
-    def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
-        """Return the call that arrives late, as a copy of a call that is sent now."""
-        del verb, arguments, keywords
-        return ask
 
     def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Awaitable[Any]:
         """Carry out a verb that may change something."""

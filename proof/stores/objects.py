@@ -1,73 +1,225 @@
-"""A store like object storage: each write replaces the version it was composed on, or nothing.
+"""Object storage: the real store in each process, all over one bucket, whose landed writes are the truth of the world."""
 
-A late write finds another version (412) and changes nothing. Two writes at once are refused (409) and composed again.
-"""
-
-import random
-from collections.abc import Callable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from datetime import datetime
+from itertools import count
+from random import Random
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from holdfast._ports.wire import READS
-from holdfast.errors import StoreUnavailable
-from proof.simulator.hosts import SimClock
-from proof.stores.gateways import Ask, Gateway, as_store
-from proof.stores.recording_store import Witness
+from msgspec import structs
 
-TRIES = 8
+from holdfast._core.book.book import Book
+from holdfast._core.book.content import Snapshot
+from holdfast._core.bucket_url import BucketUrl
+from holdfast._core.limits import Scope
+from holdfast._ports.bucket import Absent, Found, Listed, Unchanged
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.host import Exit
+from holdfast._ports.store import Store
+from holdfast.databases.buckets.memory_bucket import MemoryBucket
+from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.head import KEY, read
+from holdfast.stores.objects.replica import Replica
+from holdfast.stores.objects.store import ObjectStore
+from proof.checker.history import Event, History, LeaseRow
+from proof.simulator.call_outcomes import Faults
+from proof.simulator.hosts import SimChance, SimClock
+from proof.simulator.loop import Process, VirtualLoop
+from proof.stores.bucket_connection import BucketConnection
+from proof.stores.recording_commits import Uncommitted, committed
+
+_NUMBERS = count()
+_RENEWING = ("open_lease", "beat")
+_KILLED = Exit(signal="SIGKILL")
+Result = TypeVar("Result")
 
 
-class ObjectGateway(Gateway):
-    """The gateway of one process. ``longest``: the most seconds between the read of a version and the write composed on it."""
+class BucketWorld:
+    """The bucket of one world. ``full``: the bytes of changes that a process flushes. ``faults``: of each process, by its name."""
+
+    clock_of: Callable[[str], SimClock]
+    on_call: Callable[[Process, Sequence[Event]], None] = staticmethod(lambda process, events: None)
+    caller = ""  # used by memory stores only: here each book knows its process
 
     def __init__(
-        self, store: Witness, introduce: Callable[[], None], clock: SimClock, numbers: random.Random, *, longest: float
+        self,
+        kind: type[Book],
+        loop: VirtualLoop,
+        clock: Clock,
+        *,
+        history: History,
+        now: Callable[[], float],
+        known: Collection[str],
+        floor: float,
+        records_claims: bool,
+        full: int,
+        faults: dict[str, Faults],
+        carry: Callable[[Process, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        super().__init__(as_store(store), introduce)
-        self._versions, self._clock, self._numbers, self._longest = store.versions, clock, numbers, longest
+        self.history, self.now = history, now
+        self.clock = clock
+        self._kind, self._loop, self._known = kind, loop, known
+        self._floor, self._records_claims, self._full, self._faults, self._carry = floor, records_claims, full, faults, carry
+        self._url = f"memory-object://world-{next(_NUMBERS)}"
+        self._bucket = MemoryBucket(BucketUrl.of(self._url), clock)
+        self._truth, self._version = Book(), 0
+        self._older = dict[str, Found]()
+        self._renewed_at = dict[UUID, float]()
+        at_once(create(self._bucket, UUID(int=1)))
 
-    async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
-        """Read the version, compose, and write if the version is still the same; else try again."""
-        what = _objects(verb, arguments)
-        for _ in range(TRIES):
-            composed_on = self._version(what)
-            await self._clock.sleep(self._numbers.random() * self._longest)
-            if self._version(what) == composed_on:
-                return await ask()
-        raise StoreUnavailable(f"{verb}: another write came first in each of {TRIES} tries")
+    def reached_by(self, process: Process) -> Store:
+        """Return the store of this process: its own book, clock and connection."""
+        uncommitted = Uncommitted(process.name, self.clock, self.now, self._known)
+        clock = self.clock_of(process.name)
+        connection = BucketConnection(
+            self,
+            self.clock,
+            self._faults[process.name],
+            changes=lambda: uncommitted.events,
+            carry=lambda coroutine: self._carry(process, coroutine),
+            crash=lambda: process.end(_KILLED),
+            note=lambda events: self.on_call(process, events),
+        )
+        new_book = committed(self._kind, uncommitted, floor=self._floor, records_claims=self._records_claims)
+        # In small worlds too: there the first half of each id, of which a nonce is made, is the same in every stream.
+        chance = SimChance(Random(f"{self._loop.seed}/store of {process.title}"), clock)
+        thread = VirtualThread(self._loop, process)
+        store = SimulatedObjects(self._url, connection, thread, clock, chance, new_book, self._full)
+        uncommitted.wall = store.wall
+        return cast(Store, store)
 
-    def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
-        """Compose the late copy on the version of now: it changes nothing if another write came before it arrives."""
-        if verb in READS:
-            return ask
-        what = _objects(verb, arguments)
-        composed_on = self._version(what)
+    # the bucket
 
-        async def arrive() -> Any:
-            return await self._ask(verb, arguments, keywords) if self._version(what) == composed_on else None
+    async def get(self, key: str, unless: str | None = None) -> Found | Absent | Unchanged:
+        """Read an object."""
+        return await self._bucket.get(key, unless)
 
-        return arrive
+    async def older(self, key: str, unless: str | None) -> Found | Absent | Unchanged:
+        """Read an object as it was before its last write, unless the reader knows that one: it could not recognise it as stale."""
+        found = self._older.get(key)
+        return await self._bucket.get(key, unless) if found is None or found.etag == unless else found
 
-    def _version(self, what: Sequence[UUID | None]) -> int:
-        return sum(self._versions[each] for each in what)
+    async def put(self, key: str, body: bytes, match: str | Absent | None, events: Sequence[Event]) -> str:
+        """Write an object. A head that lands makes the events of its commit true."""
+        before = await self._bucket.get(key)
+        etag = await self._bucket.put(key, body, match)
+        if isinstance(before, Found):
+            self._older[key] = before
+        if key == KEY:
+            self._land(body, events)
+        return etag
+
+    async def delete(self, key: str) -> None:
+        """Delete an object."""
+        await self._bucket.delete(key)
+
+    async def below(self, folder: str = "") -> tuple[Listed, ...]:
+        """Return all objects below a folder."""
+        return await self._bucket.list(folder)
+
+    def _land(self, body: bytes, events: Sequence[Event]) -> None:
+        head = read(body)
+        for commit in head.tail:
+            if commit.version > self._version:
+                self._truth.load(commit.rows())
+        self._version = head.version
+        for event in events:
+            self.history.add(self._stamped(event))
+
+    def _stamped(self, event: Event) -> Event:
+        """Return the event at the time of its landing; a lease stands since its last renewal landed, as no clock of a process tells."""
+        now, lease = self.now(), event.lease
+        if event.what != "lease" or lease is None:
+            return structs.replace(event, time=now)
+        before = self._overdue(event.before, now - self._renewed_at.get(lease, now))
+        if event.by is not None and event.by.verb in _RENEWING:
+            self._renewed_at[lease] = now
+        after = self._overdue(event.after, now - self._renewed_at.get(lease, now))
+        return structs.replace(event, time=now, before=before, after=after)
+
+    @staticmethod
+    def _overdue(row: Any, stood: float) -> Any:
+        return structs.replace(row, overdue=stood - row.ttl) if isinstance(row, LeaseRow) else row
+
+    # the world
+
+    def snapshot(self) -> Snapshot:
+        """Return all rows as the bucket has them."""
+        return self._truth.snapshot()
+
+    def ticking(self) -> list[str]:
+        """Return the names of the schedules that are not paused."""
+        return [name for name, kept in self.snapshot().schedules.items() if kept.schedule.paused_at is None]
+
+    def limited(self) -> list[Scope]:
+        """Return the scopes that have a limit."""
+        return sorted(self.snapshot().limits)
+
+    def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
+        """Lock nothing: objects have no locks."""
+        del jobs, is_exclusive
+        return lambda: None
+
+    def close_world(self) -> None:
+        """Compare what a new process would load with all that was committed, and delete all objects."""
+        fresh = Replica(self._bucket, self._url)
+        at_once(fresh.look())
+        loaded, true = ({(name, repr(key)): row for name, key, row in book.contents()} for book in (fresh.book, self._truth))
+        if loaded != true:
+            wrong = [key for key in {**loaded, **true} if loaded.get(key) != true.get(key)]
+            self._loop.complaints.append(f"a process that starts now would load other rows than were committed: {wrong[:5]}")
+        for each in at_once(self._bucket.list()):
+            at_once(self._bucket.delete(each.key))
 
 
-def _objects(verb: str, arguments: tuple[Any, ...]) -> Sequence[UUID | None]:
-    """Return the objects that a write replaces: some jobs, some leases, or the list of all (``None``)."""
-    match verb:
-        case "exchange" if len(arguments) < 2 or arguments[1] is None:
-            return [move.job for move in arguments[0]]
-        case "start":
-            return [job for job, _ in arguments[0]]
-        case "report" | "annotate":
-            return [each.job for each in arguments[0]]
-        case "record_step" | "take_signal" | "signal":
-            return [arguments[0]]
-        case "beat":
-            return [*arguments[0]]
-        case "open_lease":
-            return [arguments[0].id]
-        case "end_lease":
-            return [arguments[0]]
-        case _:
-            return [None]
+class VirtualThread:
+    """The thread of a process in which its store works, on the loop of the world."""
+
+    def __init__(self, loop: VirtualLoop, process: Process) -> None:
+        self._loop, self._process = loop, process
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function there, later."""
+        self._loop.call_soon(function, *arguments, context=self._loop.context_of(self._process.thread))
+
+    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine there, and return its result."""
+        task: asyncio.Task[Result] = self._loop.create_task(work, context=self._loop.context_of(self._process.thread))
+        await asyncio.wait([task])
+        return task.result()
+
+    def close(self) -> None:
+        """Do nothing: the loop belongs to the world."""
+
+
+class SimulatedObjects(ObjectStore):
+    """The real store, with its thread on the loop of the world."""
+
+    def __init__(
+        self,
+        url: str,
+        bucket: BucketConnection,
+        thread: VirtualThread,
+        clock: Clock,
+        chance: Randomness,
+        new_book: Callable[[], Book],
+        full: int,
+    ) -> None:
+        super().__init__(url, clock=clock, chance=chance, bucket=bucket, full=full, new_book=new_book)
+        self._thread = thread  # type: ignore[assignment]
+
+    def wall(self) -> datetime:
+        """Return the time by which its writes decide what is due."""
+        return self._committer.wall_clock.now()
+
+
+def at_once(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+    raise AssertionError("it waits")

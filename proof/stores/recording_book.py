@@ -1,6 +1,5 @@
 """A book that records every change of a row, in order, with the right under which it was asked for."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -36,12 +35,9 @@ class RecordingBook(RecordingLanes):
     """A mixin before a correct or a broken book: it records what that book does and changes nothing."""
 
     around: RecordedStore
-    versions: Counter[UUID | None]
-    """How often each row has changed, and all of them together."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.versions = Counter()
         self.recorded_rows: dict[UUID, JobRow] = {}
         self._by: By | None = None
         self._tokens: Collection[tuple[UUID, Token]] = ()
@@ -166,8 +162,6 @@ class RecordingBook(RecordingLanes):
         self._record("job", self._by, job=row.id, token=row.token, before=self.recorded_rows.pop(row.id), after=None)
 
     def _record(self, what: str, by: By | None, **fields: Json) -> None:
-        self.versions[fields.get("job") or fields.get("lease")] += 1
-        self.versions[None] += 1
         self._note(what, by, **fields)
 
     def _note(self, what: str, by: By | None, **fields: Json) -> None:

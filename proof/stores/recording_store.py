@@ -1,6 +1,5 @@
 """A memory store that records every change of a row, in order, with the right under which it was asked for."""
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from datetime import datetime
@@ -22,7 +21,6 @@ from holdfast.stores.memory import MemoryStore
 from proof.checker.history import History, JobRow, Phase
 from proof.checker.hooks import HookedBook
 from proof.simulator.loop import Process
-from proof.stores.clockless import Clockless
 from proof.stores.locked_rows import LockedRows
 from proof.stores.recording_book import RecordingBook
 
@@ -45,18 +43,13 @@ class Witness(MemoryStore):
     profile: Capabilities
     known: Collection[str] = ()
     caller: str = ""
-    clock_of: Callable[[str], Clock]
+    clock_of: Callable[[str], Clock]  # used by real stores only: here all processes share a clock
     book: RecordingBook
 
     @property
     def capabilities(self) -> Capabilities:
         """The capabilities of the store that it simulates."""
         return self.profile
-
-    @property
-    def versions(self) -> Counter[UUID | None]:
-        """How often each row has changed, and all of them together."""
-        return self.book.versions
 
     def reached_by(self, process: Process) -> Store:
         """Return this store: all processes share it, and ``caller`` names the one that asks."""
@@ -114,10 +107,6 @@ class Witness(MemoryStore):
         ]
 
 
-class ClocklessWitness(Clockless, Witness):
-    """A recording store without a clock."""
-
-
 def witnessed(
     kind: type[Book],
     clock: Clock,
@@ -139,7 +128,7 @@ def witnessed(
         kind = HookedBook if kind is Book else type(kind.__name__, (kind, HookedBook), {})
     bases = (*((LockedRows,) if has_strangers else ()), RecordingBook, kind)
     book: RecordingBook = type(f"Witnessed{kind.__name__}", bases, {"floor": floor, "records_claims": records_claims})()
-    made = (ClocklessWitness if profile.lease_clock == "none" else Witness)(clock, book)
+    made = Witness(clock, book)
     made.history, made.now, made.profile, made.known = history, now, profile, known
     book.around = made
     return made

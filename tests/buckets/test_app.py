@@ -134,6 +134,7 @@ async def test_runs_that_a_lifecycle_rule_deleted_are_named_one_by_one(server: B
         ("s3://jobs?regoin=x", None, "there is no option 'regoin'"),
         ("s3://jobs", "transaction", "only a postgresql:// store"),
         ("gs://jobs?interval=2s", None, "beat >= 4 * interval is broken: 6s, 2s"),
+        ("s3://jobs?writes_per_day=40000", None, "allows a write each 2.25s, too few for a beat each 6s"),
     ],
 )
 def test_settings_name_what_is_wrong_with_a_bucket(url: str, pooler: str | None, problem: str) -> None:

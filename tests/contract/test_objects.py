@@ -140,8 +140,8 @@ class Led(Handles):
         super().advance(clock, max(0.0, seconds - _WATCHED))
         left = min(seconds, _WATCHED)
         while left > 0:
-            super().advance(clock, min(left, 2 * HEARTBEAT))
-            left -= 2 * HEARTBEAT
+            super().advance(clock, min(left, 1.5 * HEARTBEAT))
+            left -= 1.5 * HEARTBEAT
             with ThreadPoolExecutor(1) as thread:
                 for leader in self.handles:
                     thread.submit(asyncio.run, attend(leader, clock)).result()
@@ -168,7 +168,16 @@ class TestObjectsOnServer(Handles, RaceContract, EnqueueContract, ClaimContract,
     def url(self, server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
-        self.name, self.handles = server.bucket_url.replace("?", f"/{next(_NUMBERS)}?"), []
+        self.name, self.handles, self.server = server.bucket_url.replace("?", f"/{next(_NUMBERS)}?"), [], server
         asyncio.run(insist_on_creating(self.name))
         faults = (BucketFault(), BucketFault(503), BucketFault(is_applied=True), BucketFault(412, is_applied=True))
         server.fail("PUT", *(each for fault in faults for each in (*[None] * 5, fault)))
+
+    def make_store(self, clock: FakeClock) -> Store:
+        """Let the server tell the time of the test: a store corrects its own by the server's."""
+        self.server.clock_offset = clock.wall() - SystemClock().wall()
+        return super().make_store(clock)
+
+    def advance(self, clock: FakeClock, seconds: float) -> None:
+        super().advance(clock, seconds)
+        self.server.clock_offset = clock.wall() - SystemClock().wall()

@@ -15,6 +15,7 @@ from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Profile
 from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
+from tests.simulation import broken_buckets as buckets
 from tests.simulation import broken_flows as flows
 from tests.simulation import broken_growth as growth
 from tests.simulation import broken_keeping as keeping
@@ -57,6 +58,11 @@ def piled(plan: Plan) -> bool:
 def lockable(plan: Plan) -> bool:
     """Worlds with a healthy core whose store has locks for rows."""
     return plan.mode is Mode.LIVENESS and plan.profile is Profile.PLAIN
+
+
+def in_bucket(plan: Plan) -> bool:
+    """Worlds whose processes write to a bucket under any faults."""
+    return plan.profile is Profile.OBJECTS and plan.mode is Mode.SAFETY
 
 
 def embedded(plan: Plan) -> bool:
@@ -546,7 +552,7 @@ MUTANTS = (
     ),
     Mutant("hint as the only wake-up", "L6", 50, patch=workers.no_polling, where=only(Mode.CROWD)),
     Mutant("a worker with deliveries looks for no other jobs", "L2", 50, patch=workers.only_deliveries, where=queued, aim=brief),
-    Mutant("no backing off", "L9", 20, patch=workers.no_backing_off),
+    Mutant("no backing off", "L9", 100, patch=workers.no_backing_off),
     # enqueuing, keys, operators, retention
     Mutant("enqueue without a receipt", "S2", 50, keeping.EnqueueWithoutReceipt),
     Mutant(
@@ -818,4 +824,13 @@ MUTANTS = (
         aim=AWAITED,
         has_flows=True,
     ),
+    # stores in a bucket
+    Mutant("batch written again without a look for its nonce", "S10", 50, patch=buckets.nonces_ignored, where=in_bucket),
+    Mutant("refused condition taken for a lost race", "S10", 50, patch=buckets.conditions_believed, where=in_bucket),
+    Mutant("commit of another taken for one's own", "S6", 20, patch=buckets.commits_without_nonce, where=in_bucket),
+    Mutant("answered before it is in the bucket", "S6", 20, patch=buckets.answered_before_written, where=in_bucket),
+    Mutant("empty answer without a read", "L2", 20, patch=buckets.empty_answers_from_memory, where=in_bucket),
+    Mutant("write that did not land is kept", "S1", 20, patch=buckets.nothing_undone, where=in_bucket, aim=brief),
+    Mutant("deletions left out of a run that is not the oldest", "L2", 50, patch=buckets.deletions_dropped, where=in_bucket),
+    Mutant("wall clock that is not corrected", "S6", 20, patch=buckets.walls_uncorrected, where=in_bucket),
 )

@@ -22,7 +22,6 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from proof.checker.history import Event, History, Phase
 from proof.search.decisions import Birth, Strike
-from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.simulator.plans import Mode, draw
 from proof.simulator.profiles import Entrance, LeaseClock, Profile
@@ -49,8 +48,6 @@ class ProfiledStore:
         self.stage, self.history = stage, History()
         profiled = Capabilities("simulated", clock)
         self.store = witnessed(Book, stage.clock, history=self.history, now=stage.loop.time, profile=profiled)
-        self.clocks = {"m": stage.clock}
-        self.store.clock_of = lambda process: self.clocks[process]
         self.entrance = Entrance(profile, stage.loop, self.store, stage.clock, timeout=2.0, longest=1.0)
 
     def introduce(self, name: str) -> None:
@@ -176,66 +173,6 @@ def test_no_write_is_confirmed_without_a_majority_and_unconfirmed_writes_may_be_
         assert recorded == (["enqueue"] if is_rolled_back else ["enqueue", "request_cancel"])
 
     at(Profile.MONGODB, play, "server")
-
-
-# no clock, and conditions
-
-
-def test_without_a_clock_each_reader_times_a_lease_itself() -> None:
-    async def play(profiled: ProfiledStore) -> None:
-        store, clock = profiled.store, profiled.stage.clock
-        profiled.clocks |= {"late": clock, "fast": SimClock(profiled.stage.loop, rate=2.0)}
-        profiled.introduce("m")
-        await store.open_lease(LEASE)
-        await clock.sleep(2 * TTL)
-        (view,) = await store.workers()
-        assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) is None, "it was seen for the first time just now"
-        await clock.sleep(TTL / 2)
-        for name in ("late", "fast"):
-            profiled.introduce(name)
-            assert await store.expired(10) == ()
-        await clock.sleep(TTL / 2 + 1)
-        profiled.introduce("late")
-        assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) is None
-        profiled.introduce("fast")
-        assert [each.id for each in await store.expired(10)] == [LEASE.id]
-        profiled.introduce("m")
-        assert (await store.beat([LEASE.id])).elapsed is None
-        assert await store.expired(10) == (), "a beat is a change"
-        await clock.sleep(TTL + 1)
-        (view,) = await store.expired(10)
-        assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) == CRASH
-
-    at(Profile.OBJECTS, play, "none")
-
-
-def test_a_write_that_meets_another_version_is_composed_again() -> None:
-    async def play(profiled: ProfiledStore) -> None:
-        jobs = [new(UUID(int=10 + number)) for number in range(3)]
-        answer = [profiled.come("client", lambda store, job=job: store.enqueue(job.id, [job]))[1] for job in jobs]  # type: ignore[misc]
-        await asyncio.gather(*answer)
-        assert len(await profiled.store.counts("task")) == 1
-        assert sum((await profiled.store.counts()).values()) == 3
-
-    at(Profile.OBJECTS, play, "none")
-
-
-def test_a_late_write_changes_only_the_version_it_was_composed_on() -> None:
-    async def play(profiled: ProfiledStore) -> None:
-        gateway = profiled.gateway(profiled.stage.machine.process("client"))
-        assert isinstance(gateway, Gateway)
-        profiled.introduce("m")
-        await profiled.store.open_lease(LEASE)
-        late = [gateway.late_copy("beat", ([LEASE.id],), {}, gateway.check) for _ in range(2)]
-        await profiled.stage.clock.sleep(1.0)
-        await late[0]()
-        before = profiled.store.versions.total()
-        await profiled.stage.clock.sleep(1.0)
-        await late[1]()
-        assert profiled.store.versions.total() == before
-        assert len([event for event in profiled.history if event.what == "lease"]) == 2
-
-    at(Profile.OBJECTS, play, "none")
 
 
 # worlds

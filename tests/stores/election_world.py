@@ -16,7 +16,7 @@ FATES = ("lands", "slow", "lost", "cut", "late")
 
 
 class Head(Struct, frozen=True):
-    """What a head says of the leadership."""
+    """What a head has of the leadership."""
 
     version: int = 0
     epoch: int = 0
@@ -25,7 +25,7 @@ class Head(Struct, frozen=True):
 
 
 class Broker:
-    """One broker: its election, the head that it has read, and since when it has not heard of the lease."""
+    """One broker: its election, the head that it has read, and since when it has received no beat."""
 
     def __init__(self, election: Election) -> None:
         self.election = election

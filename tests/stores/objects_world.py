@@ -24,7 +24,7 @@ from holdfast.stores.objects.store import ObjectStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.buckets.support import SkippingClock
 
-names = FakeChance()
+names = FakeChance(7100)  # buckets in memory are found by name, also by other tests of the same process
 
 
 async def world_stands_still() -> None:
@@ -96,9 +96,9 @@ class World:
         asyncio.run(create(open_bucket(self.name, self.clock), UUID(int=1)))
         self.opened: list[ObjectStore] = []
 
-    def open(self, *, full: int = 10**6) -> tuple[ObjectStore, Scripted]:
+    def open(self, *, full: int = 10**6, options: str = "") -> tuple[ObjectStore, Scripted]:
         bucket = Scripted(self.name, self.clock)
-        store = ObjectStore(self.name, clock=self.clock, chance=FakeChance(names.uuid4().int), bucket=bucket, full=full)
+        store = ObjectStore(self.name + options, clock=self.clock, chance=FakeChance(names.uuid4().int), bucket=bucket, full=full)
         self.opened.append(store)
         return store, bucket
 

@@ -39,7 +39,7 @@ class Brokers(World):
         super().__init__(StandingClock())
 
     async def start(self, url: str, *, full: int = 10**6) -> tuple[ObjectStore, Scripted]:
-        """Start a broker."""
+        """Return a broker once it leads or follows, and its script."""
         store, bucket = self.open(full=full)
         await store.stand(url)
         return store, bucket
@@ -48,7 +48,7 @@ class Brokers(World):
         """Let a broker do what it does from time to time, after some seconds; return whether it leads."""
         self.clock.advance(after)
         await store._thread.run(store._committer._attend(self.clock.monotonic()))
-        return store.seat.is_leading
+        return store.standing.is_leading
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def brokers() -> Iterator[Brokers]:
         asyncio.run(store.close())
 
 
-async def test_one_broker_leads_and_nobody_else_writes_or_judges(brokers: Brokers) -> None:
+async def test_one_broker_leads_and_no_other_process_writes_or_judges(brokers: Brokers) -> None:
     (first, bucket), (direct, _) = await brokers.start("http://a:1"), brokers.open()
     second, _ = await brokers.start("http://b:1")
-    assert [each.seat.is_leading for each in (first, second)] == [True, False]
+    assert [each.standing.is_leading for each in (first, second)] == [True, False]
     await enqueue(first, new())
     version = (await bucket.head()).version
     for other in (second, direct):
@@ -71,8 +71,8 @@ async def test_one_broker_leads_and_nobody_else_writes_or_judges(brokers: Broker
                 await call
             assert raised.value.leader == "http://a:1"
     assert (await bucket.head()).version == version
-    assert second.seat.leader == "http://a:1"
-    assert first.seat.version == f"1.{version}"
+    assert second.standing.leader == "http://a:1"
+    assert first.standing.version == f"1.{version}"
 
 
 async def test_a_broker_takes_over_from_processes_that_write_directly(brokers: Brokers) -> None:
@@ -210,11 +210,11 @@ async def test_l8_sightings_kept_over_an_outage_would_be_found(
 
 
 class Hasty(Committer):
-    """A mutant: it answers a beat when it arrives, from what it has heard so far."""
+    """A mutant: it answers a beat when it arrives, from the book as it is."""
 
     def add(self, request: Request) -> None:
         if request.verb == "beat":
-            tell(request, Outcome(self._replica.book.standing(request.arguments[0])))
+            tell(request, Outcome(self._replica.book.alive(request.arguments[0])))
         else:
             super().add(request)
 
@@ -271,7 +271,7 @@ async def test_a_registration_without_an_answer_is_followed_by_a_look(brokers: B
     store, bucket = brokers.open()
     bucket.writes.append("late")
     await store.stand("http://a:1")
-    assert not store.seat.is_leading
+    assert not store.standing.is_leading
     assert not await brokers.attend(store)  # it is written in the middle of the next one
     assert await brokers.attend(store)
     assert (await bucket.head()).epoch == 2

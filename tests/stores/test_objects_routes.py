@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -13,11 +14,12 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
 from holdfast._ports.leading import Refused
 from holdfast._ports.store import Store
+from holdfast._system.clock import SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.objects.election import LEADER_TTL
 from holdfast.stores.objects.routed_store import RoutedStore
 from holdfast.testing.clock import FakeChance
-from tests.stores.objects_world import Scripted, enqueue, names, new
+from tests.stores.objects_world import Scripted, at_once, enqueue, names, new
 from tests.stores.test_objects_leader import Brokers
 
 CLAIM = ClaimRequest(lease=names.uuid4(), claim=names.uuid4(), tasks={"task": Policy()}, limit=1)
@@ -39,7 +41,7 @@ class Broker:
         return call
 
     async def close(self) -> None:
-        """Close nothing."""
+        """Stay open: another client may call it."""
 
     def take_flow_changes(self) -> tuple[()]:
         """Return that nothing has happened to workflows."""
@@ -108,6 +110,22 @@ async def test_what_may_have_arrived_is_sent_again_only_if_a_second_copy_changes
     assert behind.calls == {"exchange": 3}
     behind.errors += [Refused("it follows")]
     assert await client.exchange((), CLAIM) == ExchangeAnswer(())
+
+
+async def test_calls_that_fail_at_once_share_one_look(routes: Routes) -> None:
+    await routes.start("http://a:1")
+    client, behind = routes.client(), Broker()
+    routes.behind["http://a:1"] = behind
+    await client.counts()
+    bucket = client._bucket
+    assert isinstance(bucket, Scripted)
+    bucket.calls.clear()
+    bucket.reads.append("slow")
+    bucket.until_answered = partial(SystemClock().sleep, 0.05)
+    behind.errors += [Refused("it is stopping")] * 50
+    await at_once(client, *(client.counts() for _ in range(50)))
+    assert behind.calls["counts"] == 101
+    assert bucket.calls["GET head.json"] <= 2
 
 
 async def test_a_silent_broker_is_waited_for_and_then_deposed(routes: Routes) -> None:

@@ -13,7 +13,7 @@ VERSION_HEADER = "Holdfast-Version"
 MISDIRECTED = 421
 
 
-class Seat(Struct, frozen=True):
+class Standing(Struct, frozen=True):
     """What a broker knows of the leadership. ``leader``: the URL of the broker that leads; ``None``: none does. ``version``: as a
     header, for clients that have seen a later one."""
 
@@ -38,7 +38,7 @@ class Electing(Protocol):
     """What a store has whose brokers elect one of them."""
 
     @property
-    def seat(self) -> Seat:
+    def standing(self) -> Standing:
         """What this process knows of the leadership, without a look."""
         ...
 

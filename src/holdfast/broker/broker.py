@@ -17,7 +17,7 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.tasks.registry import Registry
 from holdfast._ports import wire_hints
-from holdfast._ports.leading import LEADER_HEADER, VERSION_HEADER, Misdirected, Seat
+from holdfast._ports.leading import VERSION_HEADER, Misdirected, Standing
 from holdfast._system.host import SystemHost
 from holdfast.broker import port
 from holdfast.broker.hints import MOST_WAITING, Hub, HubTransport
@@ -132,8 +132,8 @@ class Broker:
         """
 
         async def admit(request: Request) -> Response:
-            if not (seat := self._leadership.seat).is_leading:
-                return _elsewhere(seat, kind)
+            if not (standing := self._leadership.standing).is_leading:
+                return _elsewhere(standing, kind)
             if self.hub.waiting >= MOST_WAITING if waits else self._requests >= MOST_REQUESTS:
                 return kind.overloaded()
             self._requests += not waits
@@ -143,15 +143,15 @@ class Broker:
                 return Response(status_code=408)
             finally:
                 self._requests -= not waits
-            if version := self._leadership.seat.version:
+            if version := self._leadership.standing.version:
                 answer.headers[VERSION_HEADER] = version
             return answer
 
         return admit
 
     async def _leader(self, _: Request) -> Response:
-        seat = self._leadership.seat
-        return PlainTextResponse("ok") if seat.is_leading else _elsewhere(seat, api)
+        standing = self._leadership.standing
+        return PlainTextResponse("ok") if standing.is_leading else _elsewhere(standing, api)
 
     async def _serve_port(self, request: Request) -> Response:
         return await self._port.serve(request, self._authenticate(request))
@@ -189,13 +189,9 @@ def _refused(identity: Identity | None, roles: frozenset[Role]) -> Response | No
     return None if identity.has(roles) else PlainTextResponse("the token has another role", 403)
 
 
-def _elsewhere(seat: Seat, kind: Refusals) -> Response:
+def _elsewhere(standing: Standing, kind: Refusals) -> Response:
     """Return the answer of a broker that does not lead."""
-    if seat.leader is None:
-        return kind.overloaded()
-    answer = kind.misdirected(seat.leader)
-    answer.headers[LEADER_HEADER] = seat.leader
-    return answer
+    return kind.overloaded() if standing.leader is None else kind.misdirected(standing.leader)
 
 
 async def _alive(_: Request) -> Response:

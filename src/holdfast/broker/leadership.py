@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, cast
 
 from holdfast._ports.clock import Clock
-from holdfast._ports.leading import Electing, Seat
+from holdfast._ports.leading import Electing, Standing
 from holdfast._ports.store import Store
 from holdfast.broker.maintenance import Maintenance
 from holdfast.errors import HoldfastError
@@ -25,9 +25,9 @@ class Leadership:
         self._ending: asyncio.Future[None] | None = None
 
     @property
-    def seat(self) -> Seat:
+    def standing(self) -> Standing:
         """Whether this broker leads, and who does."""
-        return Seat(True, None, "") if self._electing is None else self._electing.seat
+        return Standing(True, None, "") if self._electing is None else self._electing.standing
 
     async def stand(self, url: str) -> None:
         """Stand for election, if the store has one. ``url``: where clients reach this broker."""
@@ -54,9 +54,9 @@ class Leadership:
 
     async def _maintain(self, maintenance: Maintenance) -> None:
         while True:
-            if self.seat.is_leading:
+            if self.standing.is_leading:
                 async with maintenance.running():
-                    while self.seat.is_leading:
+                    while self.standing.is_leading:
                         await self._clock.sleep(PAUSE)
             await self._clock.sleep(PAUSE)
 

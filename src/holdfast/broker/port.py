@@ -13,7 +13,7 @@ from holdfast._core.text import printable
 from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
 from holdfast._ports import wire
-from holdfast._ports.leading import MISDIRECTED, Misdirected
+from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED, Misdirected
 from holdfast._ports.store import Store
 from holdfast._ports.wire_errors import encode_error
 from holdfast.broker.group_commit import GroupCommit
@@ -93,7 +93,9 @@ class Port:
 
 def misdirected(leader: str) -> Response:
     """Return the answer of a broker that follows."""
-    return _failure(MISDIRECTED, Misdirected(f"this broker follows: ask the one that leads, {leader}", leader))
+    answer = _failure(MISDIRECTED, Misdirected(f"this broker follows: ask the one that leads, {leader}", leader))
+    answer.headers[LEADER_HEADER] = leader
+    return answer
 
 
 def overloaded() -> Response:

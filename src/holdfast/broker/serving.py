@@ -70,7 +70,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         return cls(host=host, port=int(port), certificate=certificate, key=key, client_ca=client_ca, advertised=reached)
 
     def require_address(self) -> None:
-        """Raise ``ConfigurationError`` if nobody can conclude from it where this broker is reached."""
+        """Raise ``ConfigurationError`` if it does not show where clients reach this broker."""
         if self.advertised is None and self.host in _WILDCARDS:
             scheme = "https" if self.certificate else "http"
             problem = f"--listen: clients cannot find this broker by {self.host}: pass --advertise {scheme}://HOST:{self.port}"

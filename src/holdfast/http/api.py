@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from holdfast._core.text import printable
 from holdfast._engine.error_text import described
+from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
 from holdfast.http.identity import Authenticate
 from holdfast.http.limits import BodyTooLarge, read_body
 from holdfast.http.openapi import PREFIX, document
@@ -94,7 +95,9 @@ def overloaded() -> Response:
 
 def misdirected(leader: str) -> Response:
     """Return the answer of a broker that does not lead."""
-    return refused(problem(421, "misdirected", "this broker follows another one", f"send it to {leader}"))
+    answer = refused(problem(MISDIRECTED, "misdirected", "this broker follows another one", f"send it to {leader}"))
+    answer.headers[LEADER_HEADER] = leader
+    return answer
 
 
 async def of_route(_: Request, error: Exception) -> Response:

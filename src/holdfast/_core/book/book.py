@@ -113,7 +113,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         return True
 
     def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
-        answer = self.standing(leases)
+        answer = self.alive(leases)
         olds = [self._all.leases[lease] for lease in dict.fromkeys(leases) if lease in answer.alive]
         for old in olds:
             renewed = structs.replace(old.renew(now.stamp), is_draining=draining or old.is_draining)
@@ -124,7 +124,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         elapsed = (now.stamp - min(old.renewed_at for old in olds)) / 1e6 if olds else None
         return structs.replace(answer, elapsed=elapsed)
 
-    def standing(self, leases: Sequence[UUID]) -> BeatAnswer:
+    def alive(self, leases: Sequence[UUID]) -> BeatAnswer:
         """Return the answer of a beat without its renewal."""
         alive = frozenset(filter(self._is_alive, leases))
         marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in leases if lease in alive}
@@ -141,7 +141,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             spec = structs.replace(NO_WORKER, id=lease)
             self._all.leases[lease] = Lease(spec, now.wall, now.stamp, now.stamp, end=why, ended_at=now.wall)
         elif old.end is None:
-            if seen is not None and (seen != old.seen + now.heard(lease) or self._overdue(old, now) <= 0):
+            if seen is not None and (seen != old.seen + now.beats(lease) or self._overdue(old, now) <= 0):
                 return None
             self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended_at=now.wall)
         return self._all.leases[lease].end

@@ -106,7 +106,7 @@ class HttpClient:
         return self._servers[self._turn]
 
     def _turn_to(self, leader: str | None) -> bool:
-        """Turn to the broker that another one names, if the user has named it, too: nobody else gets the token."""
+        """Turn to the broker that another one names, if the user has named it, too: no other server gets the token."""
         if leader not in self._servers or leader == self._server:
             return False
         self._turn = self._servers.index(leader)

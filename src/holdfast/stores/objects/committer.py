@@ -2,15 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from msgspec import Raw, Struct, json, structs
 
 from holdfast._core.answers import BeatAnswer
+from holdfast._core.book.book import Book
 from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
@@ -23,6 +23,7 @@ from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.sightings import Sighted, Sightings
+from holdfast.stores.objects.wall_clock import WallClock
 
 LONGEST_WAIT = 10.0
 """The seconds after which a request without an answer ends as unknown."""
@@ -31,7 +32,6 @@ MOST_CHANGES = MOST_HEAD // 2
 """The bytes of changes of one call beyond which it is refused: a head that it makes too large could not be read."""
 _SMALLER = "enqueue fewer jobs in a call, or put large payloads into objects of your own"
 _URGENT = frozenset(("beat", "open_lease", "end_lease"))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STAMPS = 2**20
 """The stamps of one version: each request of a commit gets a different one."""
 _OUTAGE = 5.0
@@ -56,10 +56,12 @@ class Outcome(Struct):
 
 
 class Made(Struct):
-    """A batch as it was applied to the book. ``changes``: of its requests, as JSON."""
+    """A batch as it was applied to the book. ``changes``: of its requests, as JSON. ``flows``: what a write without an answer has done to
+    workflows, if it has landed."""
 
     outcomes: list[Outcome] = []
     changes: list[bytes] = []
+    flows: tuple[FlowChange, ...] = ()
 
 
 class Committer:
@@ -70,15 +72,25 @@ class Committer:
     """
 
     def __init__(
-        self, bucket: Bucket, name: str, *, large: Bucket, clock: Clock, chance: Randomness, interval: float, full: int
+        self,
+        bucket: Bucket,
+        name: str,
+        *,
+        large: Bucket,
+        clock: Clock,
+        chance: Randomness,
+        pauses: Pauses,
+        full: int,
+        new_book: Callable[[], Book],
     ) -> None:
         self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
-        self._replica, self._sightings = Replica(bucket, name), Sightings(clock)
-        self._pauses, self._full = Pauses(clock, chance, interval), full
+        self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
+        self.wall_clock = WallClock(bucket, clock, chance)
+        self._pauses, self._full = pauses, full
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
-        self._turn = asyncio.Lock()  # of whoever reads or writes the head
+        self._turn = asyncio.Lock()  # to read or write the head
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
@@ -132,7 +144,8 @@ class Committer:
         """Answer all requests of a batch. ``StoreUnavailable``: what became of them is unknown."""
         in_doubt, is_fresh = dict[str, Made](), False
         deadline = (batch[0].asked_at if batch else self._clock.monotonic()) + LONGEST_WAIT
-        if self._must_look or self._pauses.is_failing or (self._me is None and self._replica.head.broker):
+        is_unsure = self._must_look or self._pauses.is_failing or self.wall_clock.is_unsure
+        if is_unsure or (self._me is None and self._replica.head.broker is not None):
             await self._look(deadline)
             is_fresh = True
         while True:
@@ -162,6 +175,7 @@ class Committer:
                 if landed is None:
                     raise StoreUnavailable(f"{self._name}: too many others wrote since a write without an answer")
                 if landed in in_doubt:
+                    self._replica.flow_changes.add(in_doubt[landed].flows)
                     return _leave(batch, in_doubt[landed])
                 in_doubt.clear()  # their condition can never hold again
 
@@ -190,7 +204,7 @@ class Committer:
         start = book.savepoint()
         first = (self._replica.head.version + 1) * _STAMPS
         sightings = self._sightings
-        now = Sighted(self._now(), first + number, first, sightings.elapsed, sightings.heard)
+        now = Sighted(self.wall_clock.now(), first + number, first, sightings.elapsed, sightings.beats)
         try:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
@@ -210,11 +224,11 @@ class Committer:
             return Outcome(error=error), b""
 
     def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
-        """Renew leases in memory: only the leader judges them, so that nobody else need know."""
-        answer = self._replica.book.standing(leases)
+        """Renew leases in memory: no other process judges them."""
+        answer = self._replica.book.alive(leases)
         for lease in answer.alive:
             if (since := self._replica.book.renewed_at(lease)) < first:
-                self._sightings.hear(lease, since)
+                self._sightings.renew(lease, since)
         return answer
 
     async def _write(self, base: Head, made: Made, nonce: str) -> None:
@@ -222,10 +236,8 @@ class Committer:
         unknown whether it was written, and nothing of it is in the book."""
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
-        if self._tidying is not None and self._replica.head.tail_size > MOST_HEAD // 4:
-            await asyncio.wait([self._tidying])  # or the head would become too large to be read
         started, sent = self._clock.monotonic(), self._clock.boottime()
-        now = self._now()
+        now = self.wall_clock.now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
         garbage = tuple(each for each in base.garbage if each not in self._collected)
         head = structs.replace(base.followed_by(commit), garbage=garbage)
@@ -239,7 +251,7 @@ class Committer:
         try:
             etag = await self._bucket.put(KEY, body, self._replica.etag)
         except BucketUnavailable:
-            self._replica.undo()
+            made.flows = self._replica.undo()
             self._election.doubt()
             self._must_look = True
             raise
@@ -260,6 +272,8 @@ class Committer:
             others, asked = self._replica.others, self._clock.monotonic()
             try:
                 is_new = await self._replica.look()
+                if self.wall_clock.is_unsure:
+                    await self.wall_clock.compare()
             except BucketUnavailable as error:
                 await self._pause(self._pauses.after_failure(error), deadline, error)
                 continue
@@ -319,7 +333,7 @@ class Committer:
                 self._new_run = await flush(self._large, head, nonce)
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._large, head, old, nonce)
-            self._collected = await collect(self._large, head, self._now())
+            self._collected = await collect(self._large, head, self.wall_clock.now())
         except BucketUnavailable:
             pass  # the next commit tries again
         finally:
@@ -327,9 +341,6 @@ class Committer:
 
     def _new_nonce(self) -> str:
         return self._chance.uuid4().hex[:16]
-
-    def _now(self) -> datetime:
-        return _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
 
     def _has_ended_outage(self) -> bool:
         """Note an answer of the bucket; return whether it ended an outage: leases are watched from now on, because their owners may

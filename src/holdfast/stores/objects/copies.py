@@ -16,10 +16,10 @@ from holdfast.stores.objects.head import KEY, Head, read
 from holdfast.stores.objects.inspection import latest, read_head
 from holdfast.stores.objects.pieces import fetch, rows_in
 
-RESTORED = 1_000_000
-"""What a restore adds to the epoch."""
 COPY = "backup.json"
 """The head of a copy. It has another name than that of a store, so that no worker uses a copy as one."""
+EPOCHS = 1_000_000
+"""What a restore adds to the epoch."""
 
 
 async def back_up(bucket: Bucket, name: str, target: Bucket, place: str) -> Backup:
@@ -55,9 +55,9 @@ async def restore(bucket: Bucket, name: str, source: Bucket, place: str, *, stor
 def restored(head: Head, store: UUID) -> Head:
     """Return the head of a copy as that of a new store: processes that know the old one stop at the next read.
 
-    Its epoch is beyond all that brokers of the old store can reach.
+    No broker of the old store has reached its epoch: what such a broker answers is older than every answer of the new one.
     """
-    return structs.replace(head, store=store, garbage=(), broker=None, epoch=head.epoch + RESTORED)
+    return structs.replace(head, store=store, epoch=head.epoch + EPOCHS, broker=None, garbage=())
 
 
 async def _copy(bucket: Bucket, head: Head, target: Bucket) -> tuple[list[RowChange], int]:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from holdfast._core.text import printable
 from holdfast._ports.bucket import BucketUnavailable
-from holdfast._ports.leading import Misdirected, Seat
+from holdfast._ports.leading import Misdirected, Standing
 from holdfast.errors import HoldfastError
 from holdfast.stores.objects.committer import LONGEST_WAIT, Committer, Made, Outcome, Request, tell
 from holdfast.stores.objects.election import HEARTBEAT, LOOK, Election, Phase
@@ -24,17 +24,17 @@ logger = logging.getLogger("holdfast")
 class ElectingCommitter(Committer):
     """Takes the leadership when it may, keeps it by a heartbeat, and hands it over at its end."""
 
-    _standing: asyncio.Task[None] | None = None
-    _written_at = float("-inf")
+    _candidacy: asyncio.Task[None] | None = None
     _is_closed = False
+    _asked = _looked = 0
 
     @property
-    def seat(self) -> Seat:
+    def standing(self) -> Standing:
         """What is known of the leadership."""
         head = self._replica.known
         leader = None if head is None or head.broker is None else head.broker.url
         version = "0.0" if head is None else f"{head.epoch}.{head.version}"
-        return Seat(self._election.leads and not self._is_closed, leader, version)
+        return Standing(self._election.leads and not self._is_closed, leader, version)
 
     def add(self, request: Request) -> None:
         if self._is_closed:
@@ -46,13 +46,13 @@ class ElectingCommitter(Committer):
         """Stand for election from now on."""
         self._me, self._election = me, Election(me.id)
         await self._attend(self._clock.monotonic() + LONGEST_WAIT)
-        self._standing = asyncio.get_running_loop().create_task(self._stand())
+        self._candidacy = asyncio.get_running_loop().create_task(self._stand())
 
     async def resign(self) -> None:
         """Answer what has begun, refuse what waits, and write that no broker leads."""
         self._is_closed = True
-        if self._standing is not None:
-            self._standing.cancel()
+        if self._candidacy is not None:
+            self._candidacy.cancel()
         async with self._turn:
             for _ in range(TRIES):
                 if self._election.leads and await self._take(None, self._replica.head.epoch):
@@ -62,17 +62,22 @@ class ElectingCommitter(Committer):
 
     async def leader(self, *, deposes: bool) -> Leader | None:
         """Look which broker leads. ``deposes``: end the leadership of one that has made no commit for so long that it has lapsed."""
+        self._asked += 1
+        asked = self._asked
         async with self._turn:
+            if self._looked >= asked:  # all that have asked before a look share it
+                return self._replica.head.broker
+            asked = self._asked
             await self._look(self._clock.monotonic() + LONGEST_WAIT)
-            head = self._replica.head
+            self._looked, head = asked, self._replica.head
             if deposes and head.broker is not None and self._election.phase is Phase.CHALLENGE:
                 await self._take(None, head.epoch + 1)
             return self._replica.head.broker
 
     async def close(self) -> None:
         """Stop to stand for election, and return when all requests are answered."""
-        if self._standing is not None:
-            self._standing.cancel()
+        if self._candidacy is not None:
+            self._candidacy.cancel()
         await self.finish()
 
     async def _stand(self) -> None:
@@ -102,6 +107,7 @@ class ElectingCommitter(Committer):
                 await self._take(self._me, self._replica.head.epoch)
             elif self._election.phase is Phase.CHALLENGE and await self._take(self._me, self._replica.head.epoch + 1):
                 self._pauses.forget_others()
+                logger.info("this broker leads %s from now on", self._name)
 
     async def _take(self, broker: Leader | None, epoch: int) -> bool:
         """Write a head without other changes; return whether it is known to have landed. If not, only a look may be followed by another

@@ -94,17 +94,17 @@ class Head(Struct, frozen=True, kw_only=True):
         """The bytes of all changes in the tail."""
         return sum(commit.size for commit in self.tail)
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The objects that it names: those a process may still read, and those that wait to be deleted."""
+        return frozenset((*(run.key for run in self.runs), *(each.key for each in self.garbage)))
+
     def followed_by(self, commit: Commit) -> "Head":
         """Return the head with one more commit. One before it that changed nothing leaves the tail, or an idle leader would fill it."""
         tail, ring = self.tail, self.ring
         if tail and not tail[-1].changes:
             tail, ring = tail[:-1], (*ring, Past(tail[-1].version, tail[-1].nonce))[-RING:]
         return structs.replace(self, version=commit.version, tail=(*tail, commit), ring=ring)
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The objects that it names: those a process may still read, and those that wait to be deleted."""
-        return frozenset((*(run.key for run in self.runs), *(each.key for each in self.garbage)))
 
     def nonce_of(self, version: int) -> str | None:
         """Return the nonce of a commit; ``None`` if it is too old for this head to name it."""

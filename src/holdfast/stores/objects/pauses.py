@@ -3,6 +3,9 @@
 A process that has just written knows the newest ETag, and would win again: if only the losers paused, they would starve.
 """
 
+from collections.abc import Sequence
+
+from holdfast._core.write_budget import WriteBudget
 from holdfast._ports.bucket import BucketProblem, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 
@@ -15,10 +18,10 @@ _FAILED = 0.1
 
 
 class Pauses:
-    """How long to wait, in seconds. ``interval``: the least seconds between two writes."""
+    """How long to wait, in seconds. ``interval``: the least seconds between two writes. ``budgets``: how many the user allows."""
 
-    def __init__(self, clock: Clock, chance: Randomness, interval: float) -> None:
-        self._clock, self._chance, self.interval = clock, chance, interval
+    def __init__(self, clock: Clock, chance: Randomness, interval: float, budgets: Sequence[WriteBudget] = ()) -> None:
+        self._clock, self._chance, self.interval, self._budgets = clock, chance, interval, budgets
         self._average = 0.0
         self.wrote_at = self._others_at = float("-inf")
         self._failures = 0
@@ -49,8 +52,9 @@ class Pauses:
         self._others_at = float("-inf")
 
     def before_write(self) -> float:
-        """Return the rest of the interval."""
-        return max(0.0, self.wrote_at + self.interval - self._clock.monotonic())
+        """Return the rest of the interval, or until the budgets allow a write, which is sent then."""
+        now = self._clock.monotonic()
+        return max(0.0, self.wrote_at + self.interval - now, *(each.take(now) for each in self._budgets))
 
     def after_commit(self, requests: int) -> float:
         """Return the pause after a commit of this process."""

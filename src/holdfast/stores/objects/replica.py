@@ -1,11 +1,13 @@
 """The book of this process, as of the newest head that it has read or written."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from holdfast._core.book.book import Book
 from holdfast._core.book.state import Savepoint
 from holdfast._core.book.table import RowChange
-from holdfast._core.flow_changes import FlowChanges
+from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable
 from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
@@ -15,9 +17,9 @@ from holdfast.stores.objects.pieces import Damaged, load
 class Replica:
     """A book that follows a head. While it has uncommitted changes, it must not look."""
 
-    def __init__(self, bucket: Bucket, name: str) -> None:
-        self._bucket, self._name = bucket, name
-        self.book, self.flow_changes = Book(), FlowChanges()
+    def __init__(self, bucket: Bucket, name: str, new_book: Callable[[], Book] = Book) -> None:
+        self._bucket, self._name, self._new_book = bucket, name, new_book
+        self.book, self.flow_changes = new_book(), FlowChanges()
         self._head: Head | None = None
         self.etag = ""
         self.others = 0  # commits of other processes, or of calls whose answer was lost
@@ -52,10 +54,10 @@ class Replica:
         self.flow_changes.add(self.book.flow_changes.take())
         self._head, self.etag = head, etag
 
-    def undo(self) -> None:
-        """Take back what the head does not have."""
+    def undo(self) -> tuple[FlowChange, ...]:
+        """Take back what the head does not have; return what it would have done to workflows."""
         self.book.undo(Savepoint(0, self.book.flow_changes.added))
-        self.book.flow_changes.take()
+        return self.book.flow_changes.take()
 
     def _read(self, body: bytes) -> Head:
         try:
@@ -84,6 +86,6 @@ class Replica:
         except (msgspec.DecodeError, RecursionError):
             raise Damaged(f"{self._name}: a commit in {KEY}", "cannot be read") from None
         if missing and missing[0] is new.runs[0]:
-            self.book = Book()  # the oldest run does not name what was deleted
+            self.book = self._new_book()  # the oldest run does not name what was deleted
         self.book.load(rows)
         self.others += len(missing) + len(later)

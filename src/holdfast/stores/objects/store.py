@@ -1,7 +1,7 @@
 """The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself, unless a broker leads."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,15 +11,17 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatAnswer, Capabilities, Check
+from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.requests import BeatNote
+from holdfast._core.write_budget import WriteBudget
 from holdfast._forks import Forked, register
 from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.leading import Seat
+from holdfast._ports.leading import Standing
 from holdfast._ports.upkeep import Compaction, Inspection, Verification
 from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
@@ -34,17 +36,28 @@ from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
 from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.inspection import inspect, read_head, verify
+from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
 
 
 class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
-    ``bucket``: another one than that of the URL, for tests. ``full``: the bytes of newest changes beyond which they are flushed.
+    ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
+    which they are flushed.
     """
 
-    def __init__(self, url: str, *, clock: Clock, chance: Randomness, bucket: Bucket | None = None, full: int = FULL) -> None:
-        self._url, self._clock, self._chance, self._full = url, clock, chance, full
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        chance: Randomness,
+        bucket: Bucket | None = None,
+        full: int = FULL,
+        new_book: Callable[[], Book] = Book,
+    ) -> None:
+        self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
         self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
@@ -104,12 +117,13 @@ class ObjectStore(BookVerbs, Forked):
             await source.close()
 
     @property
-    def seat(self) -> Seat:
-        return self._committer.seat
+    def standing(self) -> Standing:
+        return self._committer.standing
 
     async def stand(self, url: str) -> None:
-        if BucketUrl.of(self._url).interval > HEARTBEAT:
-            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: lower interval= in the bucket's URL"])
+        if BucketUrl.of(self._url).pace > HEARTBEAT:
+            remedy = "lower interval=, or allow more writes, in the bucket's URL"
+            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: {remedy}"])
         await probe(self._url, clock=self._clock, chance=self._chance)
         await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
 
@@ -134,8 +148,9 @@ class ObjectStore(BookVerbs, Forked):
             large=self._large,
             clock=self._clock,
             chance=self._chance,
-            interval=url.interval,
+            pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
             full=self._full,
+            new_book=self._new_book,
         )
 
     def _now(self) -> datetime:

@@ -1,0 +1,80 @@
+"""A recording book of one process whose writes count only once they are in the bucket: until then their events are kept back."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from holdfast._core.book.book import Book
+from holdfast._core.book.moment import Moment, micros
+from holdfast._core.book.state import Savepoint
+from holdfast._core.record import JobRecord
+from holdfast._ports.clock import Clock
+from proof.checker.history import Event, History
+from proof.stores.recording_book import RecordingBook
+
+
+class Uncommitted:
+    """What a process has changed in its book and not yet written.
+
+    ``wall``: its time, by which its writes decide what is due. ``clock``: that of the world.
+    """
+
+    wall: Callable[[], datetime]
+
+    def __init__(self, caller: str, clock: Clock, now: Callable[[], float], known: Collection[str]) -> None:
+        self.caller, self.now, self.known = caller, now, known
+        self._clock, self.history = clock, History()
+
+    def moment(self) -> Moment:
+        """Return the time of a write that is made now."""
+        return Moment(self.wall(), micros(self._clock.monotonic()))
+
+    @property
+    def events(self) -> list[Event]:
+        """The events of all verbs since the last commit."""
+        return self.history.events
+
+
+class CommittedBook(RecordingBook):
+    """A mixin before a recording book. Rows may change by commits of others, so that it records from its tables what was before."""
+
+    around: Uncommitted
+
+    def savepoint(self) -> Savepoint:
+        """Note how many events there are; without a change before, there are none that the next commit could write."""
+        start = super().savepoint()
+        if not start.noted:
+            self.around.events.clear()
+        self._mark, self.recorded_flows = len(self.around.events), dict(self._all.flows)
+        return start
+
+    def undo(self, savepoint: Savepoint) -> None:
+        """Forget the events of what is undone: a verb that failed, or all."""
+        super().undo(savepoint)
+        del self.around.events[self._mark if savepoint.noted else 0 :]
+        self._grown.clear()
+        self._is_marked = False
+
+    def _put(self, row: JobRecord) -> None:
+        known = self._all.jobs.get(row.id)
+        if known is None:
+            self.recorded_rows.pop(row.id, None)
+        else:
+            self.recorded_rows[row.id] = self._row_of(known)
+        super()._put(row)
+
+    def _forget(self, row: JobRecord) -> None:
+        self.recorded_rows[row.id] = self._row_of(row)
+        super()._forget(row)
+
+
+def committed(kind: type[Book], around: Uncommitted, *, floor: float, records_claims: bool) -> Callable[[], Book]:
+    """Return what makes an empty book of that kind for one process; a process makes another one when it loads all rows again."""
+    bases = (CommittedBook, *(() if issubclass(kind, RecordingBook) else (RecordingBook,)), kind)
+    made = type(f"Committed{kind.__name__}", bases, {"floor": floor, "records_claims": records_claims})
+
+    def new_book() -> Book:
+        book: CommittedBook = made()
+        book.around = around
+        return book
+
+    return new_book

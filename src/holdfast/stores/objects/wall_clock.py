@@ -1,0 +1,42 @@
+"""The wall clock of this process, corrected where it differs from the bucket's: by it jobs are due for all processes."""
+
+from datetime import UTC, datetime, timedelta
+
+from holdfast._ports.bucket import Bucket, Found
+from holdfast._ports.clock import Clock, Randomness
+
+TOLERATED = 5.0
+"""The seconds by which the clock may differ. A bucket tells its time in whole seconds, and calls take some."""
+EVERY = 600.0
+"""The seconds after which the clocks are compared again."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WallClock:
+    """The time of this process, plus a correction."""
+
+    def __init__(self, bucket: Bucket, clock: Clock, chance: Randomness) -> None:
+        self._bucket, self._clock, self._chance = bucket, clock, chance
+        self._correction, self._compared_at = 0.0, float("-inf")
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the clocks must be compared before the next write."""
+        return self._clock.monotonic() - self._compared_at > EVERY
+
+    def now(self) -> datetime:
+        """Return the corrected time."""
+        return _EPOCH + timedelta(0, 0, round((self._clock.wall() + self._correction) * 1e6))
+
+    async def compare(self) -> None:
+        """Write an object and read when the bucket says that this was. ``BucketUnavailable``: it gave no answer."""
+        key, sent = f"clocks/{self._chance.uuid4().hex}", self._clock.wall()
+        await self._bucket.put(key, b"")
+        answered = self._clock.wall()
+        found = await self._bucket.get(key)
+        await self._bucket.delete(key)
+        if isinstance(found, Found):
+            there = found.modified.timestamp()
+            is_near = sent - TOLERATED <= there <= answered + TOLERATED
+            self._correction = 0.0 if is_near else there - (sent if there < sent else answered)
+        self._compared_at = self._clock.monotonic()
