@@ -31,12 +31,13 @@ class RunningBroker:
         maintains: bool = False,
         settings: Settings | None = None,
         port: int = 0,
+        rate: int | None = None,
         transport: Transport | None = None,
     ) -> None:
         self.store = store
         environment = Environment(store, transport or InProcessTransport([]), clock, FakeChance(), Events())
         settings = settings or Settings.of("memory://")
-        self._broker = broker = Broker(environment, settings, authenticate=authenticate, maintains=maintains)
+        self._broker = broker = Broker(environment, settings, authenticate=authenticate, maintains=maintains, rate=rate)
         self._listens = threading.Event()
         self._server = Server(broker, Listening(port=port), self._set_url)
         self._thread = threading.Thread(target=self._serve, daemon=True)

@@ -358,6 +358,18 @@ def test_each_role_may_do_its_own_calls_only(store: MemoryStore, clock: FakeCloc
         assert Caller(broker.url).get("/openapi.json").status == 200
 
 
+def test_a_sender_with_too_many_requests_is_asked_to_wait_and_others_are_not(store: MemoryStore, clock: FakeClock) -> None:
+    tokens = Tokens.parse("\n".join(line for _, line in (PRODUCER, VIEWER)))
+    with running(store, clock, authenticate=tokens, rate=4) as broker:
+        producer, viewer = (Caller(broker.url, token) for token, _ in (PRODUCER, VIEWER))
+        answers = [producer.post("/jobs", {"task": "t"}) for _ in range(5)]
+        assert [each.status for each in answers] == [201] * 4 + [429]
+        assert (answers[4].body["code"], answers[4].headers["Retry-After"]) == ("too_many", "1")
+        assert viewer.get("/stats").status == 200
+        clock.advance(0.25)
+        assert [producer.post("/jobs", {"task": "t"}).status for _ in range(2)] == [201, 429]
+
+
 def test_no_error_and_no_list_shows_a_payload(api: Caller, store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
     secret = "hunter2hunter2"
     body = {"task": "t", "payload": {"password": secret}, "options": {"unique_key": "k"}}

@@ -7,14 +7,16 @@ from holdfast.broker.broker import Broker
 from holdfast.http.identity import Authenticate, local
 
 
-def application(app: App, *, authenticate: Authenticate = local, maintains: bool = True) -> Starlette:
+def application(app: App, *, authenticate: Authenticate = local, maintains: bool = True, rate: int | None = None) -> Starlette:
     """Return a broker for the store of an App, as an ASGI application for any server.
 
     ``authenticate`` gets each request, and returns an ``Identity`` or ``None``; by default only this machine's own requests are
-    accepted. ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers.
+    accepted. ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers. ``rate``: the requests a second
+    that each sender may make to the API; beyond them it gets the status 429.
 
     >>> application(App("memory://")).routes[0].path
     '/port/{version}/{verb}'
     """
     environment, registry = environment_of(app), app.registry
-    return Broker(environment, app.settings, registry=registry, authenticate=authenticate, maintains=maintains).application()
+    broker = Broker(environment, app.settings, registry=registry, authenticate=authenticate, maintains=maintains, rate=rate)
+    return broker.application()

@@ -29,7 +29,7 @@ from holdfast.http import api
 from holdfast.http.api import Api
 from holdfast.http.claiming import CLAIM, Claims
 from holdfast.http.identity import Authenticate, Identity, Role, local
-from holdfast.http.limits import MOST_REQUESTS, read_body
+from holdfast.http.limits import MOST_REQUESTS, Rates, read_body
 from holdfast.http.openapi import PREFIX
 from holdfast.http.operation import Operation
 from holdfast.http.settling import Settling
@@ -63,7 +63,8 @@ class Refusals(Protocol):
 class Broker:
     """What a broker serves. ``authenticate``: by default it recognises requests of this machine only.
 
-    ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers.
+    ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers. ``rate``: the requests a second that each sender
+    may make to the API.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Broker:
         registry: Registry | None = None,
         authenticate: Authenticate = local,
         maintains: bool = True,
+        rate: int | None = None,
     ) -> None:
         self._authenticate = authenticate
         self._store, self._port = environment.store, Port(environment.store)
@@ -81,7 +83,8 @@ class Broker:
         self.hub = Hub(environment.transport, environment.chance.uuid4())
         environment = structs.replace(environment, transport=HubTransport(self.hub, environment.transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
-        self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate)
+        rates = None if rate is None else Rates(rate, environment.clock.monotonic)
+        self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate, rates)
         self._requests = 0
 
     async def stand(self, url: str) -> None:

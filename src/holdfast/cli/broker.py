@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @click.option("--tls-cert", metavar="FILE", help="The certificate of the server, with those between it and its authority.")
 @click.option("--tls-key", metavar="FILE", help="The private key of the certificate.")
 @click.option("--client-ca", metavar="FILE", help="Accept only clients with a certificate of this authority.")
+@click.option(
+    "--rate", type=click.IntRange(min=1), metavar="N", help="The requests a second that each token may make to the API."
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="How much to log.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or machines."
@@ -41,6 +44,7 @@ def broker(
     tls_cert: str | None,
     tls_key: str | None,
     client_ca: str | None,
+    rate: int | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -68,7 +72,7 @@ def broker(
     with opened(target, url) as app:
         if app.settings.url.partition("://")[0] in BUCKETS:
             listening.require_address()
-        _serve(app, listening, authenticate)
+        _serve(app, listening, authenticate, rate)
     discard_unwritable()
 
 
@@ -92,7 +96,7 @@ def _print_token(text: str) -> None:
     click.echo(f"line, for --tokens:        {line}")
 
 
-def _serve(app: "App", listening: "Listening", authenticate: "Authenticate | None") -> None:
+def _serve(app: "App", listening: "Listening", authenticate: "Authenticate | None", rate: int | None) -> None:
     import asyncio
     import signal
 
@@ -107,7 +111,7 @@ def _serve(app: "App", listening: "Listening", authenticate: "Authenticate | Non
         try:
             if not hasattr(environment.store, "stand"):
                 await environment.store.workers()  # a store that cannot be used is an error now, and not at the first request
-            served = Broker(environment, app.settings, registry=app.registry, authenticate=authenticate or local)
+            served = Broker(environment, app.settings, registry=app.registry, authenticate=authenticate or local, rate=rate)
             server = Server(served, listening, say)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, server.stop)

@@ -14,7 +14,7 @@ from holdfast._core.text import printable
 from holdfast._engine.error_text import described
 from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
 from holdfast.http.identity import Authenticate
-from holdfast.http.limits import BodyTooLarge, read_body
+from holdfast.http.limits import BodyTooLarge, Rates, read_body
 from holdfast.http.openapi import PREFIX, document
 from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.problems import CONTENT_TYPE, RETRY_AFTER, ApiError, Problem, problem, problem_of
@@ -22,6 +22,7 @@ from holdfast.http.problems import CONTENT_TYPE, RETRY_AFTER, ApiError, Problem,
 MOST_BYTES: Final = 4 * 2**20
 _JSON: Final = "application/json"
 _STORE_AWAY: Final = 503
+_TOO_MANY: Final = 429
 _BROKEN: Final = 500
 
 logger = logging.getLogger("holdfast")
@@ -30,10 +31,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Api:
-    """The routes of some calls, and the document that describes them."""
+    """The routes of some calls, and the document that describes them. ``rates``: what each sender may ask."""
 
-    def __init__(self, operations: Sequence[Operation], authenticate: Authenticate) -> None:
-        self._authenticate = authenticate
+    def __init__(self, operations: Sequence[Operation], authenticate: Authenticate, rates: Rates | None = None) -> None:
+        self._authenticate, self._rates = authenticate, rates
         # A route with a parameter would also match the fixed ones.
         self._operations = sorted(operations, key=lambda each: "{" in each.path)
         self._document = _encode(document(self._operations))
@@ -71,6 +72,10 @@ class Api:
         if not identity.has(operation.roles):
             roles = ", ".join(sorted(operation.roles))
             raise ApiError(403, "forbidden", f"{identity.name} may not do this", f"use a token of the role {roles}")
+        if self._rates is not None and not self._rates.accepts(identity.name):
+            raise ApiError(
+                _TOO_MANY, "too_many", f"{identity.name} has sent too many requests in a second", "send it again later"
+            )
         return Call(
             identity=identity,
             path=request.path_params,
@@ -83,7 +88,7 @@ class Api:
 
 def refused(found: Problem) -> Response:
     """Return a problem as an answer."""
-    headers = {"Retry-After": str(RETRY_AFTER)} if found.status == _STORE_AWAY else {}
+    headers = {"Retry-After": str(RETRY_AFTER)} if found.status in (_STORE_AWAY, _TOO_MANY) else {}
     headers |= {"WWW-Authenticate": "Bearer"} if found.status == 401 else {}
     return Response(_encode(found), found.status, headers, CONTENT_TYPE)
 
