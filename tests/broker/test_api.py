@@ -364,7 +364,7 @@ def test_a_sender_with_too_many_requests_is_asked_to_wait_and_others_are_not(sto
         producer, viewer = (Caller(broker.url, token) for token, _ in (PRODUCER, VIEWER))
         answers = [producer.post("/jobs", {"task": "t"}) for _ in range(5)]
         assert [each.status for each in answers] == [201] * 4 + [429]
-        assert (answers[4].body["code"], answers[4].headers["Retry-After"]) == ("too_many", "1")
+        assert (answers[4].body["code"], answers[4].headers["retry-after"]) == ("too_many", "1")
         assert viewer.get("/stats").status == 200
         clock.advance(0.25)
         assert [producer.post("/jobs", {"task": "t"}).status for _ in range(2)] == [201, 429]
