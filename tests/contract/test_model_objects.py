@@ -27,7 +27,7 @@ from proof.stores.faulty_bucket import FaultyBucket
 from tests.contract.test_model import EXAMPLES, Model
 from tests.contract.test_objects import SleepingClock, insist_on_creating, look
 
-NAMES = FakeChance()
+NAMES = FakeChance(0x30DE1)
 
 
 class Alternating:
