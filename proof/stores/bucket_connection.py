@@ -55,8 +55,9 @@ class BucketConnection:
                 return found
             case Fault.WRONG_AFTER:
                 found = await self._travel(fate, ask)
-                is_head = isinstance(found, Found) and key == KEY
-                return Found(found.body[: len(found.body) // 2], found.etag, found.modified) if is_head else found
+                if isinstance(found, Found) and key == KEY:
+                    return Found(found.body[: len(found.body) // 2], found.etag, found.modified)
+                return found
             case Fault.ANSWER_LOST | Fault.LATE:
                 await self._fail(fate, "get")
             case _:
