@@ -30,6 +30,7 @@ from holdfast._ports.store import (
     Selectors,
     Store,
 )
+from holdfast._ports.wire import READS
 from holdfast._ports.workflows import DependentJobs, GrowingWorkflows, Workflows
 from holdfast.stores.memory import MemoryStore
 
@@ -38,29 +39,6 @@ PROTOCOLS = (
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 VERBS = tuple(name for each in PROTOCOLS for name, member in vars(each).items() if inspect.iscoroutinefunction(member))
-READING = frozenset(
-    (
-        "held",
-        "expired",
-        "overdue",
-        "get",
-        "list",
-        "counts",
-        "workers",
-        "next_due",
-        "due",
-        "queues",
-        "waiting_tasks",
-        "check",
-        "schedules",
-        "ticks",
-        "limits",
-        "steps",
-        "job_with_key",
-        "outputs",
-        "flow",
-    )
-)
 Ask = Callable[[], Awaitable[Any]]
 Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
@@ -100,7 +78,7 @@ def _verb(name: str) -> Callable[..., Awaitable[Any]]:
     def write(self: Gateway, *arguments: Any, **keywords: Any) -> Awaitable[Any]:
         return self.write(name, arguments, partial(self._ask, name, arguments, keywords))
 
-    return read if name in READING else write
+    return read if name in READS else write
 
 
 for _name in VERBS:

@@ -26,6 +26,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.schedule import Plan, Schedule
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
+from holdfast._ports.wire import READS
 from holdfast.databases.postgres.database import Pools
 from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import HoldfastError
@@ -36,7 +37,6 @@ from proof.checker import history_postgres
 from proof.checker.history import JobRow
 from proof.simulator.hosts import EPOCH, SimClock
 from proof.simulator.loop import Process
-from proof.stores.gateways import READING
 from proof.stores.mirrored_flows import FlowsSeen
 from proof.stores.postgres_flows import BESIDE_JOBS, FlowReader
 from proof.stores.statement_recorder import CALL, SCHEDULING, Change, Mirror, announced
@@ -193,7 +193,7 @@ class PostgresDatabase(Mirror):
             self._set = None  # the store may have closed the connection, and a new one has the first clock
             raise
         finally:
-            if (verb := CALL.get().verb) not in READING:
+            if (verb := CALL.get().verb) not in READS:
                 self._rows = await self.site.observer.fetch(_NEW, self._place)
                 self._queues = await self.site.observer.fetch(_PAUSED) if verb == "pause" else None
                 self._found = await self.site.observer.fetch(_SCHEDULES) if verb in SCHEDULING else []

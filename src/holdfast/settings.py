@@ -173,17 +173,18 @@ def problems_of_interval(url: str, timing: LeaseTiming) -> list[str]:
     """List what is wrong with the pause between two writes of a bucket: beats would come too late."""
     if not isinstance(url, str) or url.partition("://")[0] not in BUCKETS or problems_of_bucket_url(url):
         return []
-    interval = BucketUrl.of(url).interval
-    if timing.beat >= 4 * interval:
+    bucket = BucketUrl.of(url)
+    if timing.beat >= 4 * bucket.pace:
         return []
-    return [f"beat >= 4 * interval is broken: {timing.beat:g}s, {interval:g}s; raise ttl and beat, or lower interval="]
+    if bucket.pace == bucket.interval:
+        return [f"beat >= 4 * interval is broken: {timing.beat:g}s, {bucket.interval:g}s; raise ttl and beat, or lower interval="]
+    remedy = "raise ttl and beat, or the writes that the bucket's URL allows"
+    return [f"the bucket's URL allows a write each {bucket.pace:.3g}s, too few for a beat each {timing.beat:g}s: {remedy}"]
 
 
 def problems_of_bucket(url: str, pooler: str | None) -> list[str]:
     """List what is wrong with the URL of a store in a bucket."""
     problems = problems_of_bucket_url(url)
-    if not problems and BucketUrl.of(url).broker == "require":
-        problems.append("the bucket's URL: broker=require: this release has no broker; leave broker= out")
     if pooler is not None:
         problems.append(f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one")
     return problems

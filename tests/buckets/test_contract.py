@@ -1,13 +1,15 @@
-"""What every bucket does: conditions, reads, lists, deletes. In memory, and through obstore in two protocols."""
+"""What every bucket does: conditions, reads, lists, deletes. In memory, through obstore in two protocols, and in a folder."""
 
 import asyncio
+import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, Found
+from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable, Found
 from holdfast._system.clock import SystemClock
-from holdfast.databases.buckets.opening import open_bucket
+from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.testing.clock import FakeChance
 from holdfast.testing.servers import BucketServer
 from tests.buckets.support import problem_of
@@ -15,19 +17,33 @@ from tests.buckets.support import problem_of
 names = FakeChance()
 
 
-@pytest.fixture(params=["memory", "s3", "google"])
+SHARED = ("memory", "s3", "google")
+
+
+@pytest.fixture(params=SHARED)
 def url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty bucket."""
-    if request.param == "memory":
-        return f"memory-object://{names.uuid4()}"
-    server: BucketServer = request.getfixturevalue("server")
-    return server.bucket_url if request.param == "s3" else str(request.getfixturevalue("google"))
+    """Return the URL of an empty bucket that many processes may write."""
+    return place_of(request)
 
 
-@pytest.fixture
-def bucket(url: str) -> Bucket:
-    """Open an empty bucket."""
-    return open_bucket(url, SystemClock())
+@pytest.fixture(params=[*SHARED, "folder"])
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    """Open an empty bucket, or a folder in place of one."""
+    bucket, _ = open_copy(place_of(request), SystemClock())
+    return bucket
+
+
+def place_of(request: pytest.FixtureRequest) -> str:
+    match request.param:
+        case "memory":
+            return f"memory-object://{names.uuid4()}"
+        case "folder":
+            return str(request.getfixturevalue("tmp_path") / "copy")
+        case "s3":
+            server: BucketServer = request.getfixturevalue("server")
+            return server.bucket_url
+        case _:
+            return str(request.getfixturevalue("google"))
 
 
 async def body_of(bucket: Bucket, key: str) -> bytes:
@@ -116,3 +132,16 @@ async def test_buckets_of_one_url_share_their_objects(url: str) -> None:
     assert await body_of(second, "a") == b"one"
     await first.close()
     assert await body_of(second, "a") == b"one"
+
+
+async def test_files_of_a_folder_are_readable_for_their_owner_only_and_a_cut_write_leaves_no_object(tmp_path: Path) -> None:
+    bucket, name = open_copy(str(tmp_path / "copy"), SystemClock())
+    await bucket.put("runs/1", b"one")
+    (tmp_path / "copy/runs/.2.partial").write_bytes(b"tw")
+    assert [each.key for each in await bucket.list()] == ["runs/1"]
+    assert (tmp_path / "copy/runs/1").stat().st_mode & 0o777 == 0o600
+    assert name == str(tmp_path / "copy")
+    for key in ("../out", "/etc/passwd", "runs/../../out", ".hidden", ""):
+        with pytest.raises(BucketUnavailable, match="is not the name of an object"):
+            await bucket.put(key, b"")
+    assert os.listdir(tmp_path) == ["copy"]

@@ -108,7 +108,9 @@ class JournalModel(Model):
 
 # Shrinking takes minutes, because each step loads three books.
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
-JournalModel.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None, phases=WITHOUT_SHRINKING)
+JournalModel.TestCase.settings = settings(
+    max_examples=max(EXAMPLES // 2, 1), stateful_step_count=50, deadline=None, phases=WITHOUT_SHRINKING
+)
 
 
 @pytest.mark.timeout(3600 if EXAMPLES > 40 else 120)

@@ -56,6 +56,7 @@ class TestRemoteMemory(Remote):
         return MemoryStore(clock)
 
 
+@pytest.mark.prove
 class TestRemoteSqlite(Remote):
     """A file that only the broker opens."""
 

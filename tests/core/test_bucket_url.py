@@ -25,6 +25,10 @@ SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCY"
             BucketUrl(scheme="s3", bucket="jobs", endpoint="https://x.r2.cloudflarestorage.com", interval=1.0),
         ),
         ("gs://my_jobs/a", BucketUrl(scheme="gs", bucket="my_jobs", prefix="a", interval=1.0)),
+        (
+            "s3://jobs?writes_per_day=60000&writes_per_minute=600",
+            BucketUrl(scheme="s3", bucket="jobs", writes=((600, 60.0), (60_000, 86_400.0))),
+        ),
         ("gs://jobs?interval=2s", BucketUrl(scheme="gs", bucket="jobs", interval=2.0)),
         ("az://acme/jobs/a/b", BucketUrl(scheme="az", bucket="jobs", account="acme", prefix="a/b")),
         ("memory-object://test_1", BucketUrl(scheme="memory-object", bucket="test_1")),
@@ -51,8 +55,14 @@ def test_every_form_of_a_bucket_is_read(text: str, expected: BucketUrl) -> None:
         ("memory-object://a/b", "has a name only"),
         ("s3://jobs#a", "nothing follows a #"),
         ("s3://jobs?region", "write options as name=value"),
-        ("s3://jobs?regoin=eu", "there is no option 'regoin' for s3://; use endpoint, profile, region, broker, interval"),
-        ("gs://jobs?region=eu", "there is no option 'region' for gs://; use endpoint, broker, interval"),
+        (
+            "s3://jobs?regoin=eu",
+            "there is no option 'regoin' for s3://; use endpoint, profile, region, broker, interval, writes_per_minute, writes_per_day",
+        ),
+        (
+            "gs://jobs?region=eu",
+            "there is no option 'region' for gs://; use endpoint, broker, interval, writes_per_minute, writes_per_day",
+        ),
         ("s3://jobs?region=a&region=b", "given twice"),
         ("s3://jobs?region=a/b", "region= is a name"),
         ("s3://jobs?endpoint=localhost:9000", "write endpoint=https://host:port"),
@@ -60,6 +70,8 @@ def test_every_form_of_a_bucket_is_read(text: str, expected: BucketUrl) -> None:
         ("s3://jobs?endpoint=http://a/path", "write endpoint=https://host:port"),
         ("s3://jobs?broker=maybe", "broker= is one of auto, require, never"),
         ("s3://jobs?interval=soon", "interval= is a duration"),
+        ("s3://jobs?writes_per_minute=1", "writes_per_minute= is a whole number of writes"),
+        ("s3://jobs?writes_per_day=many", "writes_per_day= is a whole number of writes"),
     ],
 )
 def test_a_wrong_url_is_an_error_that_names_the_remedy(text: str, problem: str) -> None:

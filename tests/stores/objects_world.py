@@ -24,7 +24,7 @@ from holdfast.stores.objects.store import ObjectStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.buckets.support import SkippingClock
 
-names = FakeChance()
+names = FakeChance(7100)  # buckets in memory are found by name, also by other tests of the same process
 
 
 async def world_stands_still() -> None:
@@ -34,7 +34,8 @@ async def world_stands_still() -> None:
 class Scripted:
     """A bucket in memory on which the next calls for the head end as a script has it.
 
-    Writes: ``lost`` happens without an answer, ``cut`` does not happen, ``late`` happens before the next write. Reads: ``reset``, ``half``,
+    Writes: ``lost`` happens without an answer, ``cut`` does not happen, ``late`` happens before the next write, ``slow`` happens after
+    something else. Reads: ``reset``, ``half``,
     ``slow``, for which something else happens first, or an older head that the script holds.
     """
 
@@ -64,8 +65,10 @@ class Scripted:
             await self._bucket.put(KEY, *self.late.popleft())
         if fault == "late":
             self.late.append((body, match))
+        if fault == "slow":
+            await self.until_answered()
         etag = "" if fault in ("late", "cut") else await self._bucket.put(key, body, match)
-        if fault is not None:
+        if fault not in (None, "slow"):
             raise BucketUnavailable("PUT: reset", BucketProblem.SERVER)
         return etag
 
@@ -88,14 +91,14 @@ class Scripted:
 class World:
     """A bucket with a store in it; each handle has a separate script."""
 
-    def __init__(self) -> None:
-        self.name, self.clock = f"memory-object://{names.uuid4()}", SkippingClock()
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.name, self.clock = f"memory-object://{names.uuid4()}", clock or SkippingClock()
         asyncio.run(create(open_bucket(self.name, self.clock), UUID(int=1)))
         self.opened: list[ObjectStore] = []
 
-    def open(self, *, full: int = 10**6) -> tuple[ObjectStore, Scripted]:
+    def open(self, *, full: int = 10**6, options: str = "") -> tuple[ObjectStore, Scripted]:
         bucket = Scripted(self.name, self.clock)
-        store = ObjectStore(self.name, clock=self.clock, chance=FakeChance(names.uuid4().int), bucket=bucket, full=full)
+        store = ObjectStore(self.name + options, clock=self.clock, chance=FakeChance(names.uuid4().int), bucket=bucket, full=full)
         self.opened.append(store)
         return store, bucket
 

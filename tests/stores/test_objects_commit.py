@@ -13,9 +13,10 @@ from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
+from holdfast._core.write_budget import DAY, MINUTE, WriteBudget
 from holdfast._ports.bucket import BucketProblem, BucketUnavailable, Found
 from holdfast.databases.buckets.opening import open_bucket
-from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, SchemaTooNew, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, SchemaTooNew, StoreRefused, StoreUnavailable
 from holdfast.stores.objects.head import KEY, RING
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.sightings import Sighted, Sightings
@@ -134,8 +135,8 @@ async def test_a_bucket_that_gives_no_answer_is_reported_and_used_again(world: W
     with pytest.raises(StoreUnavailable):
         await store.counts()
     bucket.writes.extend(["cut"] * 100)
-    with pytest.raises(StoreUnavailable):
-        await asyncio.gather(*(enqueue(store, new()) for _ in range(3)))
+    failed = await asyncio.gather(*(enqueue(store, new()) for _ in range(3)), return_exceptions=True)
+    assert [isinstance(each, StoreUnavailable) for each in failed] == [True] * 3
     bucket.reads.clear()
     bucket.writes.clear()
     await enqueue(store, new())
@@ -253,11 +254,54 @@ def test_writes_keep_the_interval_of_their_bucket() -> None:
     assert pauses.after_failure(BucketUnavailable("", BucketProblem.THROTTLED)) == 1.0
 
 
+def test_o7_writes_beyond_a_budget_are_delayed() -> None:
+    clock = FakeClock()
+    pauses = Pauses(clock, FakeChance(), 0.0, [WriteBudget(60, MINUTE), WriteBudget(10**6, DAY)])
+    assert [pauses.before_write() for _ in range(12)] == pytest.approx([0.0] * 10 + [1.2, 2.4], abs=1e-6)
+    clock.advance(2.4)
+    assert pauses.before_write() == pytest.approx(1.2)
+
+
+async def test_o7_writes_of_a_store_keep_the_budget_of_its_url(world: World) -> None:
+    store, bucket = world.open(options="?writes_per_minute=60")
+    begun = world.clock.monotonic()
+    for _ in range(30):
+        await enqueue(store, new())
+    assert (await jobs_in(world), bucket.calls["PUT head.json"]) == (30, 30)
+    assert world.clock.monotonic() - begun == pytest.approx(20 * 1.2, rel=0.1)
+    await store.close()
+
+
 def test_s5_a_stamp_of_the_write_that_is_being_made_was_not_seen_yet() -> None:
     clock = FakeClock()
     sightings = Sightings(clock)
     for first, seen in ((7, 0), (8, 0)):
-        moment = Sighted(datetime(2026, 1, 1, tzinfo=UTC), 9, first, sightings.elapsed)
+        moment = Sighted(datetime(2026, 1, 1, tzinfo=UTC), 9, first, sightings.elapsed, sightings.beats)
         assert moment.elapsed(UUID(int=1), 7) == seen
         clock.advance(5.0)
     assert moment.elapsed(UUID(int=1), 7) == 5_000_000
+
+
+async def test_a_call_that_writes_more_than_a_head_may_have_is_refused_and_its_neighbours_are_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.stores.objects.committer.MOST_CHANGES", 2 * 1024 * 1024)
+    store, _ = world.open()
+    large = new(payload=b'"%s"' % (b"a" * 2 * 1024 * 1024))
+    found = await asyncio.gather(*(enqueue(store, job) for job in (new(), large, new())), return_exceptions=True)
+    assert [type(each) for each in found] == [EnqueueAnswer, StoreRefused, EnqueueAnswer]
+    assert "one call writes 2 MiB: enqueue fewer jobs in a call" in str(found[1])
+    assert await jobs_in(world) == 2
+    await store.close()
+
+
+async def test_a_head_that_could_not_be_read_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, bucket = world.open()
+    await enqueue(store, new())
+    monkeypatch.setattr("holdfast.stores.objects.committer.MOST_HEAD", 2000)
+    with pytest.raises(StoreUnavailable, match=r"head\.json would be too large"):
+        await enqueue(store, *(new() for _ in range(20)))
+    assert (await bucket.head()).version == 1
+    await enqueue(store, new())
+    assert await jobs_in(world) == 2
+    await store.close()

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from msgspec import Struct
 
 from holdfast._core.durations import seconds
+from holdfast._core.write_budget import DAY, LEAST, MINUTE, apart
 
 Scheme = Literal["s3", "gs", "az", "memory-object"]
 Broker = Literal["auto", "require", "never"]
@@ -17,7 +18,8 @@ Broker = Literal["auto", "require", "never"]
 SCHEMES = ("s3", "gs", "az", "memory-object")
 _LOOKS = "s3://bucket/prefix?region=eu-central-1, gs://bucket/prefix, az://account/container/prefix or memory-object://name"
 _BROKER = ("auto", "require", "never")
-_COMMON = ("broker", "interval")
+_WRITES = {"writes_per_minute": MINUTE, "writes_per_day": DAY}
+_COMMON = ("broker", "interval", *_WRITES)
 _OPTIONS = {
     "s3": ("endpoint", "profile", "region", *_COMMON),
     "gs": ("endpoint", *_COMMON),
@@ -38,6 +40,7 @@ _BUCKET = {
 }
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _SEGMENT = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.=-]{1,200}")
+_COUNT = re.compile(r"[0-9]{1,9}")
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # A name that is shown must not be a secret that was pasted in the wrong place.
 _SHOWN = re.compile(r"[a-z][a-z_-]{0,23}")
@@ -45,8 +48,8 @@ _SECRET = re.compile(r"key|secret|token|password|passwd|credential|sas|sig(natur
 
 
 class BucketUrl(Struct, frozen=True, kw_only=True):
-    """A checked URL. ``bucket``: on Azure, the container of ``account``. ``interval``: the least
-    seconds between two writes of one key; Google and R2 allow one write per second."""
+    """A checked URL. ``bucket``: on Azure, the container of ``account``. ``interval``: the least seconds between two writes of one key;
+    Google and R2 allow one write per second. ``writes``: how many the user allows, by the seconds in which."""
 
     scheme: Scheme
     bucket: str
@@ -57,6 +60,7 @@ class BucketUrl(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     broker: Broker = "auto"
     interval: float = 0.0
+    writes: tuple[tuple[int, float], ...] = ()
 
     @classmethod
     def of(cls, url: str) -> Self:
@@ -81,7 +85,17 @@ class BucketUrl(Struct, frozen=True, kw_only=True):
             profile=asked.get("profile"),
             broker=asked.get("broker", "auto"),  # type: ignore[arg-type]
             interval=seconds(asked["interval"]) if "interval" in asked else float(is_paced),
+            writes=tuple((int(asked[name]), time) for name, time in _WRITES.items() if name in asked),
         )
+
+    @property
+    def pace(self) -> float:
+        """The seconds between two writes in the long run, at least.
+
+        >>> BucketUrl.of("s3://jobs?interval=1s&writes_per_minute=60").pace
+        1.2
+        """
+        return max(self.interval, *(apart(most, time) for most, time in self.writes), 0.0)
 
     @property
     def public(self) -> str:
@@ -104,8 +118,8 @@ class BucketUrl(Struct, frozen=True, kw_only=True):
 def problems_of_bucket_url(url: str) -> list[str]:
     """Return what is wrong with a URL, naming the remedy and no secret.
 
-    >>> problems_of_bucket_url("s3://jobs?regoin=eu-central-1")
-    ["the bucket's URL: there is no option 'regoin' for s3://; use endpoint, profile, region, broker, interval"]
+    >>> problems_of_bucket_url("s3://jobs?broker=maybe")
+    ["the bucket's URL: broker= is one of auto, require, never"]
     """
     try:
         parts = urlsplit(url)
@@ -163,6 +177,9 @@ def _problems_of_options(parts: SplitResult) -> list[str]:
         found.append("the bucket's URL: write endpoint=https://host:port, without a path, a user or options")
     if asked.get("broker", "auto") not in _BROKER:
         found.append(f"the bucket's URL: broker= is one of {', '.join(_BROKER)}")
+    for name in _WRITES:
+        if not _COUNT.fullmatch(asked.get(name, "100")) or int(asked.get(name, "100")) < LEAST:
+            found.append(f"the bucket's URL: {name}= is a whole number of writes, for example writes_per_day=60000")
     try:
         seconds(asked.get("interval", 0))
     except ValueError:

@@ -13,6 +13,7 @@ from holdfast.cli.backup import backup
 from holdfast.cli.broker import broker
 from holdfast.cli.check import check
 from holdfast.cli.completion import VARIABLE, completion
+from holdfast.cli.copy import copy
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.jobs import jobs
@@ -24,6 +25,7 @@ from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
 from holdfast.cli.rows import rows
 from holdfast.cli.schedules import schedules
+from holdfast.cli.store import store
 from holdfast.cli.top import top
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
@@ -131,6 +133,8 @@ for _command in (
     recover,
     prune,
     backup,
+    store,
+    copy,
     completion,
 ):
     root.add_command(_command)

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from holdfast._core.text import printable
 from holdfast._engine.error_text import described
+from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
 from holdfast.http.identity import Authenticate
 from holdfast.http.limits import BodyTooLarge, read_body
 from holdfast.http.openapi import PREFIX, document
@@ -90,6 +91,13 @@ def refused(found: Problem) -> Response:
 def overloaded() -> Response:
     """Return the answer for a request that is not accepted now."""
     return refused(problem(503, "overloaded", "the broker has too many requests, or is stopping", "send it again"))
+
+
+def misdirected(leader: str) -> Response:
+    """Return the answer of a broker that does not lead."""
+    answer = refused(problem(MISDIRECTED, "misdirected", "this broker follows another one", f"send it to {leader}"))
+    answer.headers[LEADER_HEADER] = leader
+    return answer
 
 
 async def of_route(_: Request, error: Exception) -> Response:

@@ -22,7 +22,7 @@ CLAIM: Final = "/jobs/claim"
 MOST_JOBS: Final = 100
 LONGEST_WAIT: Final = 30.0
 LOOKED_AT: Final = 4
-"""Due jobs that are looked at for each job of a claim: some may be taken by other brokers, or need results of other jobs."""
+"""Due jobs that are tried for each job of a claim: some may be taken by other brokers, or need results of other jobs."""
 MOST_KINDS: Final = 1000
 BEATS: Final = 3
 """Heartbeats that a worker should send within the time after which it loses a job."""
@@ -84,6 +84,7 @@ class Claims:
         self._store, self._chance, self._now = environment.store, environment.chance, environment.clock.monotonic
         self._timing, self._process, self._poll, self._hints = timing, process, poll, hints
         self._turn = asyncio.Lock()
+        self._tried = set[UUID]()
         self._found_none: dict[Kind, tuple[int, float]] = {}
 
     def operation(self) -> Operation:
@@ -106,8 +107,7 @@ class Claims:
         until = self._now() + asked.wait
         # A sender that has gone would get jobs that no worker runs.
         while not found and not await call.is_gone():
-            async with self._turn:  # all would try to claim the same job
-                found = await self._claim_unless_known(asked, claim)
+            found = await self._claim(asked, claim)
             left = until - self._now()
             if found or left <= 0 or not await self._hints.wait(min(left, self._poll)):
                 break
@@ -115,60 +115,72 @@ class Claims:
 
     async def _claimed_before(self, asked: Claiming, claim: UUID) -> list[Claimed]:
         """Return the jobs of an earlier copy of the request, whose answer was lost."""
-        found: list[Claimed] = []
-        for position in range(asked.limit):
-            lease = _lease_of(claim, position)
-            for active in await self._store.held(lease, 1):
-                record = await self._store.get(active.id)
-                if record is not None:
-                    found.append(self._answer(record, lease, active, record.payload, record.checkpoint))
-            if len(found) <= position:
-                break
+        leases = [_lease_of(claim, position) for position in range(asked.limit)]
+        held = await asyncio.gather(*(self._store.held(lease, 1) for lease in leases))
+        known = [(lease, active) for lease, some in zip(leases, held, strict=True) for active in some]
+        records = await asyncio.gather(*(self._store.get(active.id) for _, active in known))
+        return [
+            self._answer(record, lease, active, record.payload, record.checkpoint)
+            for record, (lease, active) in zip(records, known, strict=True)
+            if record is not None
+        ]
+
+    async def _claim(self, asked: Claiming, claim: UUID) -> list[Claimed]:
+        """Claim at once as many jobs as are asked for, so that a store that writes once for all its callers does so here."""
+        found, free, seen, opened = list[Claimed](), list[UUID](), set[UUID](), 0
+        while len(found) < asked.limit and (jobs := await self._choose(asked, asked.limit - len(found), seen)):
+            try:
+                wanted = [_lease_of(claim, position) for position in range(opened, opened + len(jobs) - len(free))]
+                free += await asyncio.gather(*(self._open(asked, lease) for lease in wanted))
+                pairs = list(zip(jobs, free, strict=False))
+                taken = await asyncio.gather(*(self._take(asked, job, lease, uuid5(claim, str(job))) for job, lease in pairs))
+            finally:
+                self._tried.difference_update(jobs)
+            opened += len(wanted)
+            found += [job for some in taken for job in some]
+            free = [lease for (_, lease), some in zip(pairs, taken, strict=True) if not some] + free[len(pairs) :]
+        end = LeaseEnd(RescueReason.CLOSED, is_free=True)
+        await asyncio.gather(*(self._store.end_lease(lease, end) for lease in free))
         return found
 
-    async def _claim_unless_known(self, asked: Claiming, claim: UUID) -> list[Claimed]:
-        """Claim, unless another request for the same has found none since the last hint: a thousand waiting ones look once."""
-        kind: Kind = tuple(asked.tasks), None if asked.queues is None else tuple(asked.queues)
-        count, looked = self._hints.count, self._now()
-        known = self._found_none.get(kind)
-        if asked.wait > 0 and known is not None and known[0] == count and looked - known[1] < self._poll / 2:
+    async def _choose(self, asked: Claiming, most: int, seen: set[UUID]) -> list[UUID]:
+        """Return due jobs that no other request is claiming, and add them to ``seen``: those that this one has tried.
+
+        Requests look one after the other, and only once for all that wait for the same.
+        """
+        queues = _queues(asked)
+        kind: Kind = tuple(asked.tasks), queues
+        if len(seen) >= LOOKED_AT * asked.limit:
             return []
-        found = await self._claim(asked, claim)
-        if found:
+        async with self._turn:
+            count, looked = self._hints.count, self._now()
+            known = self._found_none.get(kind)
+            if asked.wait > 0 and known is not None and known[0] == count and looked - known[1] < self._poll / 2:
+                return []
+            limit = most + len(seen) + len(self._tried)
+            due = await store_defaults.due(self._store, asked.tasks, limit, queues=queues, isolated=IsolatedJobs.INCLUDE)
+            jobs = [each.job for each in due if each.job not in seen and each.job not in self._tried][:most]
+            self._tried.update(jobs)
+        seen.update(jobs)
+        if jobs:
             self._found_none.pop(kind, None)
         else:
             if len(self._found_none) >= MOST_KINDS:
                 self._found_none.clear()
             self._found_none[kind] = count, looked
-        return found
+        return jobs
 
-    async def _claim(self, asked: Claiming, claim: UUID) -> list[Claimed]:
-        queues, found = None if asked.queues is None else tuple(asked.queues), list[Claimed]()
-        most = LOOKED_AT * asked.limit
-        due = await store_defaults.due(self._store, asked.tasks, most, queues=queues, isolated=IsolatedJobs.INCLUDE)
-        unused: UUID | None = None
-        for each in due:
-            record = await self._store.get(each.job)
-            if record is None or _needs_results(record):
-                continue
-            lease = unused or await self._open(asked, _lease_of(claim, len(found)))
-            taken = await self._take(record, lease, uuid5(claim, f"{len(found)} {each.job}"), queues)
-            found += taken
-            unused = None if taken else lease
-            if len(found) == asked.limit:
-                break
-        if unused is not None:
-            await self._store.end_lease(unused, LeaseEnd(RescueReason.CLOSED, is_free=True))
-        return found
-
-    async def _take(self, record: JobRecord, lease: UUID, claim: UUID, queues: tuple[str, ...] | None) -> list[Claimed]:
+    async def _take(self, asked: Claiming, job: UUID, lease: UUID, claim: UUID) -> list[Claimed]:
         """Claim one job, if no other worker has taken it in the meantime.
 
         It keeps the policy with which it was enqueued: a worker over HTTP has no other.
         """
+        record = await self._store.get(job)
+        if record is None or _needs_results(record):
+            return []
         tasks, ids = {record.task: record.policy}, (record.id,)
         request = ClaimRequest(
-            lease=lease, claim=claim, tasks=tasks, limit=1, queues=queues, isolated=IsolatedJobs.INCLUDE, ids=ids
+            lease=lease, claim=claim, tasks=tasks, limit=1, queues=_queues(asked), isolated=IsolatedJobs.INCLUDE, ids=ids
         )
         claims = (await self._store.exchange((), request)).claims
         return [self._answer(record, lease, each.job, each.payload, each.checkpoint) for each in claims]
@@ -196,6 +208,10 @@ class Claims:
 
 def _lease_of(claim: UUID, position: int) -> UUID:
     return uuid5(claim, f"lease {position}")
+
+
+def _queues(asked: Claiming) -> tuple[str, ...] | None:
+    return None if asked.queues is None else tuple(asked.queues)
 
 
 def _needs_results(record: JobRecord) -> bool:

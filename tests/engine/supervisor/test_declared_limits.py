@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast import App, ConfigurationError, Limit
+from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.limits import Scope, ScopeKind
 from holdfast._core.origin import Origin, overruled
@@ -205,7 +206,7 @@ async def test_an_embedded_worker_stores_what_its_app_declares(app: App) -> None
 
 def test_a_store_without_limits_is_refused_with_a_remedy(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     for verb in ("set_limit", "set_queue"):
-        monkeypatch.delattr(MemoryStore, verb)
+        monkeypatch.delattr(BookVerbs, verb)
     with pytest.raises(ConfigurationError) as raised:
         app.run_due()
     limits, queues = raised.value.problems

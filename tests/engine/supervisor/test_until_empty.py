@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.job import NewJob
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
@@ -50,5 +51,5 @@ async def test_nothing_is_needed_without_jobs_that_wait_or_slots_that_will_be_fr
 
 
 async def test_a_store_without_limits_keeps_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(MemoryStore, "set_limit")
+    monkeypatch.delattr(BookVerbs, "set_limit")
     assert not await needs(MemoryStore(FakeClock()))

@@ -73,7 +73,7 @@ class BookWorkflows(BookState):
         known = self._all.open_flows
         asked = iter(known) if after is None else known.beyond(after)
         if flow is not None:
-            asked = iter([flow] if self._is_unfinished(flow) else [])
+            asked = iter([flow] if self._is_root(flow) and self._is_unfinished(flow) else [])
         left = [*islice(asked, limit + 1)]
         lost = {each for each in left[:limit] if each not in self._all.flows}
         moves = self._moves(now)
@@ -217,6 +217,10 @@ class BookWorkflows(BookState):
 
     def _edges_from(self, parent: UUID) -> list[Edge]:
         return [self._all.edges[child][parent] for child in self._all.children.get(parent, ())]
+
+    def _is_root(self, job: UUID) -> bool:
+        row = self._all.jobs.get(job)
+        return row is not None and row.member is not None and row.member.flow == job
 
     def _is_unfinished(self, flow: UUID) -> bool:
         root = self._all.jobs.get(flow)

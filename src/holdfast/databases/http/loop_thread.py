@@ -89,15 +89,21 @@ class _Running:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
-        with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._close(), loop).result(CLOSING)
-        with suppress(RuntimeError):  # it has ended already
+        with suppress(Exception):  # it has ended already, or takes too long
+            closing = asyncio.run_coroutine_threadsafe(self._close(), loop)
+            if thread is threading.current_thread():  # the garbage collector may run here: the thread cannot wait for itself
+                return
+            closing.result(CLOSING)
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(loop.stop)
         thread.join(CLOSING)
 
     async def _close(self) -> None:
-        for close in self.closing:
-            await close()
+        try:
+            for close in self.closing:
+                await close()
+        finally:
+            asyncio.get_running_loop().stop()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,19 +2,23 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
+from uuid import UUID
 
 from msgspec import Raw, Struct, json, structs
 
+from holdfast._core.answers import BeatAnswer
 from holdfast._core.book.book import Book
 from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
-from holdfast.errors import StoreUnavailable
-from holdfast.stores.objects.head import KEY, Commit, Dropped, Head
+from holdfast._ports.leading import Misdirected
+from holdfast.errors import StoreRefused, StoreUnavailable
+from holdfast.stores.objects.election import Election
+from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
@@ -24,6 +28,9 @@ from holdfast.stores.objects.wall_clock import WallClock
 LONGEST_WAIT = 10.0
 """The seconds after which a request without an answer ends as unknown."""
 MOST_REQUESTS, MOST_BYTES = 10_000, 1024 * 1024
+MOST_CHANGES = MOST_HEAD // 2
+"""The bytes of changes of one call beyond which it is refused: a head that it makes too large could not be read."""
+_SMALLER = "enqueue fewer jobs in a call, or put large payloads into objects of your own"
 _URGENT = frozenset(("beat", "open_lease", "end_lease"))
 _STAMPS = 2**20
 """The stamps of one version: each request of a commit gets a different one."""
@@ -49,14 +56,17 @@ class Outcome(Struct):
 
 
 class Made(Struct):
-    """A batch as it was applied to the book. ``changes``: of its requests, as JSON."""
+    """A batch as it was applied to the book. ``changes``: of its requests, as JSON. ``flows``: what a write without an answer has done to
+    workflows, if it has landed."""
 
     outcomes: list[Outcome] = []
     changes: list[bytes] = []
+    flows: tuple[FlowChange, ...] = ()
 
 
 class Committer:
-    """Answers requests in batches, in the order of their arrival, on one event loop.
+    """Answers requests in batches, in the order of their arrival, on one event loop. It writes while no broker leads, or while it leads
+    for the broker ``_me``; a leader also answers from memory.
 
     ``large``: the same bucket over a separate connection, for runs, which must not delay a beat.
     """
@@ -69,22 +79,24 @@ class Committer:
         large: Bucket,
         clock: Clock,
         chance: Randomness,
-        interval: float,
+        pauses: Pauses,
         full: int,
-        new_book: Callable[[], Book],
+        new_book: Callable[[], Book] = Book,
     ) -> None:
         self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
-        self.wall_clock = WallClock(bucket, clock, chance)
-        self._pauses, self._full = Pauses(clock, chance, interval), full
+        self.wall_clock, self._pauses, self._full = WallClock(bucket, clock, chance), pauses, full
+        self._me: Leader | None = None
+        self._election, self._epoch = Election(None), 0
+        self._turn = asyncio.Lock()  # to read or write the head
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._new_run: NewRun | None = None
         self._collected: tuple[Dropped, ...] = ()
         self._hurry = asyncio.Event()
-        self._is_known = False
+        self._is_known, self._must_look = False, True
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         """Return what committed writes of this process have done to workflows since the last call."""
@@ -106,13 +118,15 @@ class Committer:
 
     async def _serve(self) -> None:
         try:
-            while batch := self._next_batch():
-                try:
-                    await self._answer(batch)
-                except Exception as error:
-                    self._replica.undo()
-                    for request in batch:
-                        _tell(request, Outcome(error=error))
+            while self._waiting:
+                async with self._turn:
+                    batch = self._next_batch()
+                    try:
+                        await self._answer(batch)
+                    except Exception as error:
+                        self._replica.undo()
+                        for request in batch:
+                            tell(request, Outcome(error=error))
         finally:
             self._serving = None
 
@@ -128,22 +142,26 @@ class Committer:
     async def _answer(self, batch: list[Request]) -> None:
         """Answer all requests of a batch. ``StoreUnavailable``: what became of them is unknown."""
         in_doubt, is_fresh = dict[str, Made](), False
-        deadline = batch[0].asked_at + LONGEST_WAIT
-        if not self._is_known or self._pauses.is_failing or self.wall_clock.is_unsure:
+        deadline = (batch[0].asked_at if batch else self._clock.monotonic()) + LONGEST_WAIT
+        is_unsure = self._must_look or self._pauses.is_failing or self.wall_clock.is_unsure
+        if is_unsure or (self._me is None and self._replica.head.broker):
             await self._look(deadline)
             is_fresh = True
         while True:
+            self._require_turn()
             made = self._apply(batch, may_be_part=not in_doubt)
-            if not made.changes:
+            if not made.changes and self._me is None:
                 if is_fresh or not await self._look(deadline):
                     return _leave(batch, made)
                 is_fresh = True
                 continue
-            base, nonce = self._replica.head, self._chance.uuid4().hex[:16]
+            # asked after the verbs: the process may have stood still in between
+            if not made.changes and self._election.may_answer(self._clock.boottime()):
+                return _leave(batch, made)
+            base, nonce = self._replica.head, self._new_nonce()
             try:
-                await self._write(made, nonce)
+                await self._write(base, made, nonce)
             except BucketUnavailable as error:
-                self._replica.undo()
                 in_doubt[nonce] = made
                 await self._pause(self._pauses.after_failure(error), deadline, error)
             else:
@@ -156,6 +174,7 @@ class Committer:
                 if landed is None:
                     raise StoreUnavailable(f"{self._name}: too many others wrote since a write without an answer")
                 if landed in in_doubt:
+                    self._replica.flow_changes.add(in_doubt[landed].flows)
                     return _leave(batch, in_doubt[landed])
                 in_doubt.clear()  # their condition can never hold again
 
@@ -165,6 +184,8 @@ class Committer:
         ``may_be_part``: requests that would make the write too large wait for the next one.
         """
         made, size = Made(), 0
+        if self._election.has_lapsed(self._clock.boottime()):
+            self._sightings.forget()
         for number, request in enumerate(batch):
             if size > MOST_BYTES and may_be_part:
                 self._waiting.extendleft(reversed(batch[number:]))
@@ -181,43 +202,73 @@ class Committer:
         book = self._replica.book
         start = book.savepoint()
         first = (self._replica.head.version + 1) * _STAMPS
-        now = Sighted(self.wall_clock.now(), first + number, first, self._sightings.elapsed)
+        sightings = self._sightings
+        now = Sighted(self.wall_clock.now(), first + number, first, sightings.elapsed, sightings.beats)
         try:
+            if self._election.leads and _is_soft(request):
+                return Outcome(self._beat(*request.arguments, first=first)), b""
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
             try:
-                return Outcome(answer), encode(changes)
+                written = encode(changes)
             except UnicodeEncodeError:
                 written = encode_sayable(changes)
                 book.write(decode(written))
-                return Outcome(answer), written
+            if len(written) > MOST_CHANGES:
+                raise StoreRefused(f"{self._name}: one call writes {len(written) >> 20} MiB: {_SMALLER}")
+            return Outcome(answer), written
         except Exception as error:
             book.undo(start)
             return Outcome(error=error), b""
 
-    async def _write(self, made: Made, nonce: str) -> None:
+    def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
+        """Renew leases in memory: no other process judges them."""
+        answer = self._replica.book.alive(leases)
+        for lease in answer.alive:
+            if (since := self._replica.book.renewed_at(lease)) < first:
+                self._sightings.renew(lease, since)
+        return answer
+
+    async def _write(self, base: Head, made: Made, nonce: str) -> None:
+        """Write the next head, composed on ``base``: the newest one, perhaps with another broker and epoch. ``BucketUnavailable``: it is
+        unknown whether it was written, and nothing of it is in the book."""
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
-        base, started = self._replica.head, self._clock.monotonic()
+        started, sent = self._clock.monotonic(), self._clock.boottime()
         now = self.wall_clock.now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
         garbage = tuple(each for each in base.garbage if each not in self._collected)
-        head = structs.replace(base, version=commit.version, tail=(*base.tail, commit), garbage=garbage)
+        head = structs.replace(base.followed_by(commit), garbage=garbage)
         if self._new_run is not None:
             head = self._new_run.put_into(head, now)
-        etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
+        if len(body := json.encode(head)) > MOST_HEAD:
+            self._begin_tidying(base)
+            raise StoreUnavailable(
+                f"{self._name}: {KEY} would be too large until a run is written: try again, or see holdfast check"
+            )
+        try:
+            etag = await self._bucket.put(KEY, body, self._replica.etag)
+        except BucketUnavailable:
+            made.flows = self._replica.undo()
+            self._election.doubt()
+            self._must_look = True
+            raise
         self._replica.adopt(head, etag)
         self._new_run, self._collected = None, ()
+        if self._election.has_lapsed(self._clock.boottime()):
+            self._sightings.forget()
+        if self._me is not None and head.broker == self._me:
+            self._election.land(head.version, head.epoch, sent=sent)
+        self._enter(head.epoch)
         self._pauses.wrote(self._clock.monotonic() - started)
         self._has_ended_outage()
-        if self._tidying is None:
-            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
+        self._begin_tidying(head)
 
     async def _look(self, deadline: float) -> bool:
         """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
         while True:
-            others = self._replica.others
+            others, asked = self._replica.others, self._clock.monotonic()
             try:
                 is_new = await self._replica.look()
                 if self.wall_clock.is_unsure:
@@ -227,8 +278,31 @@ class Committer:
                 continue
             if self._is_known and self._replica.others > others:
                 self._pauses.saw_others()
-            self._is_known = True
+            self._is_known, self._must_look = True, False
+            self._observe(asked)
             return self._has_ended_outage() or is_new
+
+    def _observe(self, asked: float) -> None:
+        head = self._replica.head
+        broker = None if head.broker is None else head.broker.id
+        self._election.observe(head.version, head.epoch, broker, asked=asked, received=self._clock.monotonic())
+        self._enter(head.epoch)
+
+    def _enter(self, epoch: int) -> None:
+        """Forget in a new epoch what was seen in others: what a leader knows of leases is not in the bucket."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._sightings.forget()
+
+    def _require_turn(self) -> None:
+        """Raise ``Misdirected`` if another process is the only one that may write and judge."""
+        leader = self._replica.head.broker
+        if leader is None if self._me is None else self._election.leads:
+            return
+        if leader is None or leader == self._me:
+            raise Misdirected(f"{self._name}: no broker leads now: try again", None)
+        remedy = "use its URL, or leave broker=never out" if self._me is None else "ask it"
+        raise Misdirected(f"{self._name}: the broker at {leader.url} leads: {remedy}", leader.url)
 
     async def _pause(self, seconds: float, deadline: float, error: BucketUnavailable) -> None:
         """Wait before the next try, or raise the error if that would be too late."""
@@ -246,6 +320,10 @@ class Committer:
             for each in sleeping:
                 each.cancel()
 
+    def _begin_tidying(self, head: Head) -> None:
+        if self._tidying is None:
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
+
     async def _tidy(self, head: Head) -> None:
         """Flush a full tail, or merge runs; the next commit puts the result into the head."""
         try:
@@ -260,6 +338,9 @@ class Committer:
         finally:
             self._tidying = None
 
+    def _new_nonce(self) -> str:
+        return self._chance.uuid4().hex[:16]
+
     def _has_ended_outage(self) -> bool:
         """Note an answer of the bucket; return whether it ended an outage: leases are watched from now on, because their owners may
         have had no answer either."""
@@ -269,12 +350,17 @@ class Committer:
         return has_ended
 
 
+def _is_soft(request: Request) -> bool:
+    """Return whether a request is a beat of which nothing must be kept."""
+    return request.verb == "beat" and not any(request.keywords.values())
+
+
 def _leave(batch: list[Request], made: Made) -> None:
     for request, outcome in zip(batch, made.outcomes, strict=True):
-        _tell(request, outcome)
+        tell(request, outcome)
 
 
-def _tell(request: Request, outcome: Outcome) -> None:
+def tell(request: Request, outcome: Outcome) -> None:
     if request.answer.done():
         return
     if outcome.error is None:

@@ -15,10 +15,27 @@ from holdfast._core.book.tables import decode, encode
 from holdfast._ports.bucket import Bucket, BucketProblem, BucketUnavailable, Found
 from holdfast.stores.objects.head import RING, Dropped, Head, Past, Run
 
+RUNS = "runs"
+"""The folder of the runs."""
 FULL = 128 * 1024
 """The bytes of a tail beyond which it is flushed."""
 KEPT = timedelta(hours=24)
 """How long an object is kept that no head names any more."""
+MOST_RUN = 1024 * 1024 * 1024
+"""The most bytes of a run before compression: more would not fit into the memory of a process."""
+_GZIP = 31
+"""zlib's word for the gzip format."""
+
+
+class Damaged(BucketUnavailable):
+    """An object that the store needs is missing, or cannot be read."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key} {problem}: {REMEDY}", BucketProblem.SERVER)
+        self.key, self.what = key, problem
+
+
+REMEDY = "restore the object, or the newest backup by `holdfast store restore`"
 
 
 class NewRun(Struct, frozen=True):
@@ -41,7 +58,8 @@ class NewRun(Struct, frozen=True):
             return head
         left = [Past(each.version, each.nonce) for each in head.tail if each.version <= self.run.until]
         tail = tuple(each for each in head.tail if each.version > self.run.until)
-        return structs.replace(head, runs=(*head.runs, self.run), ring=(*head.ring, *left)[-RING:], tail=tail)
+        ring = sorted((*head.ring, *left), key=lambda past: past.version)
+        return structs.replace(head, runs=(*head.runs, self.run), ring=tuple(ring[-RING:]), tail=tail)
 
 
 def mergeable(runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -60,7 +78,7 @@ async def flush(bucket: Bucket, head: Head, nonce: UUID) -> NewRun:
 
 async def merge(bucket: Bucket, head: Head, old: tuple[Run, ...], nonce: UUID) -> NewRun:
     """Write several runs as one. Only in the oldest run are deletions without effect, so that they may be left out."""
-    bodies = [await _read(bucket, run) for run in old]
+    bodies = [await fetch(bucket, run) for run in old]
     # in a thread: a hundred thousand jobs take seconds, in which beats must be written
     data = await asyncio.to_thread(_merged, old, bodies, drops_deletions=old[0] == head.runs[0])
     written = await _write(bucket, data, old[0].since, old[-1].until, nonce)
@@ -77,38 +95,38 @@ async def collect(bucket: Bucket, head: Head, now: datetime) -> tuple[Dropped, .
 
 async def load(bucket: Bucket, run: Run) -> list[RowChange]:
     """Return the changes in a run. ``BucketUnavailable``: it could not be read, or is missing or damaged."""
-    return _rows(run, await _read(bucket, run))
+    return rows_in(run, await fetch(bucket, run))
 
 
-async def _read(bucket: Bucket, run: Run) -> bytes:
+async def fetch(bucket: Bucket, run: Run) -> bytes:
+    """Return a run as it is stored. ``BucketUnavailable``: it could not be read, or is missing."""
     found = await bucket.get(run.key)
     if not isinstance(found, Found):
-        raise damaged(f"{run.key} is missing in the bucket")
+        raise Damaged(run.key, "is missing in the bucket")
     return found.body
 
 
 async def _write(bucket: Bucket, data: bytes, since: int, until: int, nonce: UUID) -> Run:
-    run = Run(f"runs/{until:012d}-{nonce.hex}.json.gz", since, until, len(data))
+    run = Run(f"{RUNS}/{until:012d}-{nonce.hex}.json.gz", since, until, len(data))
     await bucket.put(run.key, gzip.compress(data, 1))
     return run
 
 
-def damaged(what: str) -> BucketUnavailable:
-    """Return the error for an object that the store needs and cannot read."""
-    remedy = "restore the object, or go on with a backup of all objects below the prefix"
-    return BucketUnavailable(f"{what}: {remedy}", BucketProblem.SERVER)
-
-
 def _merged(runs: tuple[Run, ...], bodies: list[bytes], *, drops_deletions: bool) -> bytes:
-    rows = _latest(row for run, body in zip(runs, bodies, strict=True) for row in _rows(run, body))
+    rows = _latest(row for run, body in zip(runs, bodies, strict=True) for row in rows_in(run, body))
     return encode(each for each in rows if not drops_deletions or each[2] is not None)
 
 
-def _rows(run: Run, body: bytes) -> list[RowChange]:
+def rows_in(run: Run, body: bytes) -> list[RowChange]:
+    """Return the changes in a run as it is stored. ``Damaged``: it cannot be read, or unpacks to more than its head names."""
     try:
-        return [*decode(gzip.decompress(body))]
-    except (DecodeError, OSError, EOFError, zlib.error):
-        raise damaged(f"{run.key} cannot be read") from None
+        unpacking = zlib.decompressobj(_GZIP)
+        data = unpacking.decompress(body, min(run.size, MOST_RUN) + 1)
+        if len(data) == run.size and unpacking.eof:
+            return [*decode(data)]
+    except (DecodeError, RecursionError, zlib.error):
+        pass
+    raise Damaged(run.key, "cannot be read")
 
 
 def _latest(rows: Iterable[RowChange]) -> list[RowChange]:

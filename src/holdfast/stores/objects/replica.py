@@ -7,11 +7,11 @@ import msgspec
 from holdfast._core.book.book import Book
 from holdfast._core.book.state import Savepoint
 from holdfast._core.book.table import RowChange
-from holdfast._core.flow_changes import FlowChanges
+from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable
 from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
-from holdfast.stores.objects.pieces import damaged, load
+from holdfast.stores.objects.pieces import Damaged, load
 
 
 class Replica:
@@ -28,6 +28,11 @@ class Replica:
     def head(self) -> Head:
         """The newest head that is known."""
         assert self._head is not None
+        return self._head
+
+    @property
+    def known(self) -> Head | None:
+        """The newest head that is known; ``None`` before the first look."""
         return self._head
 
     async def look(self) -> bool:
@@ -49,10 +54,10 @@ class Replica:
         self.flow_changes.add(self.book.flow_changes.take())
         self._head, self.etag = head, etag
 
-    def undo(self) -> None:
-        """Take back what the head does not have."""
+    def undo(self) -> tuple[FlowChange, ...]:
+        """Take back what the head does not have; return what it would have done to workflows."""
         self.book.undo(Savepoint(0, self.book.flow_changes.added))
-        self.book.flow_changes.take()
+        return self.book.flow_changes.take()
 
     def _read(self, body: bytes) -> Head:
         try:
@@ -78,8 +83,8 @@ class Replica:
         later = [commit for commit in new.tail if commit.version > known]
         try:
             rows += [row for commit in later for row in commit.rows()]
-        except msgspec.DecodeError:
-            raise damaged(f"{self._name}: a commit in {KEY} cannot be read") from None
+        except (msgspec.DecodeError, RecursionError):
+            raise Damaged(f"{self._name}: a commit in {KEY}", "cannot be read") from None
         if missing and missing[0] is new.runs[0]:
             self.book = self._new_book()  # the oldest run does not name what was deleted
         self.book.load(rows)

@@ -1,8 +1,10 @@
-"""The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself."""
+"""The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself, unless a broker leads."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 from uuid import UUID
 
@@ -13,21 +15,30 @@ from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
-from holdfast._core.job import State
 from holdfast._core.requests import BeatNote
+from holdfast._core.write_budget import WriteBudget
 from holdfast._forks import Forked, register
+from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
-from holdfast.databases.buckets.opening import open_bucket
+from holdfast._ports.leading import Standing
+from holdfast._ports.upkeep import Compaction, Inspection, Verification
+from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
-from holdfast.stores.objects.committer import Committer, Request
+from holdfast.stores.objects.committer import Request
+from holdfast.stores.objects.compaction import Compacting
+from holdfast.stores.objects.copies import back_up, restore
 from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.electing_committer import ElectingCommitter
+from holdfast.stores.objects.election import HEARTBEAT
+from holdfast.stores.objects.findings import findings_of
+from holdfast.stores.objects.head import Leader
+from holdfast.stores.objects.inspection import inspect, read_head, verify
+from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
-
-MOST_JOBS = 200_000
-"""The jobs, finished ones among them, of which a check warns at half. Each takes about 2 KB of memory, and is read at the start."""
+from holdfast.stores.objects.wall_clock import bucket_time
 
 
 class ObjectStore(BookVerbs, Forked):
@@ -48,6 +59,7 @@ class ObjectStore(BookVerbs, Forked):
         new_book: Callable[[], Book] = Book,
     ) -> None:
         self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
+        self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
         self._start()
@@ -75,10 +87,52 @@ class ObjectStore(BookVerbs, Forked):
             return (Check("error", "conditions", str(error), "move the jobs to a server that passes before more are lost"),)
         server = BucketUrl.of(self._url).server
         kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
-        return (kept, _size(await self.counts()))
+        counts = await self.counts()
+        _, head = await self._thread.run(read_head(self._bucket, self._name))
+        bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
+        return (kept, *findings_of(head, counts, now=self._now(), bucket_now=bucket_now))
+
+    async def inspect(self) -> Inspection:
+        return await self._thread.run(inspect(self._large, self._name))
+
+    async def verify(self) -> Verification:
+        return await self._thread.run(verify(self._large, self._name, self._now()))
+
+    async def compact(self) -> Compaction:
+        return await self._thread.run(Compacting(self._large, self._name, self._clock, self._chance).run())
+
+    async def back_up(self, place: str) -> Backup:
+        target, name = open_copy(place, self._clock)
+        try:
+            return await self._thread.run(back_up(self._large, self._name, target, name))
+        finally:
+            await target.close()
+
+    async def restore(self, place: str, *, is_forced: bool = False) -> Backup:
+        source, name = open_copy(place, self._clock)
+        try:
+            await probe(self._url, clock=self._clock, chance=self._chance)
+            new = self._chance.uuid4()
+            return await self._thread.run(restore(self._large, self._name, source, name, store=new, is_forced=is_forced))
+        finally:
+            await source.close()
+
+    @property
+    def standing(self) -> Standing:
+        return self._committer.standing
+
+    async def stand(self, url: str) -> None:
+        if BucketUrl.of(self._url).pace > HEARTBEAT:
+            remedy = "lower interval=, or allow more writes, in the bucket's URL"
+            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: {remedy}"])
+        await probe(self._url, clock=self._clock, chance=self._chance)
+        await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
+
+    async def resign(self) -> None:
+        await self._thread.run(self._committer.resign())
 
     async def close(self) -> None:
-        await self._thread.run(self._committer.finish())
+        await self._thread.run(self._committer.close())
         await self._bucket.close()
         await self._large.close()
         self._thread.close()
@@ -89,26 +143,21 @@ class ObjectStore(BookVerbs, Forked):
 
     def _start(self) -> None:
         url = BucketUrl.of(self._url)
-        self._committer = Committer(
+        self._committer = ElectingCommitter(
             self._bucket,
-            url.public,
+            self._name,
             large=self._large,
             clock=self._clock,
             chance=self._chance,
-            interval=url.interval,
+            pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
             full=self._full,
             new_book=self._new_book,
         )
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall(), UTC)
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         request = Request(verb, arguments, keywords, self._clock.monotonic(), Future())
         self._thread.call(self._committer.add, request)
         return await asyncio.wrap_future(request.answer)
-
-
-def _size(counts: Mapping[tuple[str, State], int]) -> Check:
-    jobs = sum(counts.values())
-    if jobs <= MOST_JOBS // 2:
-        return Check("ok", "size", f"{jobs} jobs; up to {MOST_JOBS} fit into the memory of every process that opens the store")
-    remedy = "shorten the retention of tasks, or use a PostgreSQL store"
-    return Check("warning", "size", f"{jobs} jobs, and every process that opens the store keeps all of them in memory", remedy)

@@ -90,7 +90,7 @@ class FileFlows(FlowGrowth):
 
     def write(self, ids: Sequence[UUID], write: Callable[[], Answer]) -> Answer:
         """Carry out a write that moves jobs, and pass on the members among them that it ends."""
-        unfinished = [ids[place] for (place,) in self._database.read("unfinished_members", **packing.ids(ids))]
+        unfinished = [ids[place] for (place,) in self._database.read("unfinished", **packing.ids(ids))]
         answer = write()
         self.moved(self.members(unfinished))
         return answer

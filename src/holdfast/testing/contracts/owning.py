@@ -17,11 +17,11 @@ CLOSED = LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={UUID(int=7): 
 
 
 async def is_elapsed(at: Scene, leases: list[UUID], seconds: float) -> bool:
-    """Beat, and return whether the answer has the time since the beats before; a store without a clock knows none."""
+    """Beat, and return whether the answer has the time since the beats before; a store without a clock may have none."""
     elapsed = (await at.store.beat(leases)).elapsed
-    if at.store.capabilities.lease_clock == "none":
-        return elapsed is None
-    return elapsed is not None and abs(elapsed - seconds) < EARLY
+    if elapsed is None:
+        return at.store.capabilities.lease_clock == "none"
+    return abs(elapsed - seconds) < EARLY
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:

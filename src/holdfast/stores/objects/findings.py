@@ -1,0 +1,69 @@
+"""What a check reports about a store in a bucket: its size, its objects, the clock, and what its writes cost."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from holdfast._core.answers import Check
+from holdfast._core.job import State
+from holdfast.stores.objects.head import Head
+
+MOST_JOBS = 200_000
+"""The jobs, finished ones among them, of which a check warns at half. Each takes about 2 KB of memory, and is read at the start."""
+MOST_RUN_BYTES = 256 * 1024 * 1024
+"""The bytes of all runs before compression, of which a check warns at half: a merge keeps them in memory."""
+MOST_OFFSET = 5.0
+"""The seconds by which this machine's clock may differ from the bucket's."""
+DOLLARS_PER_WRITE = 5e-6
+_FEWEST_COMMITS = 5
+_MONTH = 30 * 24 * 60
+_MIB = 1024 * 1024
+
+
+def findings_of(head: Head, counts: Mapping[tuple[str, State], int], *, now: datetime, bucket_now: datetime) -> Iterator[Check]:
+    """Return what is right and wrong with a store. ``bucket_now``: the bucket's clock when this machine's showed ``now``."""
+    yield _size(sum(counts.values()))
+    yield _objects(head)
+    yield _clock((now - bucket_now).total_seconds())
+    if (rate := writes_per_minute(head, now)) is not None:
+        dollars = rate * _MONTH * DOLLARS_PER_WRITE
+        price = f"about ${dollars:.2f} a month at $5 per million; reads and refused writes cost more"
+        yield Check("ok", "writes", f"{rate:.1f} writes of the head per minute, by its last {_newest(head)}: {price}")
+
+
+def writes_per_minute(head: Head, now: datetime) -> float | None:
+    """Return how often the head is written at present; ``None`` if it shows too few writes to tell."""
+    if (commits := _newest(head)) < _FEWEST_COMMITS:
+        return None
+    seconds = (now - head.tail[0].at).total_seconds()
+    return 60 * commits / seconds if seconds > 0 else None
+
+
+def _newest(head: Head) -> int:
+    """Return how many commits there were since the first one of the tail, which those without changes have left."""
+    return head.version - head.tail[0].version + 1 if head.tail else 0
+
+
+def _size(jobs: int) -> Check:
+    if jobs <= MOST_JOBS // 2:
+        return Check("ok", "size", f"{jobs} jobs; up to {MOST_JOBS} fit into the memory of every process that opens the store")
+    remedy = "shorten the retention of tasks, or use a PostgreSQL store"
+    return Check("warning", "size", f"{jobs} jobs, and every process that opens the store keeps all of them in memory", remedy)
+
+
+def _objects(head: Head) -> Check:
+    size = sum(run.size for run in head.runs)
+    shown = (
+        f"{len(head.tail)} writes of {head.tail_size / 1024:.0f} KiB in the head, {len(head.runs)} runs of {size / _MIB:.1f} MiB"
+    )
+    if size <= MOST_RUN_BYTES // 2:
+        return Check("ok", "objects", shown)
+    remedy = "keep payloads and results small, shorten the retention of tasks, or use a PostgreSQL store"
+    return Check("warning", "objects", f"{shown}: every process reads all of it when it starts", remedy)
+
+
+def _clock(ahead: float) -> Check:
+    if abs(ahead) <= MOST_OFFSET:
+        return Check("ok", "clock", "this machine's clock and the bucket's agree")
+    message = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the bucket's"
+    remedy = "set it by NTP: jobs start too early or too late by as much, and finished ones are forgotten so"
+    return Check("warning", "clock", message, remedy)

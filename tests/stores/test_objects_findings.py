@@ -1,0 +1,53 @@
+"""What a check reports about a store in a bucket: sizes against limits, the clock, and the price of its writes."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.answers import Check
+from holdfast._core.job import State
+from holdfast.stores.objects.findings import MOST_JOBS, MOST_RUN_BYTES, findings_of, writes_per_minute
+from holdfast.stores.objects.head import Commit, Head, Run
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def head(*, size: int = 0, commits: int = 0, seconds: float = 60.0) -> Head:
+    """Return a head with a run of this size, and commits in these last seconds."""
+    start = NOW - timedelta(seconds=seconds)
+    tail = tuple(Commit(number + 2, "nonce", start + timedelta(seconds=number), ()) for number in range(commits))
+    runs = (Run("runs/one", 0, 1, size),)
+    return Head(format=1, needs=1, store=UUID(int=1), version=commits + 1, runs=runs, tail=tail)
+
+
+def findings(found: Head, *, jobs: int = 7, ahead: float = 0.0) -> dict[str, Check]:
+    bucket_now = NOW - timedelta(seconds=ahead)
+    counts = {("", State.AVAILABLE): jobs}
+    return {each.name: each for each in findings_of(found, counts, now=NOW, bucket_now=bucket_now)}
+
+
+@pytest.mark.parametrize(("more", "level"), [(0, "ok"), (1, "warning")])
+def test_sizes_are_warned_of_at_half(more: int, level: str) -> None:
+    assert findings(head(), jobs=MOST_JOBS // 2 + more)["size"].level == level
+    found = findings(head(size=MOST_RUN_BYTES // 2 + more))["objects"]
+    assert (found.level, bool(found.remedy)) == (level, level == "warning")
+    assert "1 runs of 128.0 MiB" in found.message
+
+
+@pytest.mark.parametrize(
+    ("ahead", "level", "message"),
+    [(5.0, "ok", "agree"), (5.5, "warning", "6 s ahead of"), (-3600.0, "warning", "3600 s behind")],
+)
+def test_a_clock_that_differs_from_the_buckets_is_named(ahead: float, level: str, message: str) -> None:
+    found = findings(head(), ahead=ahead)["clock"]
+    assert (found.level, message in found.message) == (level, True)
+    assert ("NTP" in found.remedy) is (level == "warning")
+
+
+def test_writes_are_counted_by_the_newest_ones_and_priced() -> None:
+    found = findings(head(commits=30, seconds=60.0))["writes"]
+    assert found.message.startswith("30.0 writes of the head per minute, by its last 30: about $6.48 a month")
+    assert writes_per_minute(head(commits=30, seconds=3600.0), NOW) == 0.5
+    assert "writes" not in findings(head(commits=4))
+    assert writes_per_minute(head(commits=9, seconds=-1.0), NOW) is None
