@@ -130,7 +130,7 @@ def sightings_kept() -> Iterator[None]:
 
 @contextmanager
 def walls_uncorrected() -> Iterator[None]:
-    """Each process writes the time of its own wall clock, however wrong."""
+    """Each process writes the time of the wall clock of its machine, which may be wrong."""
 
     async def compare(self: WallClock) -> None:
         self._compared_at = self._clock.monotonic()

@@ -7,7 +7,7 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast.errors import StoreUnavailable
 
 TOLERATED = 5.0
-"""The seconds by which the clock may differ. A bucket tells its time in whole seconds, and calls take some."""
+"""The seconds by which the clock may differ. The time of a bucket has whole seconds, and calls take some."""
 EVERY = 600.0
 """The seconds after which the clocks are compared again."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
