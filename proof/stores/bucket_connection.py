@@ -150,4 +150,4 @@ class BucketConnection:
     async def _refuse(self, fate: Fate) -> NoReturn:
         await self._clock.sleep(fate.delay)
         problem = _REFUSALS[int(fate.luck.side * len(_REFUSALS))]
-        raise BucketUnavailable(f"{BUCKET}: put: {problem}, whatever became of it", problem)
+        raise BucketUnavailable(f"{BUCKET}: put: {problem}", problem)

@@ -93,7 +93,7 @@ class BucketWorld:
     # the bucket
 
     async def get(self, key: str, unless: str | None = None) -> Found | Absent | Unchanged:
-        """Read an object."""
+        """Read an object as it is now."""
         return await self._bucket.get(key, unless)
 
     async def older(self, key: str, unless: str | None) -> Found | Absent | Unchanged:
@@ -112,7 +112,7 @@ class BucketWorld:
         return etag
 
     async def delete(self, key: str) -> None:
-        """Delete an object."""
+        """Delete an object, for all processes."""
         await self._bucket.delete(key)
 
     async def below(self, folder: str = "") -> tuple[Listed, ...]:
