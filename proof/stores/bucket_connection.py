@@ -88,7 +88,7 @@ class BucketConnection:
         return answer
 
     async def delete(self, key: str) -> None:
-        """Delete an object."""
+        """Delete an object, unless the call meets a fault."""
         await self._travel(self._faults.draw("delete"), partial(self._bucket.delete, key))
 
     async def list(self, folder: str = "") -> tuple[Listed, ...]:
