@@ -88,7 +88,7 @@ class BucketConnection:
         return answer
 
     async def delete(self, key: str) -> None:
-        """Delete an object."""
+        """Delete an object, unless the call meets a fault."""
         await self._travel(self._faults.draw("delete"), partial(self._bucket.delete, key))
 
     async def list(self, folder: str = "") -> tuple[Listed, ...]:
@@ -150,4 +150,4 @@ class BucketConnection:
     async def _refuse(self, fate: Fate) -> NoReturn:
         await self._clock.sleep(fate.delay)
         problem = _REFUSALS[int(fate.luck.side * len(_REFUSALS))]
-        raise BucketUnavailable(f"{BUCKET}: put: {problem}, whatever became of it", problem)
+        raise BucketUnavailable(f"{BUCKET}: put: {problem}", problem)

@@ -86,14 +86,14 @@ class BucketWorld:
         # In small worlds too: there the first half of each id, of which a nonce is made, is the same in every stream.
         chance = SimChance(Random(f"{self._loop.seed}/store of {process.title}"), clock)
         thread = VirtualThread(self._loop, process)
-        store = SimulatedObjects(self._url, connection, thread, clock, chance, new_book, self._full)
+        store = SimulatedObjects(self._url, connection, thread, clock=clock, chance=chance, new_book=new_book, full=self._full)
         uncommitted.wall = store.wall
         return cast(Store, store)
 
     # the bucket
 
     async def get(self, key: str, unless: str | None = None) -> Found | Absent | Unchanged:
-        """Read an object."""
+        """Read an object as it is now."""
         return await self._bucket.get(key, unless)
 
     async def older(self, key: str, unless: str | None) -> Found | Absent | Unchanged:
@@ -112,7 +112,7 @@ class BucketWorld:
         return etag
 
     async def delete(self, key: str) -> None:
-        """Delete an object."""
+        """Delete an object, for all processes."""
         await self._bucket.delete(key)
 
     async def below(self, folder: str = "") -> tuple[Listed, ...]:
@@ -129,7 +129,7 @@ class BucketWorld:
             self.history.add(self._stamped(event))
 
     def _stamped(self, event: Event) -> Event:
-        """Return the event at the time of its landing; a lease stands since its last renewal landed, as no clock of a process tells."""
+        """Return the event at the time of its landing; a lease stands since its last renewal landed."""
         now, lease = self.now(), event.lease
         if event.what != "lease" or lease is None:
             return structs.replace(event, time=now)
@@ -202,6 +202,7 @@ class SimulatedObjects(ObjectStore):
         url: str,
         bucket: BucketConnection,
         thread: VirtualThread,
+        *,
         clock: Clock,
         chance: Randomness,
         new_book: Callable[[], Book],

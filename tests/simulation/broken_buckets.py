@@ -39,9 +39,9 @@ def conditions_believed() -> Iterator[None]:
     """A write that the server reports as a lost race is written again, without a look for its nonce."""
     write, nonce_of, lost = Committer._write, Head.nonce_of, set[str]()
 
-    async def believing(self: Committer, made: Made, nonce: str) -> None:
+    async def believing(self: Committer, base: Head, made: Made, nonce: str) -> None:
         try:
-            await write(self, made, nonce)
+            await write(self, base, made, nonce)
         except BucketUnavailable as error:
             if error.problem is BucketProblem.CONDITION:
                 lost.add(nonce)
@@ -60,9 +60,9 @@ def commits_without_nonce() -> Iterator[None]:
     """A process takes any commit of the version that it has tried to write for its own."""
     write, newest = Committer._write, dict[Process | None, str]()
 
-    async def noting(self: Committer, made: Made, nonce: str) -> None:
+    async def noting(self: Committer, base: Head, made: Made, nonce: str) -> None:
         newest[PROCESS.get()] = nonce
-        await write(self, made, nonce)
+        await write(self, base, made, nonce)
 
     with patched(Committer, _write=noting), patched(Head, nonce_of=lambda self, version: newest.get(PROCESS.get())):
         yield
@@ -130,7 +130,7 @@ def sightings_kept() -> Iterator[None]:
 
 @contextmanager
 def walls_uncorrected() -> Iterator[None]:
-    """Each process writes the time of its own wall clock, however wrong."""
+    """Each process writes the time of the wall clock of its machine, which may be wrong."""
 
     async def compare(self: WallClock) -> None:
         self._compared_at = self._clock.monotonic()

@@ -227,6 +227,7 @@ AGAIN = woven(flows=FlowsPlan(flows=5, most=8, waiting=0), strikes=("cut_worker"
 
 GROWN = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, growth=GrowthPlan(share=0.8, maps=2, callers=2)))
 AWAITED = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, has_operator=True, growth=GrowthPlan(dependents=8)), jobs=8)
+HELD_UP = bent(profile=Profile.PLAIN, lease_clock="server")
 DELETED = woven(operations=("delete", "purge", "delete"))
 PRUNED = woven(operations=("prune",), floor=20.0)
 
@@ -821,7 +822,7 @@ MUTANTS = (
         200,
         patch=growth.cancels_keep_failures,
         where=flowing,
-        aim=AWAITED,
+        aim=lambda plan: HELD_UP(AWAITED(plan)),
         has_flows=True,
     ),
     # stores in a bucket

@@ -136,7 +136,7 @@ def test_writers_that_meet_compose_again_and_all_answers_come() -> None:
 @pytest.mark.parametrize(
     "fault", [Fault.LATE, Fault.ANSWER_LOST, Fault.TWICE, Fault.BEFORE, Fault.WRONG_BEFORE, Fault.WRONG_AFTER]
 )
-def test_whatever_becomes_of_a_write_it_is_true_once(fault: Fault) -> None:
+def test_a_write_with_any_fault_is_true_once(fault: Fault) -> None:
     async def play(bucket: OneBucket) -> None:
         first, second = bucket.store("first", puts=(Fault.NONE, fault)), bucket.store("second")
         await first.enqueue(CALL, [new()])

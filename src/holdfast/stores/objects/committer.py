@@ -81,13 +81,12 @@ class Committer:
         chance: Randomness,
         pauses: Pauses,
         full: int,
-        new_book: Callable[[], Book],
+        new_book: Callable[[], Book] = Book,
     ) -> None:
         self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
-        self.wall_clock = WallClock(bucket, clock, chance)
-        self._pauses, self._full = pauses, full
+        self.wall_clock, self._pauses, self._full = WallClock(bucket, clock, chance), pauses, full
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
         self._turn = asyncio.Lock()  # to read or write the head

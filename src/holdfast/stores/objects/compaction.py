@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, json, structs
 
-from holdfast._ports.bucket import Bucket, BucketUnavailable, Found
+from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.upkeep import Compaction
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.objects.head import KEY, Commit, Dropped, Past
 from holdfast.stores.objects.pieces import KEPT, RUNS, NewRun, collect, flush, merge
 from holdfast.stores.objects.replica import Replica
+from holdfast.stores.objects.wall_clock import bucket_time
 
 _OUR_RUN = re.compile(rf"{RUNS}/\d{{12,}}-[0-9a-f]{{32}}\.json\.gz")
 """Nothing else below the prefix is deleted: it may belong to another program, or to a store below this one."""
@@ -95,16 +96,3 @@ class Compacting(Struct, frozen=True):
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.wall(), UTC)
-
-
-async def bucket_time(bucket: Bucket, chance: Randomness) -> datetime:
-    """Return the time on the bucket's clock, which an object shows that is written for this."""
-    key = f"probe/{chance.uuid4()}"
-    await bucket.put(key, b"")
-    try:
-        found = await bucket.get(key)
-    finally:
-        await bucket.delete(key)
-    if not isinstance(found, Found):
-        raise StoreUnavailable("an object that was just written is absent: remove the cache between Holdfast and the bucket")
-    return found.modified

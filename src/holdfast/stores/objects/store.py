@@ -28,7 +28,7 @@ from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
 from holdfast.stores.objects.committer import Request
-from holdfast.stores.objects.compaction import Compacting, bucket_time
+from holdfast.stores.objects.compaction import Compacting
 from holdfast.stores.objects.copies import back_up, restore
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.electing_committer import ElectingCommitter
@@ -38,6 +38,7 @@ from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.inspection import inspect, read_head, verify
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
+from holdfast.stores.objects.wall_clock import bucket_time
 
 
 class ObjectStore(BookVerbs, Forked):

@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast._ports.bucket import Bucket, Found
 from holdfast._ports.clock import Clock, Randomness
+from holdfast.errors import StoreUnavailable
 
 TOLERATED = 5.0
-"""The seconds by which the clock may differ. A bucket tells its time in whole seconds, and calls take some."""
+"""The seconds by which the clock may differ. The time of a bucket has whole seconds, and calls take some."""
 EVERY = 600.0
 """The seconds after which the clocks are compared again."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,14 +30,22 @@ class WallClock:
         return _EPOCH + timedelta(0, 0, round((self._clock.wall() + self._correction) * 1e6))
 
     async def compare(self) -> None:
-        """Write an object and read when the bucket says that this was. ``BucketUnavailable``: it gave no answer."""
-        key, sent = f"clocks/{self._chance.uuid4().hex}", self._clock.wall()
-        await self._bucket.put(key, b"")
-        answered = self._clock.wall()
-        found = await self._bucket.get(key)
-        await self._bucket.delete(key)
-        if isinstance(found, Found):
-            there = found.modified.timestamp()
-            is_near = sent - TOLERATED <= there <= answered + TOLERATED
-            self._correction = 0.0 if is_near else there - (sent if there < sent else answered)
+        """Compare the clocks. ``StoreUnavailable``: the bucket gave no answer."""
+        sent = self._clock.wall()
+        there, answered = (await bucket_time(self._bucket, self._chance)).timestamp(), self._clock.wall()
+        is_near = sent - TOLERATED <= there <= answered + TOLERATED
+        self._correction = 0.0 if is_near else there - (sent if there < sent else answered)
         self._compared_at = self._clock.monotonic()
+
+
+async def bucket_time(bucket: Bucket, chance: Randomness) -> datetime:
+    """Return the time on the bucket's clock, which an object shows that is written for this."""
+    key = f"probe/{chance.uuid4()}"
+    await bucket.put(key, b"")
+    try:
+        found = await bucket.get(key)
+    finally:
+        await bucket.delete(key)
+    if not isinstance(found, Found):
+        raise StoreUnavailable("an object that was just written is absent: remove the cache between Holdfast and the bucket")
+    return found.modified
