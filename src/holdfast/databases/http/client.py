@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
+from functools import partial
 
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from msgspec import Struct
@@ -18,6 +19,8 @@ TIMEOUT = 10.0
 CONNECT_TIMEOUT = 3.0
 KEPT = 30.0
 """Seconds for which an unused connection is kept: shorter than a broker keeps it, or a call would meet a connection that closes."""
+FAREWELL = 0.25
+"""Seconds for brokers to answer the end of TLS, which aiohttp does not wait for."""
 ROUNDS = 2
 PAUSE = 0.1
 CONNECTIONS = 64
@@ -135,8 +138,13 @@ class HttpClient:
             connector = TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEPT, ssl=self._tls())
             limits = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
             self._opened = loop, ClientSession(connector=connector, timeout=limits, headers=self._headers)
-            self._thread.at_end(self._opened[1].close)
+            self._thread.at_end(partial(_end, self._opened[1], FAREWELL if self._servers[0].startswith("https:") else 0.0))
         return self._opened[1]
+
+
+async def _end(session: ClientSession, farewell: float) -> None:
+    await session.close()
+    await loop_sleep(farewell)
 
 
 async def _read(found: ClientResponse) -> HttpAnswer:
