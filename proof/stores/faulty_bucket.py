@@ -31,13 +31,13 @@ class FaultyBucket:
         if not isinstance(found, Found):
             return found
         newest, older = self._read.get(key) or (None, None)
+        # A process can recognise an object as stale only if it has read a later one: the probe refuses other servers.
+        if fault == "stale" and older is not None and older.etag != unless:
+            return older
+        if fault == "half" and key == "head.json":
+            return Found(found.body[: len(found.body) // 2], found.etag, found.modified)
         if newest is None or newest.etag != found.etag:
             self._read[key] = found, newest
-        # That the object is still the one it knows, no process can recognise as stale: the probe refuses such servers.
-        if fault == "stale" and older is not None and older.etag != unless:
-            found = older
-        elif fault == "half" and key == "head.json":
-            return Found(found.body[: len(found.body) // 2], found.etag, found.modified)
         return UNCHANGED if found.etag == unless else found
 
     async def put(self, key: str, body: bytes, match: str | Absent | None = None) -> str:

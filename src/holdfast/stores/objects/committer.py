@@ -240,8 +240,9 @@ class Committer:
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
         garbage = tuple(each for each in base.garbage if each not in self._collected)
         head = structs.replace(base.followed_by(commit), garbage=garbage)
-        if self._new_run is not None:
-            head = self._new_run.put_into(head, now)
+        new_run, collected = self._new_run, self._collected
+        if new_run is not None:
+            head = new_run.put_into(head, now)
         if len(body := json.encode(head)) > MOST_HEAD:
             self._begin_tidying(base)
             raise StoreUnavailable(
@@ -255,7 +256,10 @@ class Committer:
             self._must_look = True
             raise
         self._replica.adopt(head, etag)
-        self._new_run, self._collected = None, ()
+        if self._new_run is new_run:  # else another one was written during the call
+            self._new_run = None
+        if self._collected is collected:
+            self._collected = ()
         if self._election.has_lapsed(self._clock.boottime()):
             self._sightings.forget()
         if self._me is not None and head.broker == self._me:

@@ -72,7 +72,8 @@ def mergeable(runs: tuple[Run, ...]) -> tuple[Run, ...]:
 
 async def flush(bucket: Bucket, head: Head, nonce: UUID) -> NewRun:
     """Write the changes of the tail as a run."""
-    data = encode(_latest(row for commit in head.tail for row in commit.rows()))
+    # in a thread, as in merge
+    data = await asyncio.to_thread(lambda: encode(_latest(row for commit in head.tail for row in commit.rows())))
     return NewRun(await _write(bucket, data, head.flushed, head.version, nonce))
 
 
@@ -108,7 +109,7 @@ async def fetch(bucket: Bucket, run: Run) -> bytes:
 
 async def _write(bucket: Bucket, data: bytes, since: int, until: int, nonce: UUID) -> Run:
     run = Run(f"{RUNS}/{until:012d}-{nonce.hex}.json.gz", since, until, len(data))
-    await bucket.put(run.key, gzip.compress(data, 1))
+    await bucket.put(run.key, await asyncio.to_thread(gzip.compress, data, 1))
     return run
 
 

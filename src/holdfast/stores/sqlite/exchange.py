@@ -172,27 +172,26 @@ class Exchange:
         return len(self._found) - before
 
     def _write(self, query: str, values: Values) -> None:
-        restarted = [] if self._is_settled else self._restarting()
+        forgetful = {} if self._is_settled else self._forgetful()
         self._database.write(query, **(packing.NO_TRANSITIONS if self._is_settled else self._packed), **values)
         if not self._is_settled:
             self._is_settled = True
             self._are_all_applied = self._database.read("exchange_tally") == [(len(self._transitions),)]
-            if forgetful := [transition.job for transition in self._transitions if transition.forgets_steps]:
-                self._database.write("forget_steps", **packing.ids(forgetful))
-                self._database.write("forget_signals", **packing.ids(forgetful))
-            if restarted:
+            if completed := [job for job, to in forgetful.items() if to is State.COMPLETED]:
+                self._database.write("forget_steps", **packing.ids(completed))
+                self._database.write("forget_signals", **packing.ids(completed))
+            if restarted := [job for job, to in forgetful.items() if to is State.AVAILABLE]:
                 self._database.write("forget_restarted_steps", **packing.ids(restarted))
                 self._database.write("forget_checkpoints", **packing.ids(restarted))
 
-    def _restarting(self) -> list[UUID]:
-        """Return the jobs that are to start over without their steps, and whose tokens are valid."""
-        return [
-            transition.job
-            for transition in self._transitions
-            if transition.forgets_steps
-            and transition.to is State.AVAILABLE
-            and is_active(self._database, transition.job, transition.token)
-        ]
+    def _forgetful(self) -> dict[UUID, State]:
+        """Return the jobs that are to lose their steps, and what they become: by the first transition of each that has its token."""
+        asked = {transition.job for transition in self._transitions if transition.forgets_steps}
+        valid = dict[UUID, Transition]()
+        for each in self._transitions if asked else ():
+            if each.job in asked and each.job not in valid and is_active(self._database, each.job, each.token):
+                valid[each.job] = each
+        return {job: each.to for job, each in valid.items() if each.forgets_steps}
 
     def _answers(self) -> tuple[Answer, ...]:
         if self._are_all_applied:
