@@ -28,10 +28,23 @@ class _Passed(Struct, frozen=True):
 
 
 class _Wait(Struct):
-    """How long a lane waits for its turn: the jobs that its worker took from other lanes, and how many their turns have."""
+    """How long a lane waits for its turn: the jobs that its worker took from each other lane, and how many their turns have.
 
-    jobs: int = 0
+    ``over``: the jobs after the end of a turn, in the claim in which it ends. A claim asks for them without regard to what is left of the
+    turn (``_core/lanes``: ``looked_at`` and ``deal``), so a begun turn may have as many more as its last claim has jobs, less one.
+    """
+
+    jobs: Counter[Lane] = field(default_factory=Counter)
     turns: dict[Lane, int] = field(default_factory=dict)
+    over: int = 0
+
+    def see(self, lane: Lane, jobs: int, turn: int) -> None:
+        """Count the jobs that a claim took from another lane, whose turn has at most that many in such a claim."""
+        turn = self.turns[lane] = max(turn, self.turns.get(lane, 0))
+        left = turn - self.jobs[lane]
+        if 0 < left < turn:
+            self.over += max(0, jobs - left)
+        self.jobs[lane] += jobs
 
 
 class _Turns(Struct):
@@ -182,14 +195,12 @@ class Lanes:
             wait = after.setdefault(lane, _Wait())
             for other, jobs in passed.served.items():
                 if other[0] == lane[0]:
-                    turn = self._state.turn_of(other, passed.claim.room)
-                    wait.turns[other] = max(turn, wait.turns.get(other, 0))
-                    wait.jobs += jobs
-            most = sum(wait.turns.values()) + passed.claim.room
+                    wait.see(other, jobs, self._state.turn_of(other, passed.claim.room))
+            taken, most = wait.jobs.total(), sum(wait.turns.values()) + wait.over + passed.claim.room
             text = "its worker took {} jobs from {} other lanes before the lane {} of the queue {}, and their turns have {}"
-            is_soon = wait.jobs <= most
+            is_soon = taken <= most
             _, queue, key = lane
-            self._expect("L13", is_soon, self._first_of(lane), text, wait.jobs, len(wait.turns), repr(key), queue, most)
+            self._expect("L13", is_soon, self._first_of(lane), text, taken, len(wait.turns), repr(key), queue, most)
         return after
 
     def _first_of(self, lane: Lane) -> UUID | None:

@@ -107,6 +107,14 @@ def weighed(jobs: int) -> Lanes:
     return tale
 
 
+def ended_by_three(last: int) -> Lanes:
+    """Turns of two jobs of lanes a and c are begun, and end in claims of three, and so many more are taken while a job of lane b is due."""
+    tale = Lanes("a" * 9 + "c" * 9 + "b").weigh(weight=2).take(1).take(2, 3, 4, room=3).take(10).take(11, 12, 13, room=3)
+    for number in range(5, 5 + last):
+        tale.take(number)
+    return tale
+
+
 def unanswered(jobs: int) -> Lanes:
     """Lane a is served again and again, and the worker knows it of the first claim only."""
     tale = Lanes("aaaaaab").take(1)
@@ -232,6 +240,7 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         Lanes("aaaaab").take(1).take(2).take(3),
     ),
     "a turn is as long as the weight of its lane": ("L13", LANES, weighed(4), weighed(5)),
+    "a begun turn may end in a larger claim": ("L13", LANES, ended_by_three(1), ended_by_three(2)),
     "a claim whose answer is lost moves no turn": (
         "L13",
         LANES,
