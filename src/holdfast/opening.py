@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from holdfast._core import broker_url
 from holdfast._core.broker_url import BrokerUrl
 from holdfast._core.bucket_url import SCHEMES as BUCKETS
+from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
 from holdfast._core.transport_url import TransportUrl, listens
@@ -52,26 +53,35 @@ def open_store(settings: Settings) -> Store:
 
         return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
     if scheme in broker_url.SCHEMES:
-        return _open_remote(settings)
+        return _open_remote(settings.url)
     if scheme in BUCKETS:
-        from holdfast.stores.objects.store import ObjectStore
-
-        return ObjectStore(settings.url, clock=clock, chance=SystemRandomness())
+        return _open_bucket(settings)
     return _open_postgres(settings)
 
 
-def _open_remote(settings: Settings) -> Store:
+def _open_bucket(settings: Settings) -> Store:
+    clock, chance = SystemClock(), SystemRandomness()
+    if BucketUrl.of(settings.url).broker == "never":
+        from holdfast.stores.objects.store import ObjectStore
+
+        return ObjectStore(settings.url, clock=clock, chance=chance)
+    from holdfast.stores.objects.routed_store import RoutedStore
+
+    return RoutedStore(settings.url, connect=_open_remote, clock=clock, chance=chance)
+
+
+def _open_remote(url: str) -> Store:
     try:
         from holdfast.stores.remote.store import RemoteStore
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token, certificate = _broker_of(settings)
+    servers, token, certificate = _broker_of(url)
     return cast(Store, RemoteStore(servers, token=token, chance=SystemRandomness(), certificate=certificate))
 
 
-def _broker_of(settings: Settings) -> tuple[Sequence[str], str | None, str | None]:
+def _broker_of(url: str) -> tuple[Sequence[str], str | None, str | None]:
     """Return the brokers' URLs, and the token and the certificate for them."""
-    servers = BrokerUrl.of(settings.url).servers
+    servers = BrokerUrl.of(url).servers
     return servers, os.environ.get("HOLDFAST_TOKEN"), os.environ.get("HOLDFAST_CLIENT_CERT")
 
 
@@ -137,7 +147,7 @@ def _open_broker_hints(settings: Settings) -> Transport:
         from holdfast.transports.broker import BrokerTransport
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token, certificate = _broker_of(settings)
+    servers, token, certificate = _broker_of(settings.url)
     clock, chance = SystemClock(), SystemRandomness()
     return BrokerTransport(servers, token=token, clock=clock, chance=chance, certificate=certificate)
 

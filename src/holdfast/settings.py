@@ -182,8 +182,6 @@ def problems_of_interval(url: str, timing: LeaseTiming) -> list[str]:
 def problems_of_bucket(url: str, pooler: str | None) -> list[str]:
     """List what is wrong with the URL of a store in a bucket."""
     problems = problems_of_bucket_url(url)
-    if not problems and BucketUrl.of(url).broker == "require":
-        problems.append("the bucket's URL: broker=require: this release has no broker; leave broker= out")
     if pooler is not None:
         problems.append(f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one")
     return problems

@@ -57,6 +57,11 @@ class RunningBroker:
         self._thread.join(20)
         assert not self._thread.is_alive()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not been stopped."""
+        return self._thread.is_alive()
+
     def _set_url(self, url: str) -> None:
         self.url = url
         self._listens.set()

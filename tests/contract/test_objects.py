@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from random import Random
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -15,12 +16,15 @@ from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.election import HEARTBEAT
+from holdfast.stores.objects.routed_store import RoutedStore
 from holdfast.stores.objects.store import ObjectStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.enqueuing import EnqueueContract
 from holdfast.testing.contracts.fencing import FenceContract
+from holdfast.testing.contracts.limiting import LimitContract
 from holdfast.testing.contracts.owning import LeaseContract
 from holdfast.testing.contracts.racing import RaceContract
 from holdfast.testing.contracts.scene import Part
@@ -29,6 +33,8 @@ from holdfast.testing.servers import BucketFault, BucketServer
 from proof.stores.faulty_bucket import FaultyBucket
 
 _NUMBERS = count()
+_WATCHED = 1800.0
+"""The seconds of a longer time that pass step by step."""
 
 
 class SleepingClock:
@@ -100,6 +106,58 @@ class TestObjectsWithFaults(TestObjects):
         store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000)
         self.handles.append(store)
         return store
+
+
+class Behind:
+    """The leader as the others see it."""
+
+    def __init__(self, leader: ObjectStore) -> None:
+        self._leader = leader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._leader, name)
+
+    async def close(self) -> None:
+        """Leave the leader open."""
+
+
+class Led(Handles):
+    """One handle leads and answers from memory; the others call it."""
+
+    def make_store(self, clock: FakeClock) -> Store:
+        chance = FakeChance(next(_NUMBERS))
+        if self.handles:
+            behind = cast(Store, Behind(self.handles[0]))
+            return RoutedStore(self.name, connect=lambda _: behind, clock=SleepingClock(clock), chance=chance)
+        leader = ObjectStore(self.name, clock=SleepingClock(clock), chance=chance)
+        self.handles.append(leader)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, leader.stand("http://leader:7700")).result()
+        return leader
+
+    def advance(self, clock: FakeClock, seconds: float) -> None:
+        """Let the leader make its heartbeats: what it has seen it forgets when it has made none for long."""
+        super().advance(clock, max(0.0, seconds - _WATCHED))
+        left = min(seconds, _WATCHED)
+        while left > 0:
+            super().advance(clock, min(left, 2 * HEARTBEAT))
+            left -= 2 * HEARTBEAT
+            with ThreadPoolExecutor(1) as thread:
+                for leader in self.handles:
+                    thread.submit(asyncio.run, attend(leader, clock)).result()
+
+
+class TestObjectsLed(Led, LeaseContract, FenceContract, LimitContract, ClaimContract, RaceContract):
+    """What a leader judges and answers from memory."""
+
+
+@pytest.mark.prove
+class TestObjectsLedWhole(Led, StoreContract):
+    """The whole contract."""
+
+
+async def attend(leader: ObjectStore, clock: FakeClock) -> None:
+    await leader._thread.run(leader._committer._attend(clock.monotonic()))
 
 
 @pytest.mark.prove

@@ -34,7 +34,8 @@ async def world_stands_still() -> None:
 class Scripted:
     """A bucket in memory on which the next calls for the head end as a script has it.
 
-    Writes: ``lost`` happens without an answer, ``cut`` does not happen, ``late`` happens before the next write. Reads: ``reset``, ``half``,
+    Writes: ``lost`` happens without an answer, ``cut`` does not happen, ``late`` happens before the next write, ``slow`` happens after
+    something else. Reads: ``reset``, ``half``,
     ``slow``, for which something else happens first, or an older head that the script holds.
     """
 
@@ -64,8 +65,10 @@ class Scripted:
             await self._bucket.put(KEY, *self.late.popleft())
         if fault == "late":
             self.late.append((body, match))
+        if fault == "slow":
+            await self.until_answered()
         etag = "" if fault in ("late", "cut") else await self._bucket.put(key, body, match)
-        if fault is not None:
+        if fault not in (None, "slow"):
             raise BucketUnavailable("PUT: reset", BucketProblem.SERVER)
         return etag
 
@@ -88,8 +91,8 @@ class Scripted:
 class World:
     """A bucket with a store in it; each handle has a separate script."""
 
-    def __init__(self) -> None:
-        self.name, self.clock = f"memory-object://{names.uuid4()}", SkippingClock()
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.name, self.clock = f"memory-object://{names.uuid4()}", clock or SkippingClock()
         asyncio.run(create(open_bucket(self.name, self.clock), UUID(int=1)))
         self.opened: list[ObjectStore] = []
 

@@ -257,7 +257,7 @@ def test_s5_a_stamp_of_the_write_that_is_being_made_was_not_seen_yet() -> None:
     clock = FakeClock()
     sightings = Sightings(clock)
     for first, seen in ((7, 0), (8, 0)):
-        moment = Sighted(datetime(2026, 1, 1, tzinfo=UTC), 9, first, sightings.elapsed)
+        moment = Sighted(datetime(2026, 1, 1, tzinfo=UTC), 9, first, sightings.elapsed, sightings.heard)
         assert moment.elapsed(UUID(int=1), 7) == seen
         clock.advance(5.0)
     assert moment.elapsed(UUID(int=1), 7) == 5_000_000

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 import msgspec
 from msgspec import structs
@@ -16,9 +17,11 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.tasks.registry import Registry
 from holdfast._ports import wire_hints
+from holdfast._ports.leading import LEADER_HEADER, VERSION_HEADER, Misdirected, Seat
 from holdfast._system.host import SystemHost
 from holdfast.broker import port
 from holdfast.broker.hints import MOST_WAITING, Hub, HubTransport
+from holdfast.broker.leadership import Leadership
 from holdfast.broker.maintenance import Maintenance, anonymous
 from holdfast.broker.port import Port
 from holdfast.errors import HoldfastError
@@ -45,6 +48,18 @@ _PUBLISHING = frozenset((Role.WORKER, Role.PRODUCER, Role.OPERATOR))
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+class Refusals(Protocol):
+    """The answers to requests that are not accepted, in the form of what was asked."""
+
+    def overloaded(self) -> Response:
+        """Return the answer to one request too many."""
+        ...
+
+    def misdirected(self, leader: str) -> Response:
+        """Return the answer of a broker that follows this one."""
+        ...
+
+
 class Broker:
     """What a broker serves. ``authenticate``: by default it recognises requests of this machine only.
 
@@ -62,24 +77,31 @@ class Broker:
     ) -> None:
         self._authenticate = authenticate
         self._store, self._port = environment.store, Port(environment.store)
+        self._leadership = Leadership(environment.store, environment.clock)
         self.hub = Hub(environment.transport, environment.chance.uuid4())
         environment = structs.replace(environment, transport=HubTransport(self.hub, environment.transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
         self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate)
         self._requests = 0
 
+    async def stand(self, url: str) -> None:
+        """Lead, or follow the broker that leads, if the store is one of which one broker is the only writer."""
+        await self._leadership.stand(url)
+
     def stop(self) -> None:
         """Answer all requests that wait for hints, so that the server can end; calls that are under way still get their answers."""
         self.hub.close()
+        self._leadership.end()
 
     def application(self) -> Starlette:
         """Return the ASGI application."""
         return Starlette(
             routes=[
-                Route("/port/{version}/{verb}", self._admitted(self._serve_port, port.overloaded), methods=["POST"]),
-                Route(wire_hints.PATH, self._admitted(self._read_hints, port.overloaded, waits=True), methods=["GET"]),
-                Route(wire_hints.PATH, self._admitted(self._publish_hints, port.overloaded), methods=["POST"]),
-                *self._api.routes(lambda call, endpoint: self._admitted(endpoint, api.overloaded, waits=call.path == CLAIM)),
+                Route("/port/{version}/{verb}", self._admitted(self._serve_port, port), methods=["POST"]),
+                Route(wire_hints.PATH, self._admitted(self._read_hints, port, waits=True), methods=["GET"]),
+                Route(wire_hints.PATH, self._admitted(self._publish_hints, port), methods=["POST"]),
+                *self._api.routes(lambda call, endpoint: self._admitted(endpoint, api, waits=call.path == CLAIM)),
+                Route("/leader", self._leader, methods=["GET"]),
                 *(Route(path, _alive, methods=["GET"]) for path in ("/healthz", f"{PREFIX}/health/live")),
                 *(Route(path, self._ready, methods=["GET"]) for path in ("/readyz", f"{PREFIX}/health/ready")),
             ],
@@ -99,28 +121,37 @@ class Broker:
         async with AsyncExitStack() as closing:
             await self.hub.open()
             closing.callback(self.hub.close)
-            if self._maintenance is not None:
-                await closing.enter_async_context(self._maintenance.running())
+            await closing.enter_async_context(self._leadership.maintained(self._maintenance))
             yield
 
-    def _admitted(self, endpoint: Endpoint, overloaded: Callable[[], Response], *, waits: bool = False) -> Endpoint:
-        """Refuse requests beyond the limit before they are read: a queue of them would outlive the patience of their senders.
+    def _admitted(self, endpoint: Endpoint, kind: Refusals, *, waits: bool = False) -> Endpoint:
+        """Refuse requests beyond the limit before they are read: a queue of them would outlive the patience of their senders. A broker
+        that does not lead refuses all.
 
         ``waits``: they wait for hints, so that they count by themselves.
         """
 
         async def admit(request: Request) -> Response:
+            if not (seat := self._leadership.seat).is_leading:
+                return _elsewhere(seat, kind)
             if self.hub.waiting >= MOST_WAITING if waits else self._requests >= MOST_REQUESTS:
-                return overloaded()
+                return kind.overloaded()
             self._requests += not waits
             try:
-                return await endpoint(request)
+                answer = await endpoint(request)
             except ClientDisconnect:
                 return Response(status_code=408)
             finally:
                 self._requests -= not waits
+            if version := self._leadership.seat.version:
+                answer.headers[VERSION_HEADER] = version
+            return answer
 
         return admit
+
+    async def _leader(self, _: Request) -> Response:
+        seat = self._leadership.seat
+        return PlainTextResponse("ok") if seat.is_leading else _elsewhere(seat, api)
 
     async def _serve_port(self, request: Request) -> Response:
         return await self._port.serve(request, self._authenticate(request))
@@ -130,6 +161,8 @@ class Broker:
         try:
             async with asyncio.timeout(READY):
                 await self._store.workers()
+        except Misdirected as error:
+            return PlainTextResponse("no broker leads", 503) if error.leader is None else PlainTextResponse("follows the leader")
         except (HoldfastError, TimeoutError) as error:
             return PlainTextResponse(f"the store does not answer: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
@@ -154,6 +187,15 @@ def _refused(identity: Identity | None, roles: frozenset[Role]) -> Response | No
     if identity is None:
         return PlainTextResponse("the broker does not know the token", 401)
     return None if identity.has(roles) else PlainTextResponse("the token has another role", 403)
+
+
+def _elsewhere(seat: Seat, kind: Refusals) -> Response:
+    """Return the answer of a broker that does not lead."""
+    if seat.leader is None:
+        return kind.overloaded()
+    answer = kind.misdirected(seat.leader)
+    answer.headers[LEADER_HEADER] = seat.leader
+    return answer
 
 
 async def _alive(_: Request) -> Response:

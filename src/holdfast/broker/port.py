@@ -13,6 +13,7 @@ from holdfast._core.text import printable
 from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
 from holdfast._ports import wire
+from holdfast._ports.leading import MISDIRECTED, Misdirected
 from holdfast._ports.store import Store
 from holdfast._ports.wire_errors import encode_error
 from holdfast.broker.group_commit import GroupCommit
@@ -68,6 +69,8 @@ class Port:
         try:
             value = await self._verb(verb.name)(*arguments, **keywords)
             body = verb.encode_answer(value, store_defaults.take_flow_changes(self._store))
+        except Misdirected as error:
+            return overloaded() if error.leader is None else misdirected(error.leader)
         except HoldfastError as error:
             return _failure(FAILED, error)
         except Exception as error:
@@ -86,6 +89,11 @@ class Port:
             return lambda *arguments, **keywords: DEFAULTS[name](self._store, *arguments, **keywords)
         kind = self._store.capabilities.name
         raise Unsupported(f"the {kind} store behind the broker has no {name}: use one that does, such as sqlite:///jobs.db")
+
+
+def misdirected(leader: str) -> Response:
+    """Return the answer of a broker that follows."""
+    return _failure(MISDIRECTED, Misdirected(f"this broker follows: ask the one that leads, {leader}", leader))
 
 
 def overloaded() -> Response:

@@ -10,7 +10,7 @@ from typing import Final
 import uvicorn
 from msgspec import Struct
 
-from holdfast._core.broker_url import PORT
+from holdfast._core.broker_url import PORT, BrokerUrl, problems_of_broker_url
 from holdfast.broker.broker import Broker
 from holdfast.errors import ConfigurationError
 
@@ -18,21 +18,33 @@ KEPT: Final = 75
 """Seconds for which an unused connection is kept: longer than a client keeps it."""
 MOST_CONNECTIONS: Final = 10_000
 BACKLOG: Final = 2048
+_WILDCARDS: Final = ("0.0.0.0", "::")
 DRAIN: Final = 10
 """Seconds for the requests under way when the broker stops."""
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """Where a broker listens. ``client_ca``: it accepts only clients with a certificate of this authority."""
+    """Where a broker listens. ``client_ca``: it accepts only clients with a certificate of this authority. ``advertised``: where other
+    machines reach it, if it is not the same."""
 
     host: str = "127.0.0.1"
     port: int = PORT
     certificate: str | None = None
     key: str | None = None
     client_ca: str | None = None
+    advertised: str | None = None
 
     @classmethod
-    def of(cls, address: str, certificate: str | None, key: str | None, client_ca: str | None, *, is_open: bool) -> "Listening":
+    def of(
+        cls,
+        address: str,
+        certificate: str | None,
+        key: str | None,
+        client_ca: str | None,
+        *,
+        is_open: bool,
+        advertised: str | None = None,
+    ) -> "Listening":
         """Check what the user wrote. ``is_open``: there is no authenticator, so nothing beyond this machine may connect.
 
         Raises ``ConfigurationError`` with every problem.
@@ -50,9 +62,24 @@ class Listening(Struct, frozen=True, kw_only=True):
             problems.append("--tls-cert and --tls-key: pass both")
         if client_ca is not None and certificate is None:
             problems.append("--client-ca: pass --tls-cert and --tls-key, too")
+        if advertised is not None:
+            problems += [f"--advertise: {each}" for each in _problems_of_advertised(advertised)]
         if problems:
             raise ConfigurationError(problems)
-        return cls(host=host, port=int(port), certificate=certificate, key=key, client_ca=client_ca)
+        reached = None if advertised is None else BrokerUrl.of(advertised).servers[0]
+        return cls(host=host, port=int(port), certificate=certificate, key=key, client_ca=client_ca, advertised=reached)
+
+    def require_address(self) -> None:
+        """Raise ``ConfigurationError`` if nobody can conclude from it where this broker is reached."""
+        if self.advertised is None and self.host in _WILDCARDS:
+            scheme = "https" if self.certificate else "http"
+            problem = f"--listen: clients cannot find this broker by {self.host}: pass --advertise {scheme}://HOST:{self.port}"
+            raise ConfigurationError([problem])
+
+    def url_of(self, listener: "socket") -> str:
+        """Return the URL of the open socket."""
+        host, port = listener.getsockname()[:2]
+        return f"{'https' if self.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def socket(self) -> socket:
         """Open the socket. Raises ``ConfigurationError`` if the address cannot be used."""
@@ -76,6 +103,7 @@ class Server(uvicorn.Server):
     async def run_until_stopped(self) -> None:
         """Serve until ``stop``. Raises ``ConfigurationError`` if the address is taken, or a file of TLS cannot be used."""
         with self._listening.socket() as socket:
+            await self._broker.stand(self._listening.advertised or self._listening.url_of(socket))
             try:
                 await self.serve(sockets=[socket])
             except (OSError, ssl.SSLError) as error:
@@ -84,9 +112,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: "list[socket] | None" = None) -> None:
         await super().startup(sockets)
         if sockets and not self.should_exit:
-            host, port = sockets[0].getsockname()[:2]
-            scheme = "https" if self._listening.certificate else "http"
-            self._ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+            self._ready(self._listening.url_of(sockets[0]))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -118,6 +144,13 @@ def _config(broker: Broker, listening: Listening) -> uvicorn.Config:
         ssl_ca_certs=listening.client_ca,
         ssl_cert_reqs=ssl.CERT_REQUIRED if listening.client_ca else ssl.CERT_NONE,
     )
+
+
+def _problems_of_advertised(url: str) -> list[str]:
+    problems = problems_of_broker_url(url)
+    if not problems and len(BrokerUrl.of(url).servers) > 1:
+        problems.append("name this broker only")
+    return problems
 
 
 def _host_of(address: str) -> str:

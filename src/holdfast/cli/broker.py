@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="[MODULE:APP]", required=False, shell_complete=complete_app)
 @click.option("--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]")
 @click.option("--listen", "--bind", default="127.0.0.1:7700", show_default=True, metavar="HOST:PORT", help="Where to listen.")
+@click.option(
+    "--advertise", metavar="URL", help="Where clients reach this broker, if it is not where it listens: for stores in a bucket."
+)
 @click.option("--tokens", metavar="FILE", help="The tokens that may connect: a line NAME ROLE[,ROLE] SHA256 for each token.")
 @click.option("--new-token", metavar="NAME=ROLE[,ROLE]", help="Print a new token and its line for --tokens, and end.")
 @click.option("--tls-cert", metavar="FILE", help="The certificate of the server, with those between it and its authority.")
@@ -31,6 +34,7 @@ def broker(
     target: str | None,
     url: str | None,
     listen: str,
+    advertise: str | None,
     tokens: str | None,
     new_token: str | None,
     *,
@@ -44,6 +48,7 @@ def broker(
 
     They use its URL, such as http://127.0.0.1:7700, instead of the store's, and a token from HOLDFAST_TOKEN. It also
     recovers jobs of lost workers, expires and prunes. Without --tokens only processes of this machine can connect.
+    Of several brokers on one bucket one leads, and the others stand by.
     """
     from holdfast._processes.loading import opened
     from holdfast._processes.logs import configure_logs
@@ -54,12 +59,15 @@ def broker(
     if new_token is not None:
         _print_token(new_token)
         return
+    from holdfast._core.bucket_url import SCHEMES as BUCKETS
     from holdfast.broker.serving import Listening
     from holdfast.http.tokens import Tokens
 
-    listening = Listening.of(listen, tls_cert, tls_key, client_ca, is_open=tokens is None)
+    listening = Listening.of(listen, tls_cert, tls_key, client_ca, is_open=tokens is None, advertised=advertise)
     authenticate = None if tokens is None else Tokens.read(tokens)
     with opened(target, url) as app:
+        if app.settings.url.partition("://")[0] in BUCKETS:
+            listening.require_address()
         _serve(app, listening, authenticate)
     discard_unwritable()
 
@@ -97,7 +105,8 @@ def _serve(app: "App", listening: "Listening", authenticate: "Authenticate | Non
     async def serve() -> None:
         environment = environment_of(app)
         try:
-            await environment.store.workers()  # a store that cannot be used is an error now, and not at the first request
+            if not hasattr(environment.store, "stand"):
+                await environment.store.workers()  # a store that cannot be used is an error now, and not at the first request
             served = Broker(environment, app.settings, registry=app.registry, authenticate=authenticate or local)
             server = Server(served, listening, say)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -92,6 +92,11 @@ def overloaded() -> Response:
     return refused(problem(503, "overloaded", "the broker has too many requests, or is stopping", "send it again"))
 
 
+def misdirected(leader: str) -> Response:
+    """Return the answer of a broker that does not lead."""
+    return refused(problem(421, "misdirected", "this broker follows another one", f"send it to {leader}"))
+
+
 async def of_route(_: Request, error: Exception) -> Response:
     """Answer a request that no route serves."""
     status = error.status_code if isinstance(error, HTTPException) else _BROKEN

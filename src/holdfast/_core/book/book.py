@@ -113,21 +113,27 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         return True
 
     def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
-        alive = [lease for lease in dict.fromkeys(leases) if self._is_alive(lease)]
-        olds = [self._all.leases[lease] for lease in alive]
+        answer = self.standing(leases)
+        olds = [self._all.leases[lease] for lease in dict.fromkeys(leases) if lease in answer.alive]
         for old in olds:
             renewed = structs.replace(old.renew(now.stamp), is_draining=draining or old.is_draining)
             self._all.leases[old.spec.id] = renewed
         for note in notes:
-            if note.lease in alive:
+            if note.lease in answer.alive:
                 self._all.beats[self._all.next_number("beat")] = self._kept(note, now.wall)
-        marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in alive}
-        return BeatAnswer(
-            alive=frozenset(alive),
-            gone=frozenset(leases) - frozenset(alive),
-            cancelled={lease: jobs for lease, jobs in marked.items() if jobs},
-            elapsed=(now.stamp - min(old.renewed_at for old in olds)) / 1e6 if olds else None,
-        )
+        elapsed = (now.stamp - min(old.renewed_at for old in olds)) / 1e6 if olds else None
+        return structs.replace(answer, elapsed=elapsed)
+
+    def standing(self, leases: Sequence[UUID]) -> BeatAnswer:
+        """Return the answer of a beat without its renewal."""
+        alive = frozenset(filter(self._is_alive, leases))
+        marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in leases if lease in alive}
+        cancelled = {lease: jobs for lease, jobs in marked.items() if jobs}
+        return BeatAnswer(alive=alive, gone=frozenset(leases) - alive, cancelled=cancelled)
+
+    def renewed_at(self, lease: UUID) -> int:
+        """Return the stamp of the last renewal of a lease."""
+        return self._all.leases[lease].renewed_at
 
     def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         old = self._all.leases.get(lease)
@@ -135,7 +141,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             spec = structs.replace(NO_WORKER, id=lease)
             self._all.leases[lease] = Lease(spec, now.wall, now.stamp, now.stamp, end=why, ended_at=now.wall)
         elif old.end is None:
-            if seen is not None and (seen != old.seen or self._overdue(old, now) <= 0):
+            if seen is not None and (seen != old.seen + now.heard(lease) or self._overdue(old, now) <= 0):
                 return None
             self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended_at=now.wall)
         return self._all.leases[lease].end

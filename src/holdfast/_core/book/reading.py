@@ -165,7 +165,7 @@ class BookReading(BookState):
             process=known.spec.process,
             timing=known.spec.timing,
             overdue=self._overdue(known, now) / 1e6,
-            seen=known.seen,
+            seen=known.seen + now.heard(lease),
             age=(now.wall - known.opened_at) / _SECOND,
             holds=len(states),
             claimed=states.count(State.CLAIMED),

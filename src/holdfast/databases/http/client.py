@@ -8,6 +8,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSes
 from msgspec import Struct
 
 from holdfast._ports.clock import Randomness
+from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED, Refused
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.http.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError, StoreUnavailable
@@ -21,6 +22,7 @@ ROUNDS = 2
 PAUSE = 0.1
 CONNECTIONS = 64
 OVERLOADED = 503
+_REFUSED = (OVERLOADED, MISDIRECTED)
 
 
 class HttpAnswer(Struct, frozen=True):
@@ -47,7 +49,8 @@ class HttpClient:
         self._inherited: list[object] = []
 
     async def post(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
-        """Send a call and return the answer of any status. Raises ``StoreUnavailable`` if there is none: its outcome is unknown."""
+        """Send a call and return the answer of any status. Raises ``StoreUnavailable`` if there is none: its outcome is unknown; or
+        ``Refused`` if no broker can have had it."""
         return await self._thread.run(lambda: self._post(path, body, content_type, is_repeatable=is_repeatable))
 
     async def get(self, path: str, timeout: float) -> HttpAnswer:
@@ -67,7 +70,8 @@ class HttpClient:
 
     async def _insist(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
         """Send the call to each broker in turn until one accepts it. ``is_repeatable``: also if one may have accepted it."""
-        turns, session, problem = ROUNDS * len(self._servers), self._session(), ""
+        turns, session = ROUNDS * len(self._servers), self._session()
+        error: StoreUnavailable = Refused("")
         for turn in range(turns):
             if turn and turn % len(self._servers) == 0:
                 await loop_sleep(PAUSE * (1.0 + 0.5 * self._chance.jitter()))
@@ -75,16 +79,18 @@ class HttpClient:
             try:
                 async with session.post(url, data=body, headers={"Content-Type": content_type}, allow_redirects=False) as found:
                     answer = await _read(found)
-                if answer.status != OVERLOADED or turn == turns - 1:
+                if answer.status not in _REFUSED or turn == turns - 1:
                     return answer
-            except ClientConnectorError as error:
-                problem = str(error)
-            except (ClientError, OSError) as error:  # an SSLError, too, if the broker wants a certificate
-                problem = f"{server} closed the connection ({type(error).__name__})"
+                if self._turn_to(answer.headers.get(LEADER_HEADER.lower())):
+                    continue
+            except ClientConnectorError as failure:
+                error = type(error)(f"no broker answers: {failure}")
+            except (ClientError, OSError) as failure:  # an SSLError, too, if the broker wants a certificate
+                error = StoreUnavailable(f"no broker answers: {server} closed the connection ({type(failure).__name__})")
                 if not is_repeatable:
                     break
             self._turn_to_next()
-        raise StoreUnavailable(f"no broker answers: {problem}")
+        raise error
 
     async def _get(self, path: str, timeout: float) -> HttpAnswer:
         url = self._server + path
@@ -98,6 +104,13 @@ class HttpClient:
     @property
     def _server(self) -> str:
         return self._servers[self._turn]
+
+    def _turn_to(self, leader: str | None) -> bool:
+        """Turn to the broker that another one names, if the user has named it, too: nobody else gets the token."""
+        if leader not in self._servers or leader == self._server:
+            return False
+        self._turn = self._servers.index(leader)
+        return True
 
     def _turn_to_next(self) -> None:
         self._turn = (self._turn + 1) % len(self._servers)

@@ -2,18 +2,23 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from msgspec import Raw, Struct, json, structs
 
+from holdfast._core.answers import BeatAnswer
 from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.leading import Misdirected
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.objects.head import KEY, Commit, Dropped, Head
+from holdfast.stores.objects.election import Election
+from holdfast.stores.objects.head import KEY, Commit, Dropped, Head, Leader
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
@@ -55,7 +60,8 @@ class Made(Struct):
 
 
 class Committer:
-    """Answers requests in batches, in the order of their arrival, on one event loop.
+    """Answers requests in batches, in the order of their arrival, on one event loop. It writes while no broker leads, or while it leads
+    for the broker ``_me``; a leader also answers from memory.
 
     ``large``: the same bucket over a separate connection, for runs, which must not delay a beat.
     """
@@ -67,13 +73,16 @@ class Committer:
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name), Sightings(clock)
         self._pauses, self._full = Pauses(clock, chance, interval), full
+        self._me: Leader | None = None
+        self._election, self._epoch = Election(None), 0
+        self._turn = asyncio.Lock()  # of whoever reads or writes the head
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._new_run: NewRun | None = None
         self._collected: tuple[Dropped, ...] = ()
         self._hurry = asyncio.Event()
-        self._is_known = False
+        self._is_known, self._must_look = False, True
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         """Return what committed writes of this process have done to workflows since the last call."""
@@ -95,13 +104,15 @@ class Committer:
 
     async def _serve(self) -> None:
         try:
-            while batch := self._next_batch():
-                try:
-                    await self._answer(batch)
-                except Exception as error:
-                    self._replica.undo()
-                    for request in batch:
-                        _tell(request, Outcome(error=error))
+            while self._waiting:
+                async with self._turn:
+                    batch = self._next_batch()
+                    try:
+                        await self._answer(batch)
+                    except Exception as error:
+                        self._replica.undo()
+                        for request in batch:
+                            tell(request, Outcome(error=error))
         finally:
             self._serving = None
 
@@ -117,22 +128,25 @@ class Committer:
     async def _answer(self, batch: list[Request]) -> None:
         """Answer all requests of a batch. ``StoreUnavailable``: what became of them is unknown."""
         in_doubt, is_fresh = dict[str, Made](), False
-        deadline = batch[0].asked_at + LONGEST_WAIT
-        if not self._is_known or self._pauses.is_failing:
+        deadline = (batch[0].asked_at if batch else self._clock.monotonic()) + LONGEST_WAIT
+        if self._must_look or self._pauses.is_failing or (self._me is None and self._replica.head.broker):
             await self._look(deadline)
             is_fresh = True
         while True:
+            self._require_turn()
             made = self._apply(batch, may_be_part=not in_doubt)
-            if not made.changes:
+            if not made.changes and self._me is None:
                 if is_fresh or not await self._look(deadline):
                     return _leave(batch, made)
                 is_fresh = True
                 continue
-            base, nonce = self._replica.head, self._chance.uuid4().hex[:16]
+            # asked after the verbs: the process may have stood still in between
+            if not made.changes and self._election.may_answer(self._clock.boottime()):
+                return _leave(batch, made)
+            base, nonce = self._replica.head, self._new_nonce()
             try:
-                await self._write(made, nonce)
+                await self._write(base, made, nonce)
             except BucketUnavailable as error:
-                self._replica.undo()
                 in_doubt[nonce] = made
                 await self._pause(self._pauses.after_failure(error), deadline, error)
             else:
@@ -154,6 +168,8 @@ class Committer:
         ``may_be_part``: requests that would make the write too large wait for the next one.
         """
         made, size = Made(), 0
+        if self._election.has_lapsed(self._clock.boottime()):
+            self._sightings.forget()
         for number, request in enumerate(batch):
             if size > MOST_BYTES and may_be_part:
                 self._waiting.extendleft(reversed(batch[number:]))
@@ -170,8 +186,11 @@ class Committer:
         book = self._replica.book
         start = book.savepoint()
         first = (self._replica.head.version + 1) * _STAMPS
-        now = Sighted(self._now(), first + number, first, self._sightings.elapsed)
+        sightings = self._sightings
+        now = Sighted(self._now(), first + number, first, sightings.elapsed, sightings.heard)
         try:
+            if self._election.leads and _is_soft(request):
+                return Outcome(self._beat(*request.arguments, first=first)), b""
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
@@ -185,19 +204,40 @@ class Committer:
             book.undo(start)
             return Outcome(error=error), b""
 
-    async def _write(self, made: Made, nonce: str) -> None:
+    def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
+        """Renew leases in memory: only the leader judges them, so that nobody else need know."""
+        answer = self._replica.book.standing(leases)
+        for lease in answer.alive:
+            if (since := self._replica.book.renewed_at(lease)) < first:
+                self._sightings.hear(lease, since)
+        return answer
+
+    async def _write(self, base: Head, made: Made, nonce: str) -> None:
+        """Write the next head, composed on ``base``: the newest one, perhaps with another broker and epoch. ``BucketUnavailable``: it is
+        unknown whether it was written, and nothing of it is in the book."""
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
-        base, started = self._replica.head, self._clock.monotonic()
+        started, sent = self._clock.monotonic(), self._clock.boottime()
         now = self._now()
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
         garbage = tuple(each for each in base.garbage if each not in self._collected)
-        head = structs.replace(base, version=commit.version, tail=(*base.tail, commit), garbage=garbage)
+        head = structs.replace(base.followed_by(commit), garbage=garbage)
         if self._new_run is not None:
             head = self._new_run.put_into(head, now)
-        etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
+        try:
+            etag = await self._bucket.put(KEY, json.encode(head), self._replica.etag)
+        except BucketUnavailable:
+            self._replica.undo()
+            self._election.doubt()
+            self._must_look = True
+            raise
         self._replica.adopt(head, etag)
         self._new_run, self._collected = None, ()
+        if self._election.has_lapsed(self._clock.boottime()):
+            self._sightings.forget()
+        if self._me is not None and head.broker == self._me:
+            self._election.land(head.version, head.epoch, sent=sent)
+        self._enter(head.epoch)
         self._pauses.wrote(self._clock.monotonic() - started)
         self._has_ended_outage()
         if self._tidying is None:
@@ -206,7 +246,7 @@ class Committer:
     async def _look(self, deadline: float) -> bool:
         """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
         while True:
-            others = self._replica.others
+            others, asked = self._replica.others, self._clock.monotonic()
             try:
                 is_new = await self._replica.look()
             except BucketUnavailable as error:
@@ -214,8 +254,31 @@ class Committer:
                 continue
             if self._is_known and self._replica.others > others:
                 self._pauses.saw_others()
-            self._is_known = True
+            self._is_known, self._must_look = True, False
+            self._observe(asked)
             return self._has_ended_outage() or is_new
+
+    def _observe(self, asked: float) -> None:
+        head = self._replica.head
+        broker = None if head.broker is None else head.broker.id
+        self._election.observe(head.version, head.epoch, broker, asked=asked, received=self._clock.monotonic())
+        self._enter(head.epoch)
+
+    def _enter(self, epoch: int) -> None:
+        """Forget in a new epoch what was seen in others: what a leader knows of leases is not in the bucket."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._sightings.forget()
+
+    def _require_turn(self) -> None:
+        """Raise ``Misdirected`` if another process is the only one that may write and judge."""
+        leader = self._replica.head.broker
+        if leader is None if self._me is None else self._election.leads:
+            return
+        if leader is None or leader == self._me:
+            raise Misdirected(f"{self._name}: no broker leads now: try again", None)
+        remedy = "use its URL, or leave broker=never out" if self._me is None else "ask it"
+        raise Misdirected(f"{self._name}: the broker at {leader.url} leads: {remedy}", leader.url)
 
     async def _pause(self, seconds: float, deadline: float, error: BucketUnavailable) -> None:
         """Wait before the next try, or raise the error if that would be too late."""
@@ -247,6 +310,9 @@ class Committer:
         finally:
             self._tidying = None
 
+    def _new_nonce(self) -> str:
+        return self._chance.uuid4().hex[:16]
+
     def _now(self) -> datetime:
         return _EPOCH + timedelta(0, 0, round(self._clock.wall() * 1e6))
 
@@ -259,12 +325,17 @@ class Committer:
         return has_ended
 
 
+def _is_soft(request: Request) -> bool:
+    """Return whether a request is a beat of which nothing must be kept."""
+    return request.verb == "beat" and not any(request.keywords.values())
+
+
 def _leave(batch: list[Request], made: Made) -> None:
     for request, outcome in zip(batch, made.outcomes, strict=True):
-        _tell(request, outcome)
+        tell(request, outcome)
 
 
-def _tell(request: Request, outcome: Outcome) -> None:
+def tell(request: Request, outcome: Outcome) -> None:
     if request.answer.done():
         return
     if outcome.error is None:

@@ -6,7 +6,7 @@ from itertools import chain
 from uuid import UUID
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import decode
@@ -58,14 +58,25 @@ class Run(Struct, frozen=True):
     size: int
 
 
+class Leader(Struct, frozen=True):
+    """The broker that leads. ``id``: of this start of its process. ``url``: where clients reach it."""
+
+    id: UUID
+    url: str
+    release: str
+
+
 class Head(Struct, frozen=True, kw_only=True):
     """The content of a head. ``needs``: the least format that a release must know to read it. ``store``: the id that its creation gave it.
-    ``runs``: from the oldest on. ``tail``: the commits after them."""
+    ``epoch``: grows with each takeover. ``broker``: while it is set, no other process writes or judges. ``runs``: from the oldest on.
+    ``tail``: the commits after them."""
 
     format: int
     needs: int
     store: UUID
     version: int
+    epoch: int = 0
+    broker: Leader | None = None
     runs: tuple[Run, ...] = ()
     ring: tuple[Past, ...] = ()
     garbage: tuple[Dropped, ...] = ()
@@ -80,6 +91,13 @@ class Head(Struct, frozen=True, kw_only=True):
     def tail_size(self) -> int:
         """The bytes of all changes in the tail."""
         return sum(commit.size for commit in self.tail)
+
+    def followed_by(self, commit: Commit) -> "Head":
+        """Return the head with one more commit. One before it that changed nothing leaves the tail, or an idle leader would fill it."""
+        tail, ring = self.tail, self.ring
+        if tail and not tail[-1].changes:
+            tail, ring = tail[:-1], (*ring, Past(tail[-1].version, tail[-1].nonce))[-RING:]
+        return structs.replace(self, version=commit.version, tail=(*tail, commit), ring=ring)
 
     def nonce_of(self, version: int) -> str | None:
         """Return the nonce of a commit; ``None`` if it is too old for this head to name it."""

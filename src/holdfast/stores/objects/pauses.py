@@ -18,16 +18,16 @@ class Pauses:
     """How long to wait, in seconds. ``interval``: the least seconds between two writes."""
 
     def __init__(self, clock: Clock, chance: Randomness, interval: float) -> None:
-        self._clock, self._chance, self._interval = clock, chance, interval
+        self._clock, self._chance, self.interval = clock, chance, interval
         self._average = 0.0
-        self._wrote_at = self._others_at = float("-inf")
+        self.wrote_at = self._others_at = float("-inf")
         self._failures = 0
         self._failing_since: float | None = None
 
     def wrote(self, seconds: float) -> None:
         """Note how long a commit took."""
         self._average = seconds if not self._average else 0.8 * self._average + 0.2 * seconds
-        self._wrote_at = self._clock.monotonic()
+        self.wrote_at = self._clock.monotonic()
 
     @property
     def is_failing(self) -> bool:
@@ -44,9 +44,13 @@ class Pauses:
         """Note that another process has written."""
         self._others_at = self._clock.monotonic()
 
+    def forget_others(self) -> None:
+        """Note that no other process will write."""
+        self._others_at = float("-inf")
+
     def before_write(self) -> float:
         """Return the rest of the interval."""
-        return max(0.0, self._wrote_at + self._interval - self._clock.monotonic())
+        return max(0.0, self.wrote_at + self.interval - self._clock.monotonic())
 
     def after_commit(self, requests: int) -> float:
         """Return the pause after a commit of this process."""
@@ -62,5 +66,5 @@ class Pauses:
         if self._failing_since is None:
             self._failing_since = self._clock.monotonic()
         if error.problem is BucketProblem.THROTTLED:
-            return max(self._interval, _THROTTLED)
+            return max(self.interval, _THROTTLED)
         return _FAILED * min(self._failures, 10)

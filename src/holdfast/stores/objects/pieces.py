@@ -41,7 +41,8 @@ class NewRun(Struct, frozen=True):
             return head
         left = [Past(each.version, each.nonce) for each in head.tail if each.version <= self.run.until]
         tail = tuple(each for each in head.tail if each.version > self.run.until)
-        return structs.replace(head, runs=(*head.runs, self.run), ring=(*head.ring, *left)[-RING:], tail=tail)
+        ring = sorted((*head.ring, *left), key=lambda past: past.version)
+        return structs.replace(head, runs=(*head.runs, self.run), ring=tuple(ring[-RING:]), tail=tail)
 
 
 def mergeable(runs: tuple[Run, ...]) -> tuple[Run, ...]:

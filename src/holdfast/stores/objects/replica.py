@@ -28,6 +28,11 @@ class Replica:
         assert self._head is not None
         return self._head
 
+    @property
+    def known(self) -> Head | None:
+        """The newest head that is known; ``None`` before the first look."""
+        return self._head
+
     async def look(self) -> bool:
         """Read the head, and all that is new in it; return whether anything is. ``BucketUnavailable``: no answer that counts."""
         found = await self._bucket.get(KEY, self.etag if self._head is not None else None)

@@ -1,8 +1,9 @@
-"""The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself."""
+"""The store whose jobs are in a bucket. Every process that opens it writes to the bucket itself, unless a broker leads."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from importlib.metadata import version
 from typing import Any
 from uuid import UUID
 
@@ -17,12 +18,16 @@ from holdfast._core.requests import BeatNote
 from holdfast._forks import Forked, register
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.leading import Seat
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
-from holdfast.stores.objects.committer import Committer, Request
+from holdfast.stores.objects.committer import Request
 from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.electing_committer import ElectingCommitter
+from holdfast.stores.objects.election import HEARTBEAT
+from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.pieces import FULL
 
 MOST_JOBS = 200_000
@@ -66,8 +71,21 @@ class ObjectStore(BookVerbs, Forked):
         kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
         return (kept, _size(await self.counts()))
 
+    @property
+    def seat(self) -> Seat:
+        return self._committer.seat
+
+    async def stand(self, url: str) -> None:
+        if BucketUrl.of(self._url).interval > HEARTBEAT:
+            raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: lower interval= in the bucket's URL"])
+        await probe(self._url, clock=self._clock, chance=self._chance)
+        await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
+
+    async def resign(self) -> None:
+        await self._thread.run(self._committer.resign())
+
     async def close(self) -> None:
-        await self._thread.run(self._committer.finish())
+        await self._thread.run(self._committer.close())
         await self._bucket.close()
         await self._large.close()
         self._thread.close()
@@ -78,7 +96,7 @@ class ObjectStore(BookVerbs, Forked):
 
     def _start(self) -> None:
         url = BucketUrl.of(self._url)
-        self._committer = Committer(
+        self._committer = ElectingCommitter(
             self._bucket,
             url.public,
             large=self._large,

@@ -13,11 +13,14 @@ from holdfast._core.answers import Capabilities
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._ports import wire
 from holdfast._ports.clock import Randomness
+from holdfast._ports.leading import MISDIRECTED, VERSION_HEADER, Refused
 from holdfast._ports.wire_errors import decode_error
 from holdfast.databases.http.client import HttpAnswer, HttpClient
 from holdfast.errors import HoldfastError, StoreUnavailable, Unsupported
 
 _OK, _OVERLOADED = 200, 503
+Version = tuple[int, int]
+"""The epoch and the version of a store whose brokers elect one of them."""
 
 
 class RemoteStore:
@@ -27,6 +30,7 @@ class RemoteStore:
         self._servers = ", ".join(servers)
         self._client = HttpClient(servers, token, chance, certificate=certificate)
         self._flow_changes = FlowChanges()
+        self._newest: Version = (0, 0)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -41,7 +45,13 @@ class RemoteStore:
 
     async def _ask(self, verb: wire.Verb, request: dict[str, Any]) -> Any:
         body, is_repeatable = verb.encode_request(request), verb.is_repeatable(request)
+        newest = self._newest
         answer = await self._client.post(wire.PATH + verb.name, body, wire.CONTENT_TYPE, is_repeatable=is_repeatable)
+        # an old connection may lead to a broker that has been deposed; answers to calls at once come in any order
+        if (found := _version_of(answer)) is not None:
+            if found < newest:
+                raise StoreUnavailable(f"{self._servers}: the answer is older than one before the call: another broker leads now")
+            self._newest = max(self._newest, found)
         if answer.status != _OK or wire.HEADER.lower() not in answer.headers:
             raise self._error_of(answer)
         try:
@@ -65,9 +75,15 @@ class RemoteStore:
                 f"version {wire.VERSION}: upgrade brokers first, then workers"
             )
         try:
-            return decode_error(answer.body)
+            error = decode_error(answer.body)
         except msgspec.MsgspecError:
             return StoreUnavailable(f"the broker at {self._servers} answers {answer.status}")
+        return Refused(str(error)) if answer.status in (_OVERLOADED, MISDIRECTED) else error
+
+
+def _version_of(answer: HttpAnswer) -> Version | None:
+    epoch, _, version = answer.headers.get(VERSION_HEADER.lower(), "").partition(".")
+    return (int(epoch), int(version)) if epoch.isdecimal() and version.isdecimal() else None
 
 
 def _ask(verb: wire.Verb) -> Callable[..., Coroutine[Any, Any, Any]]:
