@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from bench.objects import rates
+from bench.objects import brokers, contention, faults, rates
 
-PARTS = ("rates",)
+PARTS = ("rates", "contention", "faults", "broker", "ends")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,6 +25,14 @@ def main(arguments: Sequence[str]) -> int:
     )
     if "rates" in options.parts:
         asyncio.run(rates.measure(options.latency, options.seconds, options.backlog, console))
+    if "contention" in options.parts:
+        asyncio.run(contention.measure(options.latency, options.writers, options.seconds, console))
+    if "faults" in options.parts:
+        asyncio.run(faults.measure(options.jobs, console))
+    if "broker" in options.parts:
+        brokers.measure(options.latency, options.seconds, console)
+    if "ends" in options.parts:
+        brokers.measure_ends(options.ends, console)
     return 0
 
 
@@ -38,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement [4]")
     parser.add_argument("--backlog", type=int, default=0, help="jobs that wait already [0]")
+    parser.add_argument("--writers", type=int, nargs="+", default=[1, 4, 16], help="processes without a broker [1 4 16]")
+    parser.add_argument("--ends", nargs="+", choices=brokers.ENDS, default=list(brokers.ENDS), help="of the leading broker [all]")
+    parser.add_argument("--jobs", type=int, default=500, help="that run under faults [500]")
     return parser
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Protocol
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob
-from holdfast._core.lifecycle import LeaseEnd, finish
+from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
@@ -49,8 +49,12 @@ class HoldfastQueue:
         self.store = store
 
     async def enqueue(self, number: int) -> None:
-        job = NewJob(id=uuid4(), payload=b'{"n": %d}' % number, task=TASK, policy=POLICY)
-        await self.store.enqueue(uuid4(), [job])
+        call, job = self.job(number)
+        await self.store.enqueue(call, [job])
+
+    def job(self, number: int) -> tuple[UUID, NewJob]:
+        """Return the id of a call and its job."""
+        return uuid4(), NewJob(id=uuid4(), payload=b'{"n": %d}' % number, task=TASK, policy=POLICY)
 
     async def worker(self, concurrency: int) -> HoldfastWorker:
         lease = NewLease(uuid4(), "bench", PROCESS, LeaseTiming.of(), slots=concurrency)
@@ -78,7 +82,3 @@ class HoldfastWorker:
     async def beat(self) -> None:
         """Renew the lease."""
         await self._store.beat([self._lease.id])
-
-    async def end(self) -> None:
-        """End the lease."""
-        await self._store.end_lease(self._lease.id, LeaseEnd.CLOSED)

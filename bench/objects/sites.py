@@ -8,8 +8,10 @@ from uuid import uuid4
 from bench.objects.by_hand import OneObject
 from bench.objects.queues import HoldfastQueue, Queue
 from bench.objects.slow_bucket import Link, SlowBucket
+from holdfast._ports.bucket import Found
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.head import KEY, read
 from holdfast.stores.objects.store import ObjectStore
 
 NAMES = ("holdfast", "broker by hand", "no broker, by hand")
@@ -49,3 +51,9 @@ class Site:
     def reads(self) -> int:
         """The reads so far."""
         return sum(each.calls["GET"] for each in self.buckets)
+
+    async def version(self) -> int:
+        """Return the number of commits of a store of Holdfast."""
+        found = await SlowBucket(self._name, Link(0.0)).get(KEY)
+        assert isinstance(found, Found)
+        return read(found.body).version
