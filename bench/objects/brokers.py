@@ -75,7 +75,7 @@ class Site:
 
     def open(self) -> HoldfastQueue:
         """Connect to the brokers."""
-        return HoldfastQueue(open_store(Settings.of(",".join(self.urls))))
+        return HoldfastQueue(open_store(Settings.of("http://" + ",".join(url.removeprefix("http://") for url in self.urls))))
 
 
 @contextmanager
