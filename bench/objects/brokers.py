@@ -44,7 +44,7 @@ class Tally(list[BucketRequest]):
         self.methods: Counter[str] = Counter()
 
     def append(self, request: BucketRequest) -> None:
-        """Count it."""
+        """Count it by its method."""
         self.methods[request.method] += 1
 
 
@@ -88,7 +88,7 @@ def site(latency: float) -> Iterator[Site]:
 async def paces(latency: float, at: Site, seconds: float) -> list[str]:
     """Return the figures of a row: one caller, 100 callers, one worker, and what they wrote."""
     queue, methods = at.open(), at.tally.methods
-    alone = await load.enqueue(queue, 1, seconds)
+    single = await load.enqueue(queue, 1, seconds)
     methods.clear()
     together = await load.enqueue(queue, 100, seconds)
     enqueued = methods["PUT"] / together.done, methods["GET"] / together.done
@@ -98,7 +98,7 @@ async def paces(latency: float, at: Site, seconds: float) -> list[str]:
     run = methods["PUT"] / ran.done, methods["GET"] / ran.done
     await queue.close()
     price = dollars(writes=enqueued[0] + run[0], reads=enqueued[1] + run[1])
-    rates = (alone.rate, together.rate, ran.rate)
+    rates = (single.rate, together.rate, ran.rate)
     parts = (f"{enqueued[0] * 1000:.1f}", f"{run[0] * 1000:.1f}", f"{price * 1e6:.2f}")
     return [f"{latency * 1000:g} ms", *(f"{rate:,.0f}" for rate in rates), *parts]
 

@@ -20,7 +20,7 @@ from holdfast._ports.bucket import ABSENT, Absent, BucketUnavailable, Found
 
 KEY = "queue.json"
 SILENCE = 30.0
-"""Seconds without a heartbeat after which a job is back in line."""
+"""Seconds without a heartbeat after which a job waits again."""
 
 
 class Entry(Struct):

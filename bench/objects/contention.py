@@ -28,7 +28,7 @@ class Share(Struct):
 
 
 async def measure(latencies: list[float], writers: list[int], seconds: float, console: Console) -> None:
-    """Measure and print."""
+    """Print a row for each latency and number of writers."""
     columns = ("enqueues /s", "commits /s", "PUTs per commit", "slowest : fastest", "longest wait s", "longest beat s")
     table = Table("bucket", "writers", *columns, title=f"writers without a broker, {CALLERS} callers each")
     for latency in latencies:

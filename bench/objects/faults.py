@@ -17,18 +17,18 @@ from bench.objects.slow_bucket import Link
 
 LATENCY, LOST = 0.005, 0.05
 CALLERS, WORKERS, CONCURRENCY = 10, 2, 5
-PATIENCE = 1.0
+ASKS_NEXT = 1.0
 """Seconds after which a caller asks the other broker."""
 
 
 async def measure(jobs: int, console: Console) -> None:
-    """Measure and print."""
+    """Print a row for each fault and queue."""
     columns = ("jobs", "ran once", "ran more than once", "not run when no worker found a job any more")
     table = Table("fault", "queue", *columns, title="jobs under faults")
     for name in NAMES:
         table.add_row(f"{LOST:.0%} of all writes land without an answer", name, *await _lost(name, jobs))
     table.add_row(
-        f"the broker stands still; its callers ask another one after {PATIENCE:g} s", "broker by hand", *await _stopped(jobs)
+        f"the broker stands still; its callers ask another one after {ASKS_NEXT:g} s", "broker by hand", *await _stopped(jobs)
     )
     console.print(table)
 
@@ -52,7 +52,7 @@ async def _stopped(jobs: int) -> list[str]:
 
     async def call(number: int) -> None:
         try:
-            await asyncio.wait_for(leader.enqueue(number), PATIENCE)
+            await asyncio.wait_for(leader.enqueue(number), ASKS_NEXT)
         except TimeoutError:
             await standby.enqueue(number)
 

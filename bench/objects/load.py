@@ -12,7 +12,7 @@ from msgspec import Struct
 from bench.objects.queues import Queue, Worker
 
 
-class Pace(Struct, frozen=True):
+class Throughput(Struct, frozen=True):
     """What was done in how many seconds. ``waits``: the seconds of each call, sorted."""
 
     done: int
@@ -30,7 +30,7 @@ class Pace(Struct, frozen=True):
         return self.waits[len(self.waits) // 2]
 
 
-async def enqueue(queue: Queue, callers: int, seconds: float) -> Pace:
+async def enqueue(queue: Queue, callers: int, seconds: float) -> Throughput:
     """Let callers enqueue one job after the other."""
     numbers, waits, began = count(), list[float](), time.perf_counter()
 
@@ -40,11 +40,11 @@ async def enqueue(queue: Queue, callers: int, seconds: float) -> Pace:
             waits.append(time.perf_counter() - asked)
 
     await asyncio.gather(*(call() for _ in range(callers)))
-    return Pace(len(waits), time.perf_counter() - began, tuple(sorted(waits)))
+    return Throughput(len(waits), time.perf_counter() - began, tuple(sorted(waits)))
 
 
 async def fill(queue: Queue, jobs: int, callers: int = 500) -> None:
-    """Enqueue so many jobs."""
+    """Enqueue this number of jobs."""
     numbers = iter(range(jobs))
 
     async def call() -> None:
@@ -54,7 +54,7 @@ async def fill(queue: Queue, jobs: int, callers: int = 500) -> None:
     await asyncio.gather(*(call() for _ in range(callers)))
 
 
-async def drain(workers: Sequence[Worker], seconds: float) -> Pace:
+async def drain(workers: Sequence[Worker], seconds: float) -> Throughput:
     """Let workers run no-op jobs until there is none, or the time is over."""
     done, waits, began = 0, list[float](), time.perf_counter()
 
@@ -65,4 +65,4 @@ async def drain(workers: Sequence[Worker], seconds: float) -> Pace:
             waits.append(time.perf_counter() - asked)
 
     await asyncio.gather(*(work(each) for each in workers))
-    return Pace(done, time.perf_counter() - began, tuple(sorted(waits)))
+    return Throughput(done, time.perf_counter() - began, tuple(sorted(waits)))

@@ -7,5 +7,5 @@ WRITE, READ = 5.0e-6, 0.4e-6
 
 
 def dollars(*, writes: float, reads: float) -> float:
-    """Return what so many calls cost."""
+    """Return the price of these numbers of calls."""
     return writes * WRITE + reads * READ

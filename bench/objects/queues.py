@@ -34,11 +34,11 @@ class Queue(Protocol):
         ...
 
     async def worker(self, concurrency: int) -> Worker:
-        """Return a worker that runs so many jobs at once."""
+        """Return a worker that runs at most this number of jobs at once."""
         ...
 
     async def close(self) -> None:
-        """End it."""
+        """Close its connections, or end its loop."""
         ...
 
 
@@ -80,5 +80,5 @@ class HoldfastWorker:
         return [int(claim.payload[6:-1]) for claim in claims]
 
     async def beat(self) -> None:
-        """Renew the lease."""
+        """Renew the lease; the time it takes beside other writers is a figure."""
         await self._store.beat([self._lease.id])

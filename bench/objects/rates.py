@@ -1,4 +1,4 @@
-"""Operations and writes of one process that writes alone, in this process: Holdfast, and the designs by hand."""
+"""Operations and writes of one process that writes single, in this process: Holdfast, and the designs by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONCURRENCY = 100
 
 
 async def measure(latencies: list[float], seconds: float, backlog: int, console: Console) -> None:
-    """Measure and print."""
+    """Print a row for each latency and queue."""
     columns = ("1 caller /s", "p50 ms", "100 callers /s", "p50 ms", "1 worker, jobs/s", "writes per 1,000 jobs: enqueue", "run")
     table = Table("bucket", "queue", *columns, "$ per million jobs", title=f"one process, beside {backlog:,} waiting")
     for latency in latencies:
@@ -24,7 +24,7 @@ async def measure(latencies: list[float], seconds: float, backlog: int, console:
 
 
 async def _row(name: str, latency: float, seconds: float, backlog: int) -> list[str]:
-    alone = await _enqueue(name, latency, 1, seconds, backlog)
+    single = await _enqueue(name, latency, 1, seconds, backlog)
     together = await _enqueue(name, latency, 100, seconds, backlog)
     site = Site(Link(latency))
     await site.prepare()
@@ -37,8 +37,8 @@ async def _row(name: str, latency: float, seconds: float, backlog: int) -> list[
     await queue.close()
     price = dollars(writes=together[1] + run[0], reads=together[2] + run[1])
     return [
-        f"{alone[0].rate:,.0f}",
-        f"{alone[0].usual * 1000:,.0f}",
+        f"{single[0].rate:,.0f}",
+        f"{single[0].usual * 1000:,.0f}",
         f"{together[0].rate:,.0f}",
         f"{together[0].usual * 1000:,.0f}",
         f"{ran.rate:,.0f}",
@@ -48,7 +48,7 @@ async def _row(name: str, latency: float, seconds: float, backlog: int) -> list[
     ]
 
 
-async def _enqueue(name: str, latency: float, callers: int, seconds: float, backlog: int) -> tuple[load.Pace, float, float]:
+async def _enqueue(name: str, latency: float, callers: int, seconds: float, backlog: int) -> tuple[load.Throughput, float, float]:
     """Return the pace, and the writes and reads of each job."""
     site = Site(Link(latency))
     await site.prepare()

@@ -1,4 +1,4 @@
-"""The queues of the race, each on a bucket of its own."""
+"""The queues of the race, each on a separate bucket."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Brokers:
 
 
 def main() -> None:
-    """Work until killed."""
+    """Claim one job after the other until killed."""
     name, *urls = sys.argv[1:]
     brokers = Brokers(urls)
     while True:
