@@ -29,7 +29,7 @@ async def _row(name: str, latency: float, seconds: float, backlog: int) -> list[
     site = Site(Link(latency))
     await site.prepare()
     queue = site.open(name)
-    await load.fill(queue, round(seconds * min(10_000, 200 / latency)))
+    await load.fill(queue, round(seconds * min(5_000, 80 / latency)))
     worker = await queue.worker(CONCURRENCY)
     wrote, read = site.writes, site.reads
     ran = await load.drain([worker], seconds)
