@@ -130,13 +130,14 @@ async def _through_an_end(at: Site, leader: subprocess.Popen[bytes], name: str) 
     await load.enqueue(queue, 1, 1.0)
     before = await _times(queue)
     leader.send_signal(ENDS[name])
+    # by a timer, because a caller may wait for the stopped one until then
+    asyncio.get_running_loop().call_later(LONGEST, leader.send_signal, signal.SIGCONT)
     until = time.monotonic() + LONGEST
     while time.monotonic() < until and (enqueued < ENOUGH or name == "SIGSTOP"):
         asked = time.monotonic()
         await _enqueue(queue, before.total() + enqueued)
         enqueued += 1
         longest = max(longest, time.monotonic() - asked)
-    leader.send_signal(signal.SIGCONT)
     times = await _times(queue)
     await queue.close()
     once, more = sum(each == 1 for each in times.values()), sum(each > 1 for each in times.values())
