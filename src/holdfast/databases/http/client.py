@@ -65,11 +65,14 @@ class HttpClient:
         await self._thread.close()
 
     async def _post(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
+        asked = self._server
         try:
             async with asyncio.timeout(TIMEOUT):
                 return await self._insist(path, body, content_type, is_repeatable=is_repeatable)
         except TimeoutError:
-            raise StoreUnavailable(f"no answer from the broker at {self._server} within {TIMEOUT:g} s") from None
+            if self._server == asked:  # else another call, or this one, has turned away from it already
+                self._turn_to_next()
+            raise StoreUnavailable(f"no answer from the broker at {asked} within {TIMEOUT:g} s") from None
 
     async def _insist(self, path: str, body: bytes, content_type: str, *, is_repeatable: bool) -> HttpAnswer:
         """Send the call to each broker in turn until one accepts it. ``is_repeatable``: also if one may have accepted it."""
