@@ -42,10 +42,10 @@ quick: $(DEV) ## the tests to run while you work: no servers, less than a minute
 test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
 	@.venv/bin/python -m pytest -n 4 --dist worksteal --long $(LONG) $(ARGS)
 
-prove: $(DEV) $(SERVERS) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants (an hour)
+prove: $(DEV) $(SERVERS) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants and models (an hour)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)
 	@.venv/bin/python -m proof.simulate --seeds 20000
-	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory mutants models
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs, language
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .

@@ -57,7 +57,7 @@ from tests.contract.model_schedules import ScheduleRules
 from tests.contract.model_steps import StepRules
 from tests.contract.model_workflows import WorkflowRules
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "25"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
 BACKOFF = Backoff.fixed("1s", "30s")
 POLICIES = [

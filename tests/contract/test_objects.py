@@ -91,11 +91,12 @@ async def look(store: ObjectStore) -> None:
     await store.overdue(1)
 
 
+@pytest.mark.prove
 class TestObjects(Handles, StoreContract):
     """On a bucket in memory that does what it is asked."""
 
 
-class TestObjectsWithFaults(TestObjects):
+class TestObjectsWithFaults(Handles, StoreContract):
     """The same while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time."""
 
     def make_store(self, clock: FakeClock) -> Store:

@@ -13,7 +13,15 @@ from holdfast.stores.remote.store import RemoteStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contract import StoreContract
-from holdfast.testing.contracts.scene import PROCESS
+from holdfast.testing.contracts.claiming import ClaimContract
+from holdfast.testing.contracts.enqueuing import EnqueueContract
+from holdfast.testing.contracts.fencing import FenceContract
+from holdfast.testing.contracts.owning import LeaseContract
+from holdfast.testing.contracts.racing import RaceContract
+from holdfast.testing.contracts.scene import PROCESS, Part
+from holdfast.testing.contracts.settling import SettleContract
+from holdfast.testing.contracts.stepping import StepContract
+from holdfast.testing.contracts.workflows import WorkflowContract
 from tests.broker.support import RunningBroker, running
 from tests.stores.postgres_databases import Homes
 
@@ -26,7 +34,7 @@ def broker() -> Iterator[RunningBroker]:
         yield broker
 
 
-class Remote(StoreContract):
+class Served(Part):
     """Every handle has separate connections to one broker."""
 
     served: Store | None = None
@@ -49,8 +57,30 @@ class Remote(StoreContract):
         raise NotImplementedError
 
 
+class Remote(Served, StoreContract):
+    """The whole contract."""
+
+
+@pytest.mark.prove
 class TestRemoteMemory(Remote):
     """The broker's own memory."""
+
+    def make_served(self, clock: FakeClock) -> Store:
+        return MemoryStore(clock)
+
+
+class TestRemote(
+    Served,
+    RaceContract,
+    EnqueueContract,
+    ClaimContract,
+    SettleContract,
+    FenceContract,
+    LeaseContract,
+    StepContract,
+    WorkflowContract,
+):
+    """What each call needs on its way; the long tests run the whole contract."""
 
     def make_served(self, clock: FakeClock) -> Store:
         return MemoryStore(clock)

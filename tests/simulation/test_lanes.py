@@ -108,7 +108,7 @@ def weighed(jobs: int) -> Lanes:
 
 
 def ended_by_three(last: int) -> Lanes:
-    """Turns of two jobs of lanes a and c are begun, and end in claims of three, and that many more are taken while a job of lane b is due."""
+    """Turns of two jobs of lanes a and c are begun, and end in claims of three, and more follow while a job of lane b is due."""
     tale = Lanes("a" * 9 + "c" * 9 + "b").weigh(weight=2).take(1).take(2, 3, 4, room=3).take(10).take(11, 12, 13, room=3)
     for number in range(5, 5 + last):
         tale.take(number)

@@ -1,7 +1,10 @@
 """Hints through a broker: published in the background, and received by long poll."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 
 from holdfast._ports import wire, wire_hints
 from holdfast._ports.clock import Clock, Randomness
@@ -57,7 +60,8 @@ class _LoopHints:
         self._client, self._name, self._clock, self._chance = client, name, clock, chance
         self._wakes: list[Callable[[Hint], None]] = []
         self._outbox: list[Hint] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._lock, self._is_sending = threading.Lock(), False
+        self._sending: Future[None] | None = None
         self._upkeep: Upkeep[bool] | None = None
 
     def listen(self, wake: Callable[[Hint], None]) -> None:
@@ -67,10 +71,12 @@ class _LoopHints:
             self._upkeep = Upkeep(f"the broker at {self._name}", self._serve, clock=self._clock, chance=self._chance)
 
     def publish(self, hints: Sequence[Hint]) -> None:
-        """Send hints soon; those that come in the meantime leave together."""
-        self._outbox += hints[: max(0, MOST - len(self._outbox))]
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.get_running_loop().create_task(self._send())
+        """Send hints soon, also if this loop ends now; those that come in the meantime leave together."""
+        with self._lock:
+            self._outbox += hints[: max(0, MOST - len(self._outbox))]
+            is_new, self._is_sending = not self._is_sending, True
+        if is_new:
+            self._sending = self._client.start(self._send)
 
     def stop(self) -> None:
         """Stop listening soon, without waiting."""
@@ -82,19 +88,26 @@ class _LoopHints:
     async def close(self) -> None:
         """Send what waits, if that is possible soon, and stop listening."""
         if self._sending is not None:
-            await asyncio.wait({self._sending}, timeout=GRACE)
+            await asyncio.wait({asyncio.wrap_future(self._sending)}, timeout=GRACE)
             self._sending.cancel()
         if self._upkeep is not None:
             await self._upkeep.close()
 
     async def _send(self) -> None:
-        while self._outbox:
-            hints, self._outbox = self._outbox, []
-            try:
-                body = wire_hints.encode(tuple(hints))
-                await self._client.post(wire_hints.PATH, body, wire.CONTENT_TYPE, is_repeatable=True)
-            except HoldfastError:
-                return  # the broker is away: workers poll
+        try:
+            while hints := self._next():
+                with suppress(HoldfastError):  # the broker is away: workers poll
+                    body = wire_hints.encode(hints)
+                    await self._client.post(wire_hints.PATH, body, wire.CONTENT_TYPE, is_repeatable=True)
+        except asyncio.CancelledError:
+            self._is_sending = False
+            raise
+
+    def _next(self) -> tuple[Hint, ...]:
+        with self._lock:
+            hints, self._outbox = tuple(self._outbox), []
+            self._is_sending = bool(hints)
+            return hints
 
     async def _serve(self, opened: Callable[[bool], None]) -> None:
         position = ""

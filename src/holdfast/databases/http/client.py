@@ -2,8 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from msgspec import Struct
@@ -55,6 +57,10 @@ class HttpClient:
         """Send a call and return the answer of any status. Raises ``StoreUnavailable`` if there is none: its outcome is unknown; or
         ``Refused`` if no broker can have had it."""
         return await self._thread.run(lambda: self._post(path, body, content_type, is_repeatable=is_repeatable))
+
+    def start(self, call: Callable[[], Coroutine[Any, Any, None]]) -> "Future[None]":
+        """Run calls in the client's thread, where they go on if the loop of the caller ends."""
+        return self._thread.start(call)
 
     async def get(self, path: str, timeout: float) -> HttpAnswer:
         """Ask a broker for an answer that it may hold back for some time."""

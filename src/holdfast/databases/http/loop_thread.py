@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import finalize
@@ -28,12 +29,15 @@ class LoopThread(Forked):
         self._begin()
         register(self)
 
+    def start(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> "Future[Result]":
+        """Run a call in the thread, also if the caller's own loop ends."""
+        with self._lock:  # a loop that another thread closes now would never run the call
+            return asyncio.run_coroutine_threadsafe(call(), self._running.loop())
+
     async def run(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run a call in the thread; a caller that is cancelled cancels it. ``StoreUnavailable`` if the thread ends before the call."""
-        with self._lock:  # a loop that another thread closes now would never run the call
-            future = asyncio.run_coroutine_threadsafe(call(), self._running.loop())
         try:
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(self.start(call))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
