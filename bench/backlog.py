@@ -67,9 +67,9 @@ class Reports:
                 self.ends.add((job, int(attempt)))
 
     def running(self) -> list[Start]:
-        """Return the attempts that have begun and not ended."""
+        """Return the first attempts that have begun and not ended: a job's second crash would wait its backoff, behind the others."""
         self.read()
-        return [start for start in self.starts.values() if (start.job, start.attempt) not in self.ends]
+        return [start for start in self.starts.values() if start.attempt == 1 and (start.job, 1) not in self.ends]
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
         """Wait for it; ``TimeoutError`` names what did not come."""
@@ -104,7 +104,6 @@ async def kill_one(reports: Reports, kill: Kill) -> list[float]:
     cut = [each for each in running if each.pid == victim and (each.job, each.attempt) not in reports.ends]
     await reports.until(lambda: all(reports.starts[each.job].attempt > each.attempt for each in cut), "a next attempt")
     again = [reports.starts[each.job] for each in cut]
-    # A second crash of the same job would wait its backoff: that is another promise.
     await reports.until(lambda: all((each.job, each.attempt) in reports.ends for each in again), "their end")
     return [each.at - killed for each in again]
 
