@@ -273,6 +273,18 @@ async def test_an_audit_drops_what_another_has_taken_and_settles_what_is_to_be_c
     assert await bench.states([jobs[2], jobs[5]]) == [State.CANCELLED, State.AVAILABLE]
 
 
+async def test_jobs_that_waited_for_an_audit_start_at_once_after_it() -> None:
+    bench = Ahead(quick)
+    jobs = await bench.claimed()
+    bench.exchange.request_audit()
+    await bench.ahead.step()
+    bench.ahead.wake.forget()
+    await bench.exchange.step()
+    assert await bench.ahead.wake.wait(0)
+    await bench.ahead.step()
+    assert State.RUNNING in await bench.states(jobs)
+
+
 async def test_s8_past_the_deadline_nothing_begins() -> None:
     bench = Ahead(quick)
     jobs = await bench.claimed()

@@ -248,6 +248,7 @@ class Exchange:
                 self._ended.append(FinishedRun(Claim(job=active, payload=b"null"), lifecycle.release(active, code_ran=code_ran)))
         self._abandoned &= theirs
         self.ahead.drop(ahead_before - theirs)
+        self.ahead.wake.set()  # it starts nothing while an audit is due
         for running in list(self._executor.running.values()):
             if running.key in running_before and running.key not in theirs:
                 self._executor.stop(running.claim.job.id, Stop.LOST, token=running.claim.job.token)
