@@ -19,6 +19,7 @@ from holdfast.testing.contracts.scene import Scene, answered, done, insist, play
 from holdfast.testing.contracts.workflow_children import added, waiting
 from holdfast.testing.contracts.workflow_scene import FAILED, Graph, chain, verbs
 from tests.contract.test_postgres import AtHome
+from tests.stores.claimed_results import brings_small_results
 from tests.stores.postgres_databases import Homes
 
 COUNTERS = "UPDATE holdfast.members SET needs = {needs}, waits = {waits} WHERE node = '{node}'"
@@ -53,6 +54,9 @@ class TestLocks(AtHome):
             assert (answer.answers, await graph.root()) == ((Answer.APPLIED,), State.COMPLETED)
 
         play(self, act)
+
+    def test_s21_a_claim_brings_the_small_results_that_it_takes(self) -> None:
+        play(self, brings_small_results)
 
     def test_a_transaction_that_must_lock_more_workflows_is_rolled_back_and_keeps_its_connection(self) -> None:
         async def act(at: Scene) -> None:

@@ -14,6 +14,7 @@ from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, play
 from holdfast.testing.contracts.workflow_scene import Graph, verbs
+from tests.stores.claimed_results import brings_small_results
 
 COUNTERS = "UPDATE holdfast_members SET needs = {needs}, waits = {waits} WHERE node = '{node}'"
 
@@ -59,6 +60,9 @@ class TestSqliteWorkflows(Part):
                 assert (await verbs(at.store).revive(9)).repairs == ()
 
         self.play(tmp_path, act)
+
+    def test_s21_a_claim_brings_the_small_results_that_it_takes(self, tmp_path: Path) -> None:
+        self.play(tmp_path, brings_small_results)
 
     def test_l17_a_release_that_was_undone_by_hand_is_done_again(self, tmp_path: Path) -> None:
         async def act(at: Scene) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.job import Claim, Failed, Failure, NewJob, Reason, State
 from holdfast._core.lifecycle import Transition, finish
@@ -34,8 +35,19 @@ async def tolerant(number: int | Failed, other: int = 7) -> None:
     SEEN.append((number, other))
 
 
-def claimed(bench: Bench, task: Callable[..., Any], outcome: Outcome, then: Callable[[Claim], Any], *, policy: OnFailure) -> None:
-    """Store a workflow of two members, let the first one end, and claim the second one, which takes its result."""
+def claimed(
+    bench: Bench,
+    task: Callable[..., Any],
+    outcome: Outcome,
+    then: Callable[[Claim], Any],
+    *,
+    policy: OnFailure,
+    brings: bytes | None = None,
+) -> None:
+    """Store a workflow of two members, let the first one end, and claim the second one, which takes its result.
+
+    ``brings``: the result, if the claim already has it.
+    """
 
     async def act() -> None:
         await bench.open()
@@ -54,7 +66,7 @@ def claimed(bench: Bench, task: Callable[..., Any], outcome: Outcome, then: Call
         await bench.memory.exchange([finish(first.job, outcome, jitter=0.0)])
         (second,) = await take(bench, task.__name__)
         assert second.inputs == inputs
-        bench.executor.start(second)
+        bench.executor.start(second if brings is None else structs.replace(second, results={ids[0]: brings}))
         while not bench.ended:
             await turns()
             bench.clock.advance(1.0)
@@ -85,6 +97,17 @@ def test_s21_a_handler_gets_the_recorded_result_of_its_parent(task: Callable[...
         assert transition_of(bench).flow == claim.job.flow is not None
 
     claimed(bench, task, Done(b'{"value":5}'), then, policy=OnFailure.FAIL)
+
+
+def test_s21_a_result_that_the_claim_has_is_not_read_again() -> None:
+    SEEN.clear()
+    bench = Bench(on_loop)
+    bench.store.fail("outputs", 1000)
+
+    async def then(claim: Claim) -> None:
+        assert (SEEN, transition_of(bench).to) == ([(5, 0)], State.COMPLETED)
+
+    claimed(bench, on_loop, Done(b'{"value":5}'), then, policy=OnFailure.FAIL, brings=b'{"value":5}')
 
 
 def test_s21_a_handler_gets_the_failure_of_its_parent_where_it_accepts_one() -> None:

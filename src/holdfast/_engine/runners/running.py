@@ -56,10 +56,9 @@ class Running(Struct, eq=False):
     was_killed: bool = False
     is_running_hook: bool = False
 
-    def take_asked(self) -> asyncio.Task[Mapping[UUID, Output]]:
-        """Return the read of the results, and forget it: it holds those of other jobs as well."""
+    def take_asked(self) -> asyncio.Task[Mapping[UUID, Output]] | None:
+        """Return the read of the results, if there is one, and forget it: it holds those of other jobs as well."""
         asked, self.asked = self.asked, None
-        assert asked is not None
         return asked
 
     @property

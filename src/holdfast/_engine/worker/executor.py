@@ -133,9 +133,9 @@ class Executor:
         if not self.running:
             self._reports.set_code_running(True)
         self.running[claim.job.id] = running
-        if claim.inputs:
-            running.asked = self._inputs.ask(claim)
-            running.asked.add_done_callback(partial(self._launch, running))
+        if claim.inputs and (asked := self._inputs.ask(claim)) is not None:
+            running.asked = asked
+            asked.add_done_callback(partial(self._launch, running))
         else:
             self._launch(running)
 

@@ -31,27 +31,33 @@ class JobInputs:
         retrier = Retrier(environment.clock, environment.chance, environment.events)
         self._shared = SharedOutputs(lambda ids: retrier.call("outputs", partial(workflows(self._store).outputs, ids)))
 
-    def ask(self, claim: Claim) -> Asked:
-        """Return the read of the results that a claim lacks, joined with the reads of the claims that ask at the same time."""
-        return self._shared.ask([each.parent for each in claim.inputs[:PAGE]])
+    def ask(self, claim: Claim) -> Asked | None:
+        """Return the read of the results that a claim lacks, joined with the reads of the claims that ask at the same time.
 
-    async def filled(self, claim: Claim, task: TaskDefinition, asked: Asked) -> Claim:
+        ``None`` if it brought all of them.
+        """
+        lacking = [each.parent for each in claim.inputs[:PAGE] if each.parent not in claim.results]
+        return self._shared.ask(lacking) if lacking else None
+
+    async def filled(self, claim: Claim, task: TaskDefinition, asked: Asked | None) -> Claim:
         """Return the claim with all its results.
 
         Raises ``PayloadInvalid`` if they do not fit, and ``StoreUnavailable`` without an answer.
         """
-        outputs = await self._outputs(claim.inputs, asked)
+        outputs = claim.results if asked is None else await self._outputs(claim, claim.inputs, asked)
         try:
             filled = fill(task.payload, claim.payload, claim.inputs, outputs)
         except ResultUnfit as error:
             raise await self.named(error) from error
-        return structs.replace(claim, payload=filled.payload, inputs=(), failed=filled.failed, failed_items=filled.failed_items)
+        return structs.replace(
+            claim, payload=filled.payload, inputs=(), results={}, failed=filled.failed, failed_items=filled.failed_items
+        )
 
-    async def items(self, claim: Claim, task: TaskDefinition, asked: Asked) -> Children:
+    async def items(self, claim: Claim, task: TaskDefinition, asked: Asked | None) -> Children:
         """Return a job for each item of the lists that a claim runs over. Raises as ``filled`` does."""
         shared = tuple(each for each in claim.inputs if not each.is_each)
         lists = [each for each in claim.inputs if each.is_each]
-        outputs = await self._outputs(lists, asked)
+        outputs = claim.results if asked is None else await self._outputs(claim, lists, asked)
         try:
             payloads = spread(task.payload, claim.payload, lists, outputs)
         except ResultUnfit as error:
@@ -76,8 +82,8 @@ class JobInputs:
         """Raise ``Unsupported`` if running jobs cannot add members to workflows of the store."""
         growing_workflows(self._store)
 
-    async def _outputs(self, inputs: Sequence[Input], asked: Asked) -> dict[UUID, Output]:
-        found, parents = await asked, dict.fromkeys([each.parent for each in inputs])
+    async def _outputs(self, claim: Claim, inputs: Sequence[Input], asked: Asked) -> dict[UUID, Output]:
+        found, parents = {**claim.results, **await asked}, dict.fromkeys([each.parent for each in inputs])
         first = {parent: found[parent] for parent in parents if parent in found}
         unread = [parent for parent in parents if parent not in found] if len(inputs) > PAGE else []
         return await with_rest(self._shared.read, first, unread)

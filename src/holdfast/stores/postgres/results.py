@@ -1,6 +1,6 @@
 """The answers of verbs, from the rows that their statements return."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from holdfast._core.encoding import failure_of, headers_in, inputs_of, rescue_of
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.member import Input
 from holdfast._core.policy import Policy
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
 from holdfast._core.recorded_outcome import RecordedOutcome
@@ -67,7 +68,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     claims = []
     for row in found:
         job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *rest = row
-        flow, inputs, *_ = rest
+        flow, inputs, ended, *_ = rest
+        taken = () if inputs is None else inputs_of(inputs)
         hold = ActiveJob(
             id=job,
             token=Token(claim, number),
@@ -92,10 +94,16 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
                 key=key,
                 priority=priority,
                 headers=headers_in(extra),
-                inputs=() if inputs is None else inputs_of(inputs),
+                inputs=taken,
+                results=_results_of(taken, dict(ended)) if ended else {},
             )
         )
     return tuple(claims)
+
+
+def _results_of(taken: Sequence[Input], ended: Mapping[UUID, bytes]) -> dict[UUID, bytes]:
+    """Return the results that a job takes; its other parents are there as well."""
+    return {each.parent: ended[each.parent] for each in taken if each.parent in ended}
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Collection[int] = ()) -> tuple[Answer, ...]:

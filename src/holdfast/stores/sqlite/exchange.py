@@ -24,6 +24,7 @@ from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows
 from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out, may_be_cut
+from holdfast.stores.sqlite.parents import with_results
 from holdfast.stores.sqlite.steps import is_active, keep_steps
 
 TRIES = 4
@@ -62,7 +63,8 @@ class Exchange:
         if request is None:
             return ExchangeAnswer(self._answers())
         has_limited = self._database.read("has_limits") == [(1,)]
-        return ExchangeAnswer(self._answers(), rows.claims_of(self._found, request), cursor, is_whole, has_limited)
+        claims = with_results(self._database, rows.claims_of(self._found, request))
+        return ExchangeAnswer(self._answers(), claims, cursor, is_whole, has_limited)
 
     def _run_with_members(self, request: ClaimRequest | None) -> ExchangeAnswer:
         """Settle members of workflows with what depends on them, then claim: the claim may take what they have released."""
