@@ -110,12 +110,13 @@ async def _run(world: World) -> None:
     environment_faults = EnvironmentFaults(world)
     await environment_faults.run_faults()
     environment_faults.end_faults()
-    until, fewest = world.now() + world.plan.patience, len(world.unfinished())
+    until, before = world.now() + world.plan.patience, len(world.unfinished())
     while not world.is_done() and world.now() < until:
         await world.pause(world.plan.settings.timing.beat)
         left = len(world.unfinished())
-        if left < fewest:  # schedules may have left more jobs than one slot runs in that time
-            until, fewest = world.now() + world.plan.patience, left
+        if left < before:  # schedules may have left more jobs than one slot runs in that time, or still catch up with more
+            until = world.now() + world.plan.patience
+        before = left
         world.resume_late_pauses()
         world.schedules.end_late_ones()
         world.lanes.end_limits()
