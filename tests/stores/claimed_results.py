@@ -18,6 +18,6 @@ async def brings_small_results(at: Scene) -> None:
         await graph.run(name, outcome=outcome)
     claims = await at.claim(await at.lease(), 2, ids=[graph.ids["takes"], graph.ids["waits"]])
     assert {each.job.id: each.results for each in claims} == {
-        graph.ids["takes"]: {graph.ids["small"]: b"[1]"},
-        graph.ids["waits"]: {},
+        graph.ids["takes"]: (b"[1]", None, None, None),
+        graph.ids["waits"]: (),
     }

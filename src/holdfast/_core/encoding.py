@@ -96,7 +96,7 @@ def inputs_text(inputs: tuple[Input, ...]) -> str | None:
 
 def inputs_of(text: str | None) -> tuple[Input, ...]:
     """Return the inputs of a member; none if missing or unreadable."""
-    return tuple(Input(*structs.astuple(each)) for each in _read(text, list[_Input]) or ())
+    return tuple([_input_of(each) for each in _read(text, list[_Input]) or ()])
 
 
 def member_of(flow: UUID, text: str | None) -> Member | None:
@@ -110,7 +110,7 @@ def member_of(flow: UUID, text: str | None) -> Member | None:
         join=found.join,
         on_failure=found.on_failure,
         is_gate=bool(found.is_gate),
-        inputs=tuple(Input(*structs.astuple(each)) for each in found.inputs or ()),
+        inputs=tuple([_input_of(each) for each in found.inputs or ()]),
         needs=found.needs,
         waits=found.waits,
         is_paused=bool(found.is_paused),
@@ -147,6 +147,10 @@ def plan_of(text: str) -> Plan:
 def names_of(text: str | None) -> tuple[str, ...]:
     """Return names of queues, tasks or tags; none if they are unreadable."""
     return _read(text, tuple[str, ...]) or ()
+
+
+def _input_of(stored: _Input) -> Input:
+    return Input(stored.parameter, stored.parent, stored.path, stored.is_each, stored.is_item)
 
 
 def _read(text: str | None, kind: type[Value]) -> Value | None:

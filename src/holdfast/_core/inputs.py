@@ -22,6 +22,7 @@ NOT_AVAILABLE = Failed(NoResult.RESULT_NOT_AVAILABLE)
 
 _LIST = msgspec.json.Decoder(list[Raw])
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_NO_FIELDS = b"{}"
 
 
 class ResultUnfit(PayloadInvalid):
@@ -70,6 +71,18 @@ def fill(accepts: PayloadType, payload: bytes, inputs: Sequence[Input], outputs:
         else:
             raise ResultUnfit(accepts.name, name, each.parent, f"is missing: {result.reason}")
     return Filled(msgspec.json.encode(fields), tuple(sorted(failed.items())), tuple(failed_items))
+
+
+def fill_brought(payload: bytes, inputs: Sequence[Input], results: Sequence[bytes | None]) -> bytes | None:
+    """Return a payload with results that a claim has brought; ``None`` if one of them is missing, or is not a parameter as it is."""
+    if len(results) < len(inputs):
+        return None
+    fields = {} if payload == _NO_FIELDS else _FIELDS.decode(payload)
+    for each, result in zip(inputs, results, strict=True):
+        if result is None or each.path or each.is_item:
+            return None
+        fields[each.parameter] = Raw(result)
+    return msgspec.json.encode(fields)
 
 
 def unfit(accepts: PayloadType, filled: Filled, inputs: Sequence[Input]) -> ResultUnfit | None:

@@ -4,7 +4,6 @@ Every value is frozen. Durations are float seconds. Instants are aware UTC datet
 decision about time must ask the store's clock.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -215,8 +214,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """A claimed job as its worker receives it: the active job, and what the handler needs to run.
 
     ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
-    ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs. ``results``: those of the jobs that the
-    store had at hand, as they were at the claim; all others are read when the job begins. ``failed``: those of the parameters, once the
+    ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs. ``results``: those that the store
+    had at hand, by the positions of the inputs; all others are read when the job begins. ``failed``: those of the parameters, once the
     payload has all others, that have no result; ``failed_items``: the items of lists that have none.
     """
 
@@ -229,7 +228,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     priority: int = 0
     headers: Headers = ()
     inputs: tuple[Input, ...] = ()
-    results: Mapping[UUID, bytes] = {}
+    results: tuple[bytes | None, ...] = ()
     failed: tuple[tuple[str, Failed], ...] = ()
     failed_items: tuple[tuple[str, int, Failed], ...] = ()
 

@@ -66,7 +66,7 @@ def claimed(
         await bench.memory.exchange([finish(first.job, outcome, jitter=0.0)])
         (second,) = await take(bench, task.__name__)
         assert second.inputs == inputs
-        bench.executor.start(second if brings is None else structs.replace(second, results={ids[0]: brings}))
+        bench.executor.start(second if brings is None else structs.replace(second, results=(brings,)))
         while not bench.ended:
             await turns()
             bench.clock.advance(1.0)

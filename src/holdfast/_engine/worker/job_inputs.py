@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.children import Children
-from holdfast._core.inputs import Filled, ResultUnfit, fill, spread, unfit
+from holdfast._core.inputs import Filled, ResultUnfit, fill, fill_brought, spread, unfit
 from holdfast._core.job import Claim, NewJob
 from holdfast._core.member import Input, Member
 from holdfast._core.workflow import Edge, NewMember, Output
@@ -36,7 +37,7 @@ class JobInputs:
 
         ``None`` if it brought all of them.
         """
-        lacking = [each.parent for each in claim.inputs[:PAGE] if each.parent not in claim.results]
+        lacking = [each.parent for each, result in zip_longest(claim.inputs[:PAGE], claim.results) if result is None]
         return self._shared.ask(lacking) if lacking else None
 
     async def filled(self, claim: Claim, task: TaskDefinition, asked: Asked | None) -> Claim:
@@ -44,20 +45,22 @@ class JobInputs:
 
         Raises ``PayloadInvalid`` if they do not fit, and ``StoreUnavailable`` without an answer.
         """
-        outputs = claim.results if asked is None else await self._outputs(claim, claim.inputs, asked)
+        if (payload := fill_brought(claim.payload, claim.inputs, claim.results)) is not None:
+            return structs.replace(claim, payload=payload, inputs=(), results=())
+        outputs = await self._outputs(claim, claim.inputs, asked)
         try:
             filled = fill(task.payload, claim.payload, claim.inputs, outputs)
         except ResultUnfit as error:
             raise await self.named(error) from error
         return structs.replace(
-            claim, payload=filled.payload, inputs=(), results={}, failed=filled.failed, failed_items=filled.failed_items
+            claim, payload=filled.payload, inputs=(), results=(), failed=filled.failed, failed_items=filled.failed_items
         )
 
     async def items(self, claim: Claim, task: TaskDefinition, asked: Asked | None) -> Children:
         """Return a job for each item of the lists that a claim runs over. Raises as ``filled`` does."""
         shared = tuple(each for each in claim.inputs if not each.is_each)
         lists = [each for each in claim.inputs if each.is_each]
-        outputs = claim.results if asked is None else await self._outputs(claim, lists, asked)
+        outputs = await self._outputs(claim, lists, asked)
         try:
             payloads = spread(task.payload, claim.payload, lists, outputs)
         except ResultUnfit as error:
@@ -82,8 +85,11 @@ class JobInputs:
         """Raise ``Unsupported`` if running jobs cannot add members to workflows of the store."""
         growing_workflows(self._store)
 
-    async def _outputs(self, claim: Claim, inputs: Sequence[Input], asked: Asked) -> dict[UUID, Output]:
-        found, parents = {**claim.results, **await asked}, dict.fromkeys([each.parent for each in inputs])
+    async def _outputs(self, claim: Claim, inputs: Sequence[Input], asked: Asked | None) -> dict[UUID, Output]:
+        brought = zip(claim.inputs, claim.results, strict=False)
+        found: dict[UUID, Output] = {each.parent: result for each, result in brought if result is not None}
+        found |= {} if asked is None else await asked
+        parents = dict.fromkeys([each.parent for each in inputs])
         first = {parent: found[parent] for parent in parents if parent in found}
         unread = [parent for parent in parents if parent not in found] if len(inputs) > PAGE else []
         return await with_rest(self._shared.read, first, unread)

@@ -95,15 +95,15 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
                 priority=priority,
                 headers=headers_in(extra),
                 inputs=taken,
-                results=_results_of(taken, dict(ended)) if ended else {},
+                results=_results_of(taken, dict(ended)) if ended else (),
             )
         )
     return tuple(claims)
 
 
-def _results_of(taken: Sequence[Input], ended: Mapping[UUID, bytes]) -> dict[UUID, bytes]:
-    """Return the results that a job takes; its other parents are there as well."""
-    return {each.parent: ended[each.parent] for each in taken if each.parent in ended}
+def _results_of(taken: Sequence[Input], ended: Mapping[UUID, bytes]) -> tuple[bytes | None, ...]:
+    """Return the results that a job takes; those of its other parents are there as well."""
+    return tuple([ended.get(each.parent) for each in taken])
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Collection[int] = ()) -> tuple[Answer, ...]:

@@ -14,16 +14,19 @@ MOST = 16
 
 def with_results(database: StoreDatabase, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
     """Return the claims with the small results that they take."""
-    wanted = list(dict.fromkeys(parent for claim in claims for parent in _parents_of(claim)))
+    wanted = [parent for claim in claims for parent in _parents_of(claim)]
     if not wanted:
         return claims
-    read = database.read("results", **packing.ids(wanted))
-    found = {wanted[place]: result for place, result in read if isinstance(result, bytes)}
-    return tuple(_with_results(claim, found) if claim.inputs else claim for claim in claims)
-
-
-def _with_results(claim: Claim, found: dict[UUID, bytes]) -> Claim:
-    return structs.replace(claim, results={parent: found[parent] for parent in _parents_of(claim) if parent in found})
+    found = dict[int, bytes](
+        (place, result) for place, result in database.read("results", **packing.ids(wanted)) if type(result) is bytes
+    )
+    brought, place = list[Claim](), 0
+    for claim in claims:
+        number = len(_parents_of(claim))
+        results = tuple([found.get(each) for each in range(place, place + number)])
+        brought.append(structs.replace(claim, results=results) if number else claim)
+        place += number
+    return tuple(brought)
 
 
 def _parents_of(claim: Claim) -> list[UUID]:
