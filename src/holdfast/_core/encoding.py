@@ -47,6 +47,9 @@ class _Input(Struct, array_like=True):
     is_item: bool = False
 
 
+_INPUTS = msgspec.json.Decoder(list[_Input])  # made once: every claimed member has some
+
+
 class _Member(Struct, array_like=True):
     """What a job is in its workflow, as stored."""
 
@@ -96,7 +99,12 @@ def inputs_text(inputs: tuple[Input, ...]) -> str | None:
 
 def inputs_of(text: str | None) -> tuple[Input, ...]:
     """Return the inputs of a member; none if missing or unreadable."""
-    return tuple([_input_of(each) for each in _read(text, list[_Input]) or ()])
+    if text is None:
+        return ()
+    try:
+        return tuple([_input_of(each) for each in _INPUTS.decode(text)])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
 
 
 def member_of(flow: UUID, text: str | None) -> Member | None:
