@@ -13,6 +13,7 @@ from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.rows import Rows
 from holdfast._core.book.workflows import BookWorkflows
 from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
+from holdfast._core.policy import HOOK_RETENTION
 from holdfast._core.record import (
     JobRecord,
     as_read,
@@ -142,7 +143,7 @@ class BookOperations(BookWorkflows):
         lines, floor = self._all.ended.items(), wall - timedelta(seconds=self.floor)
         past = [(line, wall - timedelta(seconds=retention), is_stub) for (retention, is_stub), line in lines]
         old = self._each(job for _, job in merge(*(line.until(min(end, floor)) for line, end, _ in past)))
-        gone = [*islice((each for row in old if not self._is_awaited(row) for each in self._doomed_with(row)), limit)]
+        gone = [*islice((each for row in old if not self._is_awaited(row) for each in self._pruned_with(row, wall)), limit)]
         young = merge(*(line.between(floor, end) for line, end, is_stub in past if not is_stub))
         worn = [*islice(self._each(job for _, job in young), limit)]
         for row in gone:
@@ -150,6 +151,16 @@ class BookOperations(BookWorkflows):
         for row in worn:
             self._put(stub(row))
         return gone, worn
+
+    def _pruned_with(self, row: JobRecord, wall: datetime) -> Rows:
+        """Return what is deleted with a job whose retention is over; without it while the hook of one of its members is owed."""
+        doomed, newest = self._doomed_with(row), wall - timedelta(seconds=HOOK_RETENTION)
+        owed = {
+            each.id
+            for each in doomed
+            if each.hook_due_at is not None and each.finished_at is not None and each.finished_at > newest
+        }
+        return [each for each in doomed if each.id not in {*owed, row.id}] if owed else doomed
 
     def _prune_receipts_and_leases(self, wall: datetime, limit: int) -> tuple[int, int]:
         floor = timedelta(seconds=self.floor)

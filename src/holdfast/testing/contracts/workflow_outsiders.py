@@ -10,13 +10,13 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import Reason, State
 from holdfast._core.member import OnFailure
 from holdfast._core.outcome import WaitFor
-from holdfast._core.policy import HOOK_RETENTION
+from holdfast._core.policy import HOOK_RETENTION, Policy
 from holdfast._core.schedule import Overlap, TickAnswer
 from holdfast._core.workflow import Edge, FlowVerb
 from holdfast._engine import store_defaults
 from holdfast._ports.store import RescueHooks, Scheduling
-from holdfast._ports.workflows import DependentJobs, FlowReports
-from holdfast.testing.contracts.rescuing import HOOKED, crashed, no_hooks
+from holdfast._ports.workflows import DependentJobs, FlowReports, Workflows
+from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOOKED, crash, crashed, no_hooks
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, needs, story
 from holdfast.testing.contracts.scheduling import move, refused, written
 from holdfast.testing.contracts.workflow_changes import no_reports
@@ -31,7 +31,7 @@ from holdfast.testing.contracts.workflow_dependents import (
     start,
     states,
 )
-from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain
+from holdfast.testing.contracts.workflow_scene import COMPLETED, FAILED, Graph, chain, no_workflows
 
 AVAILABLE, BLOCKED, DONE, LOST, CANCELLED = State.AVAILABLE, State.BLOCKED, State.COMPLETED, State.FAILED, State.CANCELLED
 
@@ -153,6 +153,27 @@ class OutsiderContract(Part):
         assert (await at.row(row.id)).hook_due_at is not None
         at.advance(2.0)
         assert (await at.store.prune(99)).jobs == 1
+
+    @story
+    @needs(Workflows, no_workflows)
+    @needs(RescueHooks, no_hooks)
+    async def test_s27_a_member_whose_rescue_hook_is_owed_is_kept_with_its_root_under_any_retention(self, at: Scene) -> None:
+        graph = await Graph(at, policy=Policy(retention=0.0)).add("a").add("b").stored()
+        await graph.run("b")
+        other = await Graph(at, policy=Policy(retention=0.0)).add("c").stored()
+        await other.run("c")
+        (claim,) = await at.claim(await at.lease(), policy=ENDS_AT_ONCE, ids=[graph.ids["a"]])
+        await crash(at, claim.job)
+        assert await graph.states("root", "a", "b") == [LOST, LOST, DONE]
+        at.advance(HOOK_RETENTION - 1.0)
+        while (await at.store.prune(99)).jobs:
+            pass
+        assert (await at.row(graph.ids["a"])).hook_due_at is not None
+        assert (await graph.root(), await at.store.get(other.ids["root"])) == (LOST, None)
+        at.advance(2.0)
+        while (await at.store.prune(99)).jobs:
+            pass
+        assert await at.store.list(at.everything) == ()
 
     @story
     @needs(DependentJobs, no_dependents)

@@ -18,6 +18,12 @@ chosen AS MATERIALIZED (
         -- One may run again although its root has ended.
         AND NOT EXISTS (SELECT FROM holdfast.pending AS job WHERE job.id = members.job OFFSET 0)
         AND NOT EXISTS (SELECT FROM holdfast.active AS job WHERE job.id = members.job OFFSET 0)
+        -- One whose rescue hook is due is kept for HOOK_RETENTION.
+        AND NOT EXISTS (
+            SELECT FROM holdfast.finished_other AS job
+            WHERE job.id = members.job AND job.hook_due_at IS NOT NULL
+                AND job.finished_at > (SELECT now FROM clock) - 604800 * interval '1 second' OFFSET 0
+        )
     LIMIT :limit
 ),
 

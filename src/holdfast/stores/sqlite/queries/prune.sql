@@ -23,6 +23,8 @@ BEGIN
     CROSS JOIN holdfast_members AS members ON members.flow = touched.id
     LEFT JOIN holdfast_jobs AS jobs ON jobs.id = members.job -- none, if its row was lost
     WHERE touched.what = 'job' AND members.job <> members.flow AND coalesce(jobs.state, 'failed') IN ('completed', 'failed', 'cancelled')
+        -- One whose rescue hook is due is kept for HOOK_RETENTION.
+        AND (jobs.hook_due_at IS NULL OR jobs.finished_at <= NEW.wall - 604800000000)
     LIMIT NEW.room;
     DELETE FROM holdfast_touched WHERE what = 'job' AND EXISTS (
         SELECT 1 FROM holdfast_members AS members
