@@ -7,8 +7,9 @@ import pytest
 
 from holdfast._core.answers import Check
 from holdfast._core.job import State
-from holdfast.stores.objects.findings import MOST_JOBS, MOST_RUN_BYTES, findings_of, writes_per_minute
+from holdfast.stores.objects.findings import findings_of, writes_per_minute
 from holdfast.stores.objects.head import Commit, Head, Run
+from holdfast.stores.objects.limits import LIMITS, MANY_JOBS, MANY_RUN_BYTES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -24,15 +25,24 @@ def head(*, size: int = 0, commits: int = 0, seconds: float = 60.0) -> Head:
 def findings(found: Head, *, jobs: int = 7, ahead: float = 0.0) -> dict[str, Check]:
     bucket_now = NOW - timedelta(seconds=ahead)
     counts = {("", State.AVAILABLE): jobs}
-    return {each.name: each for each in findings_of(found, counts, now=NOW, bucket_now=bucket_now)}
+    return {each.name: each for each in findings_of(found, counts, LIMITS, now=NOW, bucket_now=bucket_now)}
 
 
 @pytest.mark.parametrize(("more", "level"), [(0, "ok"), (1, "warning")])
-def test_sizes_are_warned_of_at_half(more: int, level: str) -> None:
-    assert findings(head(), jobs=MOST_JOBS // 2 + more)["size"].level == level
-    found = findings(head(size=MOST_RUN_BYTES // 2 + more))["objects"]
+def test_sizes_beyond_what_is_comfortable_are_warned_of(more: int, level: str) -> None:
+    assert findings(head(), jobs=MANY_JOBS + more)["size"].level == level
+    found = findings(head(size=MANY_RUN_BYTES + more))["objects"]
     assert (found.level, bool(found.remedy)) == (level, level == "warning")
     assert "1 runs of 128.0 MiB" in found.message
+
+
+def test_a_full_store_is_an_error_with_a_remedy() -> None:
+    size, objects = findings(head(), jobs=LIMITS.jobs)["size"], findings(head(size=LIMITS.run_bytes + 1))["objects"]
+    assert (size.level, objects.level) == ("error", "error")
+    assert "takes no new ones" in size.message
+    assert "PostgreSQL" in size.remedy
+    assert "the limit is 536,870,912" in objects.message
+    assert "holdfast store compact" in objects.remedy
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.leading import Misdirected
-from holdfast.errors import StoreRefused, StoreUnavailable
+from holdfast.errors import StoreFull, StoreRefused, StoreUnavailable
 from holdfast.stores.objects.election import Election
 from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
+from holdfast.stores.objects.limits import ADDING, Limits
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
@@ -82,8 +83,9 @@ class Committer:
         pauses: Pauses,
         full: int,
         new_book: Callable[[], Book] = Book,
+        limits: Limits,
     ) -> None:
-        self._large = large
+        self._large, self._limits = large, limits
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
         self.wall_clock, self._pauses, self._full = WallClock(bucket, clock, chance), pauses, full
@@ -200,7 +202,7 @@ class Committer:
 
     def _call(self, request: Request, number: int) -> tuple[Outcome, bytes]:
         book = self._replica.book
-        start = book.savepoint()
+        start, jobs = book.savepoint(), book.job_count
         first = (self._replica.head.version + 1) * _STAMPS
         sightings = self._sightings
         now = Sighted(self.wall_clock.now(), first + number, first, sightings.elapsed, sightings.beats)
@@ -208,6 +210,8 @@ class Committer:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
+            if request.verb in ADDING and book.job_count > jobs:
+                self._require_room()
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
             try:
@@ -221,6 +225,12 @@ class Committer:
         except Exception as error:
             book.undo(start)
             return Outcome(error=error), b""
+
+    def _require_room(self) -> None:
+        """Raise ``StoreFull`` if the store has reached a limit, with the jobs that a verb has just added to the book."""
+        excess = self._limits.excess(self._replica.book.job_count, self._replica.head.run_size)
+        if excess is not None:
+            raise StoreFull(f"{self._name} takes no new jobs, because it would have {excess.problem}: {excess.remedy}")
 
     def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
         """Renew leases in memory: no other process judges them."""

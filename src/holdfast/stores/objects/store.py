@@ -36,6 +36,7 @@ from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
 from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.inspection import inspect, read_head, verify
+from holdfast.stores.objects.limits import LIMITS, Limits
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
 from holdfast.stores.objects.wall_clock import bucket_time
@@ -45,7 +46,7 @@ class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
     ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
-    which they are flushed.
+    which they are flushed. ``limits``: the sizes from which on it takes no new jobs.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class ObjectStore(BookVerbs, Forked):
         bucket: Bucket | None = None,
         full: int = FULL,
         new_book: Callable[[], Book] = Book,
+        limits: Limits = LIMITS,
     ) -> None:
+        self._limits = limits
         self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
         self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
@@ -90,7 +93,7 @@ class ObjectStore(BookVerbs, Forked):
         counts = await self.counts()
         _, head = await self._thread.run(read_head(self._bucket, self._name))
         bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
-        return (kept, *findings_of(head, counts, now=self._now(), bucket_now=bucket_now))
+        return (kept, *findings_of(head, counts, self._limits, now=self._now(), bucket_now=bucket_now))
 
     async def inspect(self) -> Inspection:
         return await self._thread.run(inspect(self._large, self._name))
@@ -152,6 +155,7 @@ class ObjectStore(BookVerbs, Forked):
             pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
             full=self._full,
             new_book=self._new_book,
+            limits=self._limits,
         )
 
     def _now(self) -> datetime:
