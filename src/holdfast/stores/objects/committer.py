@@ -16,12 +16,12 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.leading import Misdirected
-from holdfast.errors import StoreFull, StoreRefused, StoreUnavailable
+from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.objects.election import Election
 from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
 from holdfast.stores.objects.limits import ADDING, Limits
 from holdfast.stores.objects.pauses import Pauses
-from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
+from holdfast.stores.objects.pieces import Damaged, NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.sightings import Sighted, Sightings
 from holdfast.stores.objects.wall_clock import WallClock
@@ -85,10 +85,11 @@ class Committer:
         new_book: Callable[[], Book] = Book,
         limits: Limits,
     ) -> None:
-        self._large, self._limits = large, limits
+        self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
-        self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
-        self.wall_clock, self._pauses, self._full = WallClock(bucket, clock, chance), pauses, full
+        self._replica, self._sightings = Replica(bucket, name, new_book, limits), Sightings(clock)
+        self.notices, self._pauses, self._full = self._replica.notices, pauses, full
+        self.wall_clock = WallClock(bucket, clock, chance, self.notices)
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
         self._turn = asyncio.Lock()  # to read or write the head
@@ -211,7 +212,7 @@ class Committer:
                 return Outcome(self._beat(*request.arguments, first=first)), b""
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
             if request.verb in ADDING and book.job_count > jobs:
-                self._require_room()
+                self._replica.require_room()
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
             try:
@@ -225,12 +226,6 @@ class Committer:
         except Exception as error:
             book.undo(start)
             return Outcome(error=error), b""
-
-    def _require_room(self) -> None:
-        """Raise ``StoreFull`` if the store has reached a limit, with the jobs that a verb has just added to the book."""
-        excess = self._limits.excess(self._replica.book.job_count, self._replica.head.run_size)
-        if excess is not None:
-            raise StoreFull(f"{self._name} takes no new jobs, because it would have {excess.problem}: {excess.remedy}")
 
     def _beat(self, leases: Sequence[UUID], *, first: int) -> BeatAnswer:
         """Renew leases in memory: no other process judges them."""
@@ -347,6 +342,8 @@ class Committer:
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._large, head, old, nonce)
             self._collected = await collect(self._large, head, self.wall_clock.now())
+        except Damaged as error:
+            self.notices.damage(error.key, error.what)
         except BucketUnavailable:
             pass  # the next commit tries again
         finally:

@@ -16,6 +16,7 @@ from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.requests import BeatNote
+from holdfast._core.store_notices import StoreNotice
 from holdfast._core.write_budget import WriteBudget
 from holdfast._forks import Forked, register
 from holdfast._ports.backup import Backup
@@ -78,6 +79,9 @@ class ObjectStore(BookVerbs, Forked):
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         return self._committer.take_flow_changes()
+
+    def take_notices(self) -> tuple[StoreNotice, ...]:
+        return self._committer.notices.take()
 
     async def migrate(self) -> tuple[int, int]:
         await probe(self._url, clock=self._clock, chance=self._chance)
