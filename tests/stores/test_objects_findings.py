@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.answers import Check
 from holdfast._core.job import State
 from holdfast.stores.objects.findings import findings_of, writes_per_minute
-from holdfast.stores.objects.head import Commit, Head, Run
+from holdfast.stores.objects.head import Commit, Head, Leader, Run
 from holdfast.stores.objects.limits import LIMITS, MANY_JOBS, MANY_RUN_BYTES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,6 +54,23 @@ def test_a_clock_that_differs_from_the_buckets_is_named(ahead: float, level: str
     found = findings(head(), ahead=ahead)["clock"]
     assert (found.level, message in found.message) == (level, True)
     assert ("NTP" in found.remedy) is (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("age", "level", "message"),
+    [(0.0, "ok", "wrote 0 s ago"), (17.0, "ok", "wrote 17 s ago"), (18.0, "warning", "has written nothing for 18 s")],
+)
+def test_the_leader_is_named_with_its_epoch_and_its_last_write(age: float, level: str, message: str) -> None:
+    broker = Leader(UUID(int=2), "http://a:1", "1.2.3")
+    led = structs.replace(head(commits=1, seconds=age), broker=broker, epoch=3)
+    found = findings(led)["leader"]
+    assert found.message == f"the broker at http://a:1, release 1.2.3, leads in epoch 3, and {message}"
+    assert (found.level, bool(found.remedy)) == (level, level == "warning")
+
+
+def test_a_bucket_whose_brokers_have_ended_has_no_leader_and_one_that_never_had_any_is_not_asked() -> None:
+    assert "no broker leads since epoch 3" in findings(structs.replace(head(), epoch=3))["leader"].message
+    assert "leader" not in findings(head())
 
 
 def test_writes_are_counted_by_the_newest_ones_and_priced() -> None:

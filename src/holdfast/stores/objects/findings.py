@@ -1,10 +1,11 @@
-"""What a check reports about a store in a bucket: its size, its objects, the clock, and what its writes cost."""
+"""What a check reports about a store in a bucket: its size, its objects, the clock, its leader, and what its writes cost."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from holdfast._core.answers import Check
 from holdfast._core.job import State
+from holdfast.stores.objects.election import LEADER_TTL
 from holdfast.stores.objects.head import Head
 from holdfast.stores.objects.limits import MANY_JOBS, MANY_RUN_BYTES, Limits
 
@@ -23,6 +24,8 @@ def findings_of(
     yield _size(sum(counts.values()), limits)
     yield _objects(head, limits)
     yield _clock((now - bucket_now).total_seconds())
+    if head.epoch:
+        yield _leader(head, bucket_now)
     if (rate := writes_per_minute(head, now)) is not None:
         dollars = rate * _MONTH * DOLLARS_PER_WRITE
         price = f"about ${dollars:.2f} a month at $5 per million; reads and refused writes cost more"
@@ -73,3 +76,14 @@ def _clock(ahead: float) -> Check:
     message = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the bucket's"
     remedy = "set it by NTP: jobs start too early or too late by as much, and finished ones are forgotten so"
     return Check("warning", "clock", message, remedy)
+
+
+def _leader(head: Head, bucket_now: datetime) -> Check:
+    if head.broker is None:
+        return Check("ok", "leader", f"no broker leads since epoch {head.epoch}: processes write to the bucket themselves")
+    shown = f"the broker at {head.broker.url}, release {head.broker.release}, leads in epoch {head.epoch}"
+    age = max(0.0, (bucket_now - head.tail[-1].at).total_seconds())
+    if age <= LEADER_TTL + MOST_OFFSET:
+        return Check("ok", "leader", f"{shown}, and wrote {age:.0f} s ago")
+    remedy = "see the log of that broker, and start it, or another one, on this bucket"
+    return Check("warning", "leader", f"{shown}, and has written nothing for {age:.0f} s", remedy)
