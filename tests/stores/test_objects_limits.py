@@ -1,6 +1,7 @@
 """A store in a bucket that has reached a limit refuses new jobs, and all that ends or deletes jobs goes on."""
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.dependencies import After
@@ -8,6 +9,8 @@ from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
+from holdfast._core.schedule import UNNUMBERED, Definition, TickAnswer, advance, defined
+from holdfast._core.ticks import every
 from holdfast.errors import StoreFull
 from holdfast.stores.objects.limits import Limits
 from tests.stores.objects_world import World, at_once, enqueue, jobs_in, names, new, opened, tidied
@@ -88,4 +91,21 @@ async def test_a_store_with_large_runs_takes_new_jobs_again_after_a_compaction(w
     await tidied(store)
     await store.compact()
     assert await enqueue(store, new()) == EnqueueAnswer()
+    await store.close()
+
+
+async def test_a_tick_that_would_add_a_job_to_a_full_store_waits_until_it_has_space(world: World) -> None:
+    store, _ = world.open(limits=Limits(jobs=1))
+    job, ticking = new(), structs.replace(new(), id=UNNUMBERED)
+    await enqueue(store, job)
+    definition = Definition(when=every("1m"), job=ticking)
+    assert await store.set_schedule(defined("s", definition, None, (await store.schedules()).now, names.uuid4()), names.uuid4())
+    world.clock.advance(61.0)
+    due = await store.ticks(1)
+    move, _ = advance(due.found[0], due.now, names.uuid4())
+    with pytest.raises(StoreFull):
+        await store.advance(move)
+    assert (await store.ticks(1)).found == due.found
+    await store.delete([job.id])
+    assert await store.advance(move) is TickAnswer.FIRED
     await store.close()
