@@ -13,6 +13,7 @@ HoldfastError
 ├── StoreUnavailable        the outcome is *unknown*: it may or may not have happened
 │   └── StoreBusy           .jobs .lost: another session keeps a lock; of these jobs nothing was written
 ├── StoreRefused            the store is up and refuses: nothing happened; names the remedy
+│   └── StoreFull           a store in a bucket has reached a limit, and takes no new jobs
 ├── SchemaMissing
 ├── SchemaTooNew
 ├── Unsupported             this store cannot do that, by its nature
@@ -108,6 +109,10 @@ class StoreRefused(HoldfastError):
 
     Nothing was written. Unlike ``StoreUnavailable`` it does not end by itself: workers try again, and an operator has to act.
     """
+
+
+class StoreFull(StoreRefused):
+    """A store in a bucket has reached one of its limits: it takes no new jobs. All that ends or deletes jobs goes on."""
 
 
 class SchemaMissing(HoldfastError):

@@ -1,14 +1,19 @@
 """The calls of the API on a bucket, where each write takes long."""
 
+import asyncio
 import threading
 from typing import Any
 
+import pytest
+
 from holdfast._system.clock import SystemClock
+from holdfast.stores.objects.limits import Limits
 from holdfast.stores.objects.store import ObjectStore
 from holdfast.testing.clock import FakeChance
 from tests.broker.support import running
 from tests.broker.test_api import Caller
-from tests.stores.objects_world import Scripted, World
+from tests.engine.support import until
+from tests.stores.objects_world import Scripted, World, enqueue, new
 
 JOBS, WRITE = 20, "PUT head.json"
 
@@ -33,3 +38,12 @@ def test_a_claim_of_many_jobs_needs_few_writes_and_no_two_claims_at_once_get_the
         assert sorted(each["id"] for some in found for each in some) == sorted(each["id"] for each in jobs)
         assert [len(some) for some in found] == [JOBS, JOBS]
         assert bucket.calls[WRITE] - before <= 2 * JOBS  # a write for each lease and each claim would be four times as many
+
+
+def test_a_broker_reports_what_it_notices_about_its_bucket(caplog: pytest.LogCaptureFixture) -> None:
+    world, clock = World(), SystemClock()
+    bucket = Scripted(world.name, clock)
+    store = ObjectStore(world.name, clock=clock, chance=FakeChance(), bucket=bucket, limits=Limits(jobs=1))
+    asyncio.run(enqueue(store, new()))
+    with running(store, clock, maintains=True):
+        asyncio.run(until(lambda: "store.crowded limit=jobs used=1 most=1" in caplog.text))

@@ -15,6 +15,7 @@ from holdfast._core.job import ActiveJob, Claim, NewJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import IsolatedJobs, NewLease
+from holdfast._core.store_notices import StoreNotice
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
@@ -103,6 +104,7 @@ class Flaky:
         self.calls: list[str] = []
         self.late: list[Callable[[], Awaitable[Any]]] = []
         self.is_out = False
+        self.notices = deque[StoreNotice]()
         self._plans: dict[str, deque[str | Gate]] = defaultdict(deque)
 
     @property
@@ -111,6 +113,9 @@ class Flaky:
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         return self.store.take_flow_changes()
+
+    def take_notices(self) -> tuple[StoreNotice, ...]:
+        return tuple(self.notices.popleft() for _ in range(len(self.notices)))
 
     def fail(self, verb: str, times: int = 1) -> None:
         """Make the next calls fail before they arrive."""

@@ -20,6 +20,7 @@ from holdfast._system.clock import SystemClock
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.head import KEY, Head, read
+from holdfast.stores.objects.limits import LIMITS, Limits
 from holdfast.stores.objects.store import ObjectStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.buckets.support import SkippingClock
@@ -96,9 +97,9 @@ class World:
         asyncio.run(create(open_bucket(self.name, self.clock), UUID(int=1)))
         self.opened: list[ObjectStore] = []
 
-    def open(self, *, full: int = 10**6, options: str = "") -> tuple[ObjectStore, Scripted]:
-        bucket = Scripted(self.name, self.clock)
-        store = ObjectStore(self.name + options, clock=self.clock, chance=FakeChance(names.uuid4().int), bucket=bucket, full=full)
+    def open(self, *, full: int = 10**6, options: str = "", limits: Limits = LIMITS) -> tuple[ObjectStore, Scripted]:
+        bucket, chance = Scripted(self.name, self.clock), FakeChance(names.uuid4().int)
+        store = ObjectStore(self.name + options, clock=self.clock, chance=chance, bucket=bucket, full=full, limits=limits)
         self.opened.append(store)
         return store, bucket
 

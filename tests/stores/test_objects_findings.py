@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.answers import Check
 from holdfast._core.job import State
-from holdfast.stores.objects.findings import MOST_JOBS, MOST_RUN_BYTES, findings_of, writes_per_minute
-from holdfast.stores.objects.head import Commit, Head, Run
+from holdfast.stores.objects.findings import findings_of, writes_per_minute
+from holdfast.stores.objects.head import Commit, Head, Leader, Run
+from holdfast.stores.objects.limits import LIMITS, MANY_JOBS, MANY_RUN_BYTES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -24,15 +26,24 @@ def head(*, size: int = 0, commits: int = 0, seconds: float = 60.0) -> Head:
 def findings(found: Head, *, jobs: int = 7, ahead: float = 0.0) -> dict[str, Check]:
     bucket_now = NOW - timedelta(seconds=ahead)
     counts = {("", State.AVAILABLE): jobs}
-    return {each.name: each for each in findings_of(found, counts, now=NOW, bucket_now=bucket_now)}
+    return {each.name: each for each in findings_of(found, counts, LIMITS, now=NOW, bucket_now=bucket_now)}
 
 
 @pytest.mark.parametrize(("more", "level"), [(0, "ok"), (1, "warning")])
-def test_sizes_are_warned_of_at_half(more: int, level: str) -> None:
-    assert findings(head(), jobs=MOST_JOBS // 2 + more)["size"].level == level
-    found = findings(head(size=MOST_RUN_BYTES // 2 + more))["objects"]
+def test_sizes_beyond_what_is_comfortable_are_warned_of(more: int, level: str) -> None:
+    assert findings(head(), jobs=MANY_JOBS + more)["size"].level == level
+    found = findings(head(size=MANY_RUN_BYTES + more))["objects"]
     assert (found.level, bool(found.remedy)) == (level, level == "warning")
     assert "1 runs of 128.0 MiB" in found.message
+
+
+def test_a_full_store_is_an_error_with_a_remedy() -> None:
+    size, objects = findings(head(), jobs=LIMITS.jobs)["size"], findings(head(size=LIMITS.run_bytes + 1))["objects"]
+    assert (size.level, objects.level) == ("error", "error")
+    assert "takes no new ones" in size.message
+    assert "PostgreSQL" in size.remedy
+    assert "the limit is 536,870,912" in objects.message
+    assert "holdfast store compact" in objects.remedy
 
 
 @pytest.mark.parametrize(
@@ -43,6 +54,23 @@ def test_a_clock_that_differs_from_the_buckets_is_named(ahead: float, level: str
     found = findings(head(), ahead=ahead)["clock"]
     assert (found.level, message in found.message) == (level, True)
     assert ("NTP" in found.remedy) is (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("age", "level", "message"),
+    [(0.0, "ok", "wrote 0 s ago"), (17.0, "ok", "wrote 17 s ago"), (18.0, "warning", "has written nothing for 18 s")],
+)
+def test_the_leader_is_named_with_its_epoch_and_its_last_write(age: float, level: str, message: str) -> None:
+    broker = Leader(UUID(int=2), "http://a:1", "1.2.3")
+    led = structs.replace(head(commits=1, seconds=age), broker=broker, epoch=3)
+    found = findings(led)["leader"]
+    assert found.message == f"the broker at http://a:1, release 1.2.3, leads in epoch 3, and {message}"
+    assert (found.level, bool(found.remedy)) == (level, level == "warning")
+
+
+def test_a_bucket_whose_brokers_have_ended_has_no_leader_and_one_that_never_had_any_is_not_asked() -> None:
+    assert "no broker leads since epoch 3" in findings(structs.replace(head(), epoch=3))["leader"].message
+    assert "leader" not in findings(head())
 
 
 def test_writes_are_counted_by_the_newest_ones_and_priced() -> None:

@@ -75,6 +75,15 @@ async def test_one_broker_leads_and_no_other_process_writes_or_judges(brokers: B
     assert first.standing.version == f"1.{version}"
 
 
+async def test_a_check_by_the_leader_reports_its_epoch_and_its_last_write(brokers: Brokers) -> None:
+    leader, _ = await brokers.start("http://a:1")
+    brokers.clock.advance(3.0)
+    found = {each.name: each for each in await leader.check()}["leader"]
+    assert found.level == "ok"
+    assert "the broker at http://a:1" in found.message
+    assert found.message.endswith("leads in epoch 1, and wrote 3 s ago")
+
+
 async def test_a_broker_takes_over_from_processes_that_write_directly(brokers: Brokers) -> None:
     direct, _ = brokers.open()
     await enqueue(direct, new())

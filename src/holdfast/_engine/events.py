@@ -67,7 +67,9 @@ class EventName(StrEnum):
     STORE_REFUSED = "store.refused"  # operation error failures job: the store is up; an operator has to act
     STORE_BUSY = "store.busy"  # operation error failures jobs: another session keeps a lock
     STORE_RECOVERED = "store.recovered"  # operation failures
-    STORE_CLOCK_STEPPED = "store.clock_stepped"  # store_seconds local_seconds
+    STORE_CLOCK_STEPPED = "store.clock_stepped"  # store_seconds local_seconds correction
+    STORE_CROWDED = "store.crowded"  # limit used most: it is near a limit, beyond which it takes no new jobs
+    STORE_DAMAGED = "store.damaged"  # key problem: an object of a store in a bucket is missing or cannot be read
     STORE_WARNED = "store.warned"  # warning: reported once, at start
     STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts beats
     TRANSPORT_REPUBLISHED = "transport.republished"  # jobs: published again, because no worker had come for them
@@ -122,6 +124,8 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_REFUSED: logging.ERROR,
     EventName.STORE_BUSY: logging.WARNING,
     EventName.STORE_CLOCK_STEPPED: logging.WARNING,
+    EventName.STORE_CROWDED: logging.WARNING,
+    EventName.STORE_DAMAGED: logging.ERROR,
     EventName.SUBSCRIBER_FAILED: logging.ERROR,
     EventName.STORE_WARNED: logging.WARNING,
     EventName.WORKER_DEGRADED: logging.WARNING,

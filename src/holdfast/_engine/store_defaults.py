@@ -14,8 +14,10 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
+from holdfast._core.store_notices import StoreNotice
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.noticing import HasNotices
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
@@ -159,6 +161,11 @@ def take_flow_changes(store: Store) -> tuple[FlowChange, ...]:
     It is looked for on the class: a wrapper that passes on every name as a verb would return something to be awaited.
     """
     return cast(FlowReports, store).take_flow_changes() if hasattr(type(store), "take_flow_changes") else ()
+
+
+def take_notices(store: Store) -> tuple[StoreNotice, ...]:
+    """Return what this store object has noticed about its store. One without this method, looked for as above, returns none."""
+    return cast(HasNotices, store).take_notices() if hasattr(type(store), "take_notices") else ()
 
 
 def growing_workflows(store: Store) -> GrowingWorkflows:

@@ -23,7 +23,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     states: dict[UUID, State] = {}
 
 
-_PLAIN: Final = ("JobNotFound", "PayloadInvalid", "PayloadTooLarge", "SchemaMissing", "SchemaTooNew", "StoreRefused")
+_PLAIN: Final = ("JobNotFound", "PayloadInvalid", "PayloadTooLarge", "SchemaMissing", "SchemaTooNew", "StoreFull", "StoreRefused")
 _KNOWN: Final = {
     name: getattr(errors, name) for name in (*_PLAIN, "StoreUnavailable", "UnknownTask", "Unsupported", "HoldfastError")
 }

@@ -18,6 +18,7 @@ from holdfast._core.requests import NewLease
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.service import Service
+from holdfast._engine.store_events import report_store
 from holdfast._engine.supervisor.clock_check import ClockCheck
 from holdfast._engine.supervisor.pruner import Pruner
 from holdfast._engine.supervisor.recovery import EXPIRED_PER_STEP, Contact, Recovery
@@ -69,7 +70,10 @@ class Maintenance:
 
     async def _beat(self) -> float:
         async with self._beating:
-            return await self._renew()
+            try:
+                return await self._renew()
+            finally:
+                report_store(self._store, self._environment.events)
 
     async def _renew(self) -> float:
         timing = self._settings.timing

@@ -37,6 +37,7 @@ from holdfast.errors import (
     PayloadInvalid,
     SchemaMissing,
     SchemaTooNew,
+    StoreFull,
     StoreRefused,
     StoreUnavailable,
     UnknownTask,
@@ -51,6 +52,7 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     JobNotFound: (FAILED, "see `holdfast jobs list` or `holdfast workflows list`"),
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
     SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
+    StoreFull: (FAILED, "shorten the retention of tasks, or run `holdfast prune` and `holdfast store compact`"),
     StoreRefused: (FAILED, "see `holdfast check`, which names what is refused"),
     StoreUnavailable: (UNREACHABLE, "check that the store is running and reachable, then try again"),
 }

@@ -13,6 +13,7 @@ from holdfast.errors import (
     PayloadTooLarge,
     SchemaMissing,
     SchemaTooNew,
+    StoreFull,
     StoreRefused,
     StoreUnavailable,
     UniqueConflict,
@@ -53,6 +54,7 @@ _TABLE: Final[dict[type[HoldfastError], tuple[int, str, str]]] = {
     Unsupported: (501, "unsupported", "use a store that can do this"),
     SchemaMissing: (503, "schema_missing", "run `holdfast migrate` for the broker's store"),
     SchemaTooNew: (503, "schema_too_new", "upgrade the broker"),
+    StoreFull: (503, "store_full", "make room in the store, as the detail says"),
     StoreRefused: (503, "store_refused", "see the broker's log, and `holdfast check`"),
     StoreUnavailable: (503, "store_unavailable", "send it again: the outcome is unknown, and no call is done twice"),
 }

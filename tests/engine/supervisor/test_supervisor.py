@@ -14,6 +14,7 @@ from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest
+from holdfast._core.store_notices import ClockCorrected, Crowded, DamagedObject
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
@@ -419,6 +420,21 @@ async def test_a_beat_whose_answer_was_lost_does_not_count_as_a_step_of_the_cloc
     fleet.store.lose_answer("beat")
     await passing(20)
     assert fleet.log.of("store.clock_stepped") == []
+
+
+@pytest.mark.virtual_time
+async def test_what_the_store_has_noticed_becomes_events_also_after_a_beat_that_failed() -> None:
+    fleet = Fleet()
+    child, _ = await fleet.ready()
+    beside(answer_pings(child))
+    fleet.store.notices.extend([Crowded("jobs", 8, 10), ClockCorrected(-60.0)])
+    await passing(TIMING.beat + 1)
+    assert fleet.log.of("store.crowded") == [{"limit": "jobs", "used": 8, "most": 10}]
+    assert fleet.log.of("store.clock_stepped") == [{"correction": -60.0}]
+    fleet.store.notices.append(DamagedObject("runs/1", "cannot be read"))
+    fleet.store.fail("beat")
+    await passing(TIMING.beat)
+    assert fleet.log.of("store.damaged") == [{"key": "runs/1", "problem": "cannot be read"}]
 
 
 # recovery of dead workers

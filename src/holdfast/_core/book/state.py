@@ -38,6 +38,11 @@ class BookState(BookIndexes):
         """Return every row with the name of its table and its key: the content, without its indexes."""
         return self._all.rows()
 
+    @property
+    def job_count(self) -> int:
+        """How many jobs there are, finished ones among them."""
+        return len(self._all.jobs)
+
     def savepoint(self) -> Savepoint:
         """Return the moment to which ``undo`` goes back, as long as the journal is not forgotten."""
         return Savepoint(len(self._all.journal), self.flow_changes.added)

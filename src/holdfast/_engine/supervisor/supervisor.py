@@ -18,6 +18,7 @@ from holdfast._engine.progress import report
 from holdfast._engine.rows.scheduler import RowsScheduler
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
+from holdfast._engine.store_events import report_store
 from holdfast._engine.supervisor.beat_history import BeatHistory
 from holdfast._engine.supervisor.clock_check import ClockCheck
 from holdfast._engine.supervisor.declared_limits import DeclaredLimits
@@ -274,7 +275,10 @@ class Supervisor:
     async def _beat(self) -> float:
         """Renew the leases of all workers in one durable write, independent of the number of jobs they run."""
         async with self._beating_now:
-            return await self._beat_all()
+            try:
+                return await self._beat_all()
+            finally:
+                report_store(self._store, self._events)
 
     async def _beat_all(self) -> float:
         assert self._settings is not None

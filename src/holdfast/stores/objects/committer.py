@@ -19,8 +19,9 @@ from holdfast._ports.leading import Misdirected
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.objects.election import Election
 from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
+from holdfast.stores.objects.limits import ADDING, Limits
 from holdfast.stores.objects.pauses import Pauses
-from holdfast.stores.objects.pieces import NewRun, collect, flush, merge, mergeable
+from holdfast.stores.objects.pieces import Damaged, NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.sightings import Sighted, Sightings
 from holdfast.stores.objects.wall_clock import WallClock
@@ -82,11 +83,13 @@ class Committer:
         pauses: Pauses,
         full: int,
         new_book: Callable[[], Book] = Book,
+        limits: Limits,
     ) -> None:
         self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
-        self._replica, self._sightings = Replica(bucket, name, new_book), Sightings(clock)
-        self.wall_clock, self._pauses, self._full = WallClock(bucket, clock, chance), pauses, full
+        self._replica, self._sightings = Replica(bucket, name, new_book, limits), Sightings(clock)
+        self.notices, self._pauses, self._full = self._replica.notices, pauses, full
+        self.wall_clock = WallClock(bucket, clock, chance, self.notices)
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
         self._turn = asyncio.Lock()  # to read or write the head
@@ -200,7 +203,7 @@ class Committer:
 
     def _call(self, request: Request, number: int) -> tuple[Outcome, bytes]:
         book = self._replica.book
-        start = book.savepoint()
+        start, jobs = book.savepoint(), book.job_count
         first = (self._replica.head.version + 1) * _STAMPS
         sightings = self._sightings
         now = Sighted(self.wall_clock.now(), first + number, first, sightings.elapsed, sightings.beats)
@@ -208,6 +211,8 @@ class Committer:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
+            if request.verb in ADDING and book.job_count > jobs:
+                self._replica.require_room()
             if not (changes := book.changes(start)):
                 return Outcome(answer), b""
             try:
@@ -337,6 +342,8 @@ class Committer:
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._large, head, old, nonce)
             self._collected = await collect(self._large, head, self.wall_clock.now())
+        except Damaged as error:
+            self.notices.damage(error.key, error.what)
         except BucketUnavailable:
             pass  # the next commit tries again
         finally:

@@ -1,16 +1,14 @@
-"""What a check reports about a store in a bucket: its size, its objects, the clock, and what its writes cost."""
+"""What a check reports about a store in a bucket: its size, its objects, the clock, its leader, and what its writes cost."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from holdfast._core.answers import Check
 from holdfast._core.job import State
+from holdfast.stores.objects.election import LEADER_TTL
 from holdfast.stores.objects.head import Head
+from holdfast.stores.objects.limits import MANY_JOBS, MANY_RUN_BYTES, Limits
 
-MOST_JOBS = 200_000
-"""The jobs, finished ones among them, of which a check warns at half. Each takes about 2 KB of memory, and is read at the start."""
-MOST_RUN_BYTES = 256 * 1024 * 1024
-"""The bytes of all runs before compression, of which a check warns at half: a merge keeps them in memory."""
 MOST_OFFSET = 5.0
 """The seconds by which this machine's clock may differ from the bucket's."""
 DOLLARS_PER_WRITE = 5e-6
@@ -19,11 +17,15 @@ _MONTH = 30 * 24 * 60
 _MIB = 1024 * 1024
 
 
-def findings_of(head: Head, counts: Mapping[tuple[str, State], int], *, now: datetime, bucket_now: datetime) -> Iterator[Check]:
+def findings_of(
+    head: Head, counts: Mapping[tuple[str, State], int], limits: Limits, *, now: datetime, bucket_now: datetime
+) -> Iterator[Check]:
     """Return what is right and wrong with a store. ``bucket_now``: the bucket's clock when this machine's showed ``now``."""
-    yield _size(sum(counts.values()))
-    yield _objects(head)
+    yield _size(sum(counts.values()), limits)
+    yield _objects(head, limits)
     yield _clock((now - bucket_now).total_seconds())
+    if head.epoch:
+        yield _leader(head, bucket_now)
     if (rate := writes_per_minute(head, now)) is not None:
         dollars = rate * _MONTH * DOLLARS_PER_WRITE
         price = f"about ${dollars:.2f} a month at $5 per million; reads and refused writes cost more"
@@ -43,19 +45,26 @@ def _newest(head: Head) -> int:
     return head.version - head.tail[0].version + 1 if head.tail else 0
 
 
-def _size(jobs: int) -> Check:
-    if jobs <= MOST_JOBS // 2:
-        return Check("ok", "size", f"{jobs} jobs; up to {MOST_JOBS} fit into the memory of every process that opens the store")
+def _size(jobs: int, limits: Limits) -> Check:
+    if jobs <= MANY_JOBS:
+        return Check("ok", "size", f"{jobs} jobs; the store takes up to {limits.jobs:,}")
     remedy = "shorten the retention of tasks, or use a PostgreSQL store"
-    return Check("warning", "size", f"{jobs} jobs, and every process that opens the store keeps all of them in memory", remedy)
+    if (excess := limits.excess_of_jobs(jobs + 1)) is not None:
+        return Check(
+            "error", "size", f"{jobs} jobs: the store takes no new ones, because it would have {excess.problem}", excess.remedy
+        )
+    shown = f"{jobs} jobs, and every process that opens the store keeps all of them in memory; it takes up to {limits.jobs:,}"
+    return Check("warning", "size", shown, remedy)
 
 
-def _objects(head: Head) -> Check:
-    size = sum(run.size for run in head.runs)
+def _objects(head: Head, limits: Limits) -> Check:
+    size = head.run_size
     shown = (
         f"{len(head.tail)} writes of {head.tail_size / 1024:.0f} KiB in the head, {len(head.runs)} runs of {size / _MIB:.1f} MiB"
     )
-    if size <= MOST_RUN_BYTES // 2:
+    if (excess := limits.excess_of_runs(size)) is not None:
+        return Check("error", "objects", f"the store takes no new jobs, because it has {excess.problem}", excess.remedy)
+    if size <= MANY_RUN_BYTES:
         return Check("ok", "objects", shown)
     remedy = "keep payloads and results small, shorten the retention of tasks, or use a PostgreSQL store"
     return Check("warning", "objects", f"{shown}: every process reads all of it when it starts", remedy)
@@ -67,3 +76,14 @@ def _clock(ahead: float) -> Check:
     message = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the bucket's"
     remedy = "set it by NTP: jobs start too early or too late by as much, and finished ones are forgotten so"
     return Check("warning", "clock", message, remedy)
+
+
+def _leader(head: Head, bucket_now: datetime) -> Check:
+    if head.broker is None:
+        return Check("ok", "leader", f"no broker leads since epoch {head.epoch}: processes write to the bucket themselves")
+    shown = f"the broker at {head.broker.url}, release {head.broker.release}, leads in epoch {head.epoch}"
+    age = max(0.0, (bucket_now - head.tail[-1].at).total_seconds())
+    if age <= LEADER_TTL + MOST_OFFSET:
+        return Check("ok", "leader", f"{shown}, and wrote {age:.0f} s ago")
+    remedy = "see the log of that broker, and start it, or another one, on this bucket"
+    return Check("warning", "leader", f"{shown}, and has written nothing for {age:.0f} s", remedy)

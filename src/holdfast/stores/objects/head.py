@@ -90,6 +90,11 @@ class Head(Struct, frozen=True, kw_only=True):
         return self.runs[-1].until if self.runs else 0
 
     @property
+    def run_size(self) -> int:
+        """The bytes of all runs before compression."""
+        return sum(run.size for run in self.runs)
+
+    @property
     def tail_size(self) -> int:
         """The bytes of all changes in the tail."""
         return sum(commit.size for commit in self.tail)

@@ -39,7 +39,7 @@ async def inspect(bucket: Bucket, name: str) -> Inspection:
         tail_commits=len(head.tail),
         tail_bytes=head.tail_size,
         runs=len(head.runs),
-        run_bytes=sum(run.size for run in head.runs),
+        run_bytes=head.run_size,
         garbage=len(head.garbage),
         unnamed=sum(each.key.startswith(f"{RUNS}/") and each.key not in head.keys for each in listed),
         stored_bytes=sum(each.size for each in listed),

@@ -9,16 +9,19 @@ from holdfast._core.book.state import Savepoint
 from holdfast._core.book.table import RowChange
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable
-from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew
+from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew, StoreFull
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
+from holdfast.stores.objects.limits import LIMITS, Limits
+from holdfast.stores.objects.notices import Notices
 from holdfast.stores.objects.pieces import Damaged, load
 
 
 class Replica:
     """A book that follows a head. While it has uncommitted changes, it must not look."""
 
-    def __init__(self, bucket: Bucket, name: str, new_book: Callable[[], Book] = Book) -> None:
-        self._bucket, self._name, self._new_book = bucket, name, new_book
+    def __init__(self, bucket: Bucket, name: str, new_book: Callable[[], Book] = Book, limits: Limits = LIMITS) -> None:
+        self._bucket, self._name, self._new_book, self._limits = bucket, name, new_book, limits
+        self.notices = Notices(limits)
         self.book, self.flow_changes = new_book(), FlowChanges()
         self._head: Head | None = None
         self.etag = ""
@@ -43,21 +46,34 @@ class Replica:
         if found is ABSENT:
             raise SchemaMissing(f"{self._name}: there is no store here yet: run holdfast migrate")
         new = self._read(found.body)
-        await self._follow(new)
+        try:
+            await self._follow(new)
+        except Damaged as error:
+            self.notices.damage(error.key, error.what)
+            raise
         is_new = self._head is None or self._head.version != new.version
-        self._head, self.etag = new, found.etag
+        self._take(new, found.etag)
         return is_new
 
     def adopt(self, head: Head, etag: str) -> None:
         """Take a head that this process has written: the book has its changes already."""
         self.book.forget_journal()
         self.flow_changes.add(self.book.flow_changes.take())
-        self._head, self.etag = head, etag
+        self._take(head, etag)
 
     def undo(self) -> tuple[FlowChange, ...]:
         """Take back what the head does not have; return what it would have done to workflows."""
         self.book.undo(Savepoint(0, self.book.flow_changes.added))
         return self.book.flow_changes.take()
+
+    def require_room(self) -> None:
+        """Raise ``StoreFull`` if the store has reached a limit, with the jobs that a verb has just added to the book."""
+        if (excess := self._limits.excess(self.book.job_count, self.head.run_size)) is not None:
+            raise StoreFull(f"{self._name} takes no new jobs, because it would have {excess.problem}: {excess.remedy}")
+
+    def _take(self, head: Head, etag: str) -> None:
+        self._head, self.etag = head, etag
+        self.notices.measure(self.book.job_count, head.run_size)
 
     def _read(self, body: bytes) -> Head:
         try:

@@ -16,6 +16,7 @@ from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.requests import BeatNote
+from holdfast._core.store_notices import StoreNotice
 from holdfast._core.write_budget import WriteBudget
 from holdfast._forks import Forked, register
 from holdfast._ports.backup import Backup
@@ -36,6 +37,7 @@ from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
 from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.inspection import inspect, read_head, verify
+from holdfast.stores.objects.limits import LIMITS, Limits
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import FULL
 from holdfast.stores.objects.wall_clock import bucket_time
@@ -45,7 +47,7 @@ class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
     ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
-    which they are flushed.
+    which they are flushed. ``limits``: the sizes from which on it takes no new jobs.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class ObjectStore(BookVerbs, Forked):
         bucket: Bucket | None = None,
         full: int = FULL,
         new_book: Callable[[], Book] = Book,
+        limits: Limits = LIMITS,
     ) -> None:
+        self._limits = limits
         self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
         self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
@@ -76,6 +80,9 @@ class ObjectStore(BookVerbs, Forked):
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         return self._committer.take_flow_changes()
 
+    def take_notices(self) -> tuple[StoreNotice, ...]:
+        return self._committer.notices.take()
+
     async def migrate(self) -> tuple[int, int]:
         await probe(self._url, clock=self._clock, chance=self._chance)
         return await self._thread.run(create(self._bucket, self._chance.uuid4()))
@@ -90,7 +97,7 @@ class ObjectStore(BookVerbs, Forked):
         counts = await self.counts()
         _, head = await self._thread.run(read_head(self._bucket, self._name))
         bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
-        return (kept, *findings_of(head, counts, now=self._now(), bucket_now=bucket_now))
+        return (kept, *findings_of(head, counts, self._limits, now=self._now(), bucket_now=bucket_now))
 
     async def inspect(self) -> Inspection:
         return await self._thread.run(inspect(self._large, self._name))
@@ -152,6 +159,7 @@ class ObjectStore(BookVerbs, Forked):
             pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
             full=self._full,
             new_book=self._new_book,
+            limits=self._limits,
         )
 
     def _now(self) -> datetime:

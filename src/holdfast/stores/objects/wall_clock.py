@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast._ports.bucket import Bucket, Found
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.errors import StoreUnavailable
+from holdfast.stores.objects.notices import Notices
 
 TOLERATED = 5.0
 """The seconds by which the clock may differ. The time of a bucket has whole seconds, and calls take some."""
@@ -16,9 +17,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class WallClock:
     """The time of this process, plus a correction."""
 
-    def __init__(self, bucket: Bucket, clock: Clock, chance: Randomness) -> None:
-        self._bucket, self._clock, self._chance = bucket, clock, chance
-        self._correction, self._compared_at = 0.0, float("-inf")
+    def __init__(self, bucket: Bucket, clock: Clock, chance: Randomness, notices: Notices) -> None:
+        self._bucket, self._clock, self._chance, self._notices = bucket, clock, chance, notices
+        self._correction = self._noticed = 0.0
+        self._compared_at = float("-inf")
 
     @property
     def is_unsure(self) -> bool:
@@ -36,6 +38,9 @@ class WallClock:
         is_near = sent - TOLERATED <= there <= answered + TOLERATED
         self._correction = 0.0 if is_near else there - (sent if there < sent else answered)
         self._compared_at = self._clock.monotonic()
+        if abs(self._correction - self._noticed) > TOLERATED:
+            self._noticed = self._correction
+            self._notices.correct(self._correction)
 
 
 async def bucket_time(bucket: Bucket, chance: Randomness) -> datetime:
