@@ -195,3 +195,28 @@ def test_a_cancelled_caller_is_cancelled() -> None:
 
     with pytest.raises(TimeoutError):
         against([Scripted(b"HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n")], act)
+
+
+class Gathering(Scripted):
+    """A server that answers no request before it has read 100."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_complete = asyncio.Event()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.seen.append(await reader.readuntil(b"\r\n\r\n"))
+        if len(self.seen) == 100:
+            self._is_complete.set()
+        await self._is_complete.wait()
+        writer.write(COUNTS)
+        writer.close()
+
+
+def test_the_calls_of_100_callers_are_with_the_broker_at_once() -> None:
+    """Else it cannot put them into one write."""
+
+    async def call_together(store: RemoteStore) -> list[Any]:
+        return await asyncio.gather(*(counts(store) for _ in range(100)))
+
+    assert against([Gathering()], call_together) == [{}] * 100

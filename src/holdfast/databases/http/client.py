@@ -25,7 +25,8 @@ FAREWELL = 0.25
 """Seconds for brokers to answer the end of TLS, which aiohttp does not wait for."""
 ROUNDS = 2
 PAUSE = 0.1
-CONNECTIONS = 64
+CONNECTIONS = 128
+"""More callers than that wait for each other here, so that a broker cannot put their calls into one write."""
 OVERLOADED = 503
 _REFUSED = (OVERLOADED, MISDIRECTED)
 
