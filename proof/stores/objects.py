@@ -1,6 +1,7 @@
 """Object storage: the real store in each process, all over one bucket, whose landed writes are the truth of the world."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 from itertools import count
@@ -67,6 +68,7 @@ class BucketWorld:
         self._truth, self._version = Book(), 0
         self._older = dict[str, Found]()
         self._renewed_at = dict[UUID, float]()
+        self._stores = Counter[str]()
         at_once(create(self._bucket, UUID(int=1)))
 
     def reached_by(self, process: Process) -> Store:
@@ -84,7 +86,9 @@ class BucketWorld:
         )
         new_book = committed(self._kind, uncommitted, floor=self._floor, records_claims=self._records_claims)
         # In small worlds too: there the first half of each id, of which a nonce is made, is the same in every stream.
-        chance = SimChance(Random(f"{self._loop.seed}/store of {process.title}"), clock)
+        # A process may have several stores, such as one of its own App: each needs other nonces.
+        self._stores[process.title] += 1
+        chance = SimChance(Random(f"{self._loop.seed}/store {self._stores[process.title]} of {process.title}"), clock)
         thread = VirtualThread(self._loop, process)
         store = SimulatedObjects(self._url, connection, thread, clock=clock, chance=chance, new_book=new_book, full=self._full)
         uncommitted.wall = store.wall
