@@ -101,9 +101,10 @@ class BucketWorld:
         return await self._bucket.get(key, unless)
 
     async def older(self, key: str, unless: str | None) -> Found | Absent | Unchanged:
-        """Read an object as it was before its last write, unless the reader knows that one: it could not recognise it as stale."""
-        found = self._older.get(key)
-        return await self._bucket.get(key, unless) if found is None or found.etag == unless else found
+        """Read an object as it was before its last write, if the reader knows the last one: no other could recognise it as stale."""
+        found, older = await self._bucket.get(key), self._older.get(key)
+        is_known = isinstance(found, Found) and found.etag == unless
+        return older if older is not None and is_known else await self._bucket.get(key, unless)
 
     async def put(self, key: str, body: bytes, match: str | Absent | None, events: Sequence[Event]) -> str:
         """Write an object. A head that lands makes the events of its commit true."""
