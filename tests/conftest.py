@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from scripts import todays_part
-
 pytest_plugins = [
     "holdfast.testing.servers",
     "tests.event_loops",
@@ -36,19 +34,17 @@ if settings.get_current_profile_name() == "default":
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--long``: which of the tests that are marked ``prove`` run; see ``scripts/todays_part.py``."""
-    parser.addoption("--long", choices=("all", "none", "only", "today"), default="all", help="tests marked `prove` (all)")
+    """``--long``: which of the tests that are marked ``prove`` run."""
+    parser.addoption("--long", choices=("all", "none", "only"), default="all", help="tests marked `prove` (all)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests that are not asked for. The longest first, so that no process is left with them at the end."""
     choice = config.getoption("--long")
-    folder = todays_part.today()
 
     def is_wanted(item: pytest.Item) -> bool:
         is_long = item.get_closest_marker("prove") is not None
-        of_today = item.nodeid.startswith(f"{folder}/")
-        return choice == "all" or (choice == "only") == is_long or (choice == "today" and of_today)
+        return choice == "all" or (choice == "only") == is_long
 
     left = [item for item in items if not is_wanted(item)]
     if left:

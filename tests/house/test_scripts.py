@@ -1,13 +1,12 @@
 """The rules of the house: each one refuses what it should, and lets the rest through."""
 
-import datetime
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from scripts import check_docs, check_sizes, todays_part
+from scripts import check_docs, check_sizes
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,13 +156,3 @@ def test_a_promise_whose_test_does_not_exist_is_named(clone: Path) -> None:
         "docs/promises.md:1: core/test_a: it_lasts",
         "docs/promises.md:1: contracts/gone: it_holds",
     ]
-
-
-def test_seven_days_take_all_long_tests() -> None:
-    days = [datetime.date(2026, 11, 23) + datetime.timedelta(days=number) for number in range(7)]
-    assert {todays_part.part(day) for day in days} == set(todays_part.TURNS)
-
-
-def test_each_folder_of_the_turns_has_long_tests() -> None:
-    for folder in todays_part.TURNS:
-        assert any("pytest.mark.prove" in path.read_text() for path in Path(folder).glob("*.py")), folder
