@@ -86,7 +86,7 @@ class BucketWorld:
         )
         new_book = committed(self._kind, uncommitted, floor=self._floor, records_claims=self._records_claims)
         # In small worlds too: there the first half of each id, of which a nonce is made, is the same in every stream.
-        # A process may have several stores, such as one of its own App: each needs other nonces.
+        # A process may have several stores, such as that of an App in it: each needs other nonces.
         self._stores[process.title] += 1
         chance = SimChance(Random(f"{self._loop.seed}/store {self._stores[process.title]} of {process.title}"), clock)
         thread = VirtualThread(self._loop, process)
