@@ -15,8 +15,10 @@ from holdfast._core.outcome import Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest
 from holdfast._core.workflow import Edge, NewFlow, NewMember, Output, gate_edges
+from holdfast._engine.client.outputs import PAGE
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.context import SyncJob
+from holdfast._engine.worker.job_inputs import JobInputs
 from tests.engine.support import LEASE, Bench, turns
 from tests.event_loops import run
 
@@ -108,6 +110,20 @@ def test_s21_a_result_that_the_claim_has_is_not_read_again() -> None:
         assert (SEEN, transition_of(bench).to) == ([(5, 0)], State.COMPLETED)
 
     claimed(bench, on_loop, Done(b'{"value":5}'), then, policy=OnFailure.FAIL, brings=b'{"value":5}')
+
+
+def test_of_more_results_than_one_read_returns_the_first_that_the_claim_lacks_are_read() -> None:
+    bench, inputs = Bench(on_loop), tuple(Input("number", UUID(int=number), is_item=True) for number in range(PAGE + 2))
+
+    async def act() -> None:
+        await bench.open(("on_loop", b"{}"))
+        (claim,) = await take(bench, "on_loop")
+        results = (b"5", *[None] * (PAGE + 1))
+        asked = JobInputs(bench.environment).ask(structs.replace(claim, inputs=inputs, results=results))
+        assert asked is not None
+        assert (await asked).keys() == {each.parent for each in inputs[1 : PAGE + 1]}
+
+    run(act())
 
 
 def test_s21_a_handler_gets_the_failure_of_its_parent_where_it_accepts_one() -> None:

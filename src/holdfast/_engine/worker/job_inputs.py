@@ -37,8 +37,8 @@ class JobInputs:
 
         ``None`` if it brought all of them.
         """
-        lacking = [each.parent for each, result in zip_longest(claim.inputs[:PAGE], claim.results) if result is None]
-        return self._shared.ask(lacking) if lacking else None
+        lacking = [each.parent for each, result in zip_longest(claim.inputs, claim.results) if result is None]
+        return self._shared.ask(lacking[:PAGE]) if lacking else None
 
     async def filled(self, claim: Claim, task: TaskDefinition, asked: Asked | None) -> Claim:
         """Return the claim with all its results.
