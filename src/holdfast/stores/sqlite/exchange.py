@@ -21,10 +21,10 @@ from holdfast.stores.sqlite import limits
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.claimed_results import with_results
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows
 from holdfast.stores.sqlite.lanes import Look, Rounds, cursor_after, dealt_out, may_be_cut
-from holdfast.stores.sqlite.parents import with_results
 from holdfast.stores.sqlite.steps import is_active, keep_steps
 
 TRIES = 4
