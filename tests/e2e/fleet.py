@@ -96,6 +96,10 @@ class Crew:
             thaw(frozen)
             time.sleep(0.01)
 
+    def has_ended(self) -> bool:
+        """Return whether the supervisor has ended."""
+        return self.process.poll() is not None
+
     def wait(self, within: float) -> int:
         """Wait for its end, and return its exit code."""
         return self.process.wait(within)

@@ -188,6 +188,7 @@ class _Game:
     def _send_home(self) -> list[str]:
         """End all crews; return the processes they leave behind, and the crews that do not end as they should."""
         for crew in self._torturer.crews:
+            until(lambda crew=crew: crew.workers() or crew.has_ended(), within=TIME_LIMIT)  # a process that starts has no handler
             crew.send(signal.SIGTERM)
         codes = [crew.wait(TIME_LIMIT) for crew in self._torturer.crews]
         with suppress(AssertionError):

@@ -29,6 +29,8 @@ CONNECTIONS = 128
 """More callers than that wait for each other here, so that a broker cannot put their calls into one write."""
 OVERLOADED = 503
 _REFUSED = (OVERLOADED, MISDIRECTED)
+_BROKEN = (ClientError, OSError, RuntimeError)
+"""What aiohttp raises without an answer: an SSLError if the broker wants a certificate, a RuntimeError once this process has closed."""
 
 
 class HttpAnswer(Struct, frozen=True):
@@ -98,7 +100,7 @@ class HttpClient:
                     continue
             except ClientConnectorError as failure:
                 error = type(error)(f"no broker answers: {failure}")
-            except (ClientError, OSError) as failure:  # an SSLError, too, if the broker wants a certificate
+            except _BROKEN as failure:
                 error = StoreUnavailable(f"no broker answers: {server} closed the connection ({type(failure).__name__})")
                 if not is_repeatable:
                     break
@@ -110,7 +112,7 @@ class HttpClient:
         try:
             async with asyncio.timeout(timeout), self._session().get(url, allow_redirects=False) as found:
                 return await _read(found)
-        except (ClientError, OSError) as error:  # a TimeoutError, too
+        except _BROKEN as error:  # a TimeoutError, too
             self._turn_to_next()
             raise StoreUnavailable(f"no broker answers at {url}: {str(error) or type(error).__name__}") from None
 
