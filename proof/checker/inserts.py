@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
+from holdfast.stores.objects.wall_clock import TOLERATED
 from proof.checker.history import FAIL_OVER, By, Event, JobRow, Phase
 from proof.checker.verdicts import RATE, CheckContext, Seers
 
@@ -144,7 +145,8 @@ class Inserts:
             case "purge":
                 is_allowed = row is not None and row.state is State.AVAILABLE
             case "prune" if row is not None:
-                kept = (self._context.now - known.finished_at) * RATE + rules.step + 0.01
+                apart = 0.0 if rules.has_lease_clock else 2 * TOLERATED  # each process writes by its own clock
+                kept = (self._context.now - known.finished_at) * RATE + rules.step + apart + 0.01
                 # Members are kept for as long as their root is.
                 retention = 0.0 if row.member is not None and row.member.flow != job else row.policy.retention
                 is_old = not rules.is_timed or kept >= max(rules.floor, retention)

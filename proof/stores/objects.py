@@ -218,7 +218,7 @@ class SimulatedObjects(ObjectStore):
 
     def wall(self) -> datetime:
         """Return the time by which its writes decide what is due."""
-        return self._committer.wall_clock.now()
+        return self._committer.now()
 
 
 def at_once(work: Coroutine[Any, Any, Result]) -> Result:

@@ -83,3 +83,18 @@ async def test_a_clock_that_differs_from_the_buckets_is_noticed_and_so_is_its_en
     await enqueue(store, new())
     assert store.take_notices() == (ClockCorrected(0.0),)
     await store.close()
+
+
+@pytest.mark.parametrize(("ahead", "waits"), [(4.0, True), (9.9, True), (60.0, False)])
+async def test_the_time_of_a_store_goes_back_only_from_a_clock_that_was_wrong(world: World, ahead: float, waits: bool) -> None:
+    clock, (behind, bucket) = SkippingClock(), world.open()
+    store = ObjectStore(world.name, clock=clock, chance=FakeChance(), bucket=Scripted(world.name, world.clock))
+    for each in (behind, store):
+        await each.counts()
+    clock.step_wall(ahead)
+    await enqueue(store, new())
+    first = (await bucket.head()).tail[-1].at
+    await enqueue(behind, new())
+    assert ((await bucket.head()).tail[-1].at == first) is waits
+    await store.close()
+    await behind.close()

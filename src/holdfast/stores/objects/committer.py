@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -119,6 +120,10 @@ class Committer:
             if task is not None:
                 await asyncio.wait([task])
 
+    def now(self) -> datetime:
+        """Return the time of the next verb."""
+        return self.wall_clock.now(self._replica.head)
+
     async def _serve(self) -> None:
         try:
             while self._waiting:
@@ -206,7 +211,7 @@ class Committer:
         start, jobs = book.savepoint(), book.job_count
         first = (self._replica.head.version + 1) * _STAMPS
         sightings = self._sightings
-        now = Sighted(self.wall_clock.now(), first + number, first, sightings.elapsed, sightings.beats)
+        now = Sighted(self.now(), first + number, first, sightings.elapsed, sightings.beats)
         try:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
@@ -241,7 +246,7 @@ class Committer:
         if (pause := self._pauses.before_write()) > 0:
             await self._clock.sleep(pause)
         started, sent = self._clock.monotonic(), self._clock.boottime()
-        now = self.wall_clock.now()
+        now = self.wall_clock.now(base)
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
         garbage = tuple(each for each in base.garbage if each not in self._collected)
         head = structs.replace(base.followed_by(commit), garbage=garbage)
@@ -341,7 +346,7 @@ class Committer:
                 self._new_run = await flush(self._large, head, nonce)
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._large, head, old, nonce)
-            self._collected = await collect(self._large, head, self.wall_clock.now())
+            self._collected = await collect(self._large, head, self.now())
         except Damaged as error:
             self.notices.damage(error.key, error.what)
         except BucketUnavailable:

@@ -5,12 +5,15 @@ from datetime import UTC, datetime, timedelta
 from holdfast._ports.bucket import Bucket, Found
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.errors import StoreUnavailable
+from holdfast.stores.objects.head import Head
 from holdfast.stores.objects.notices import Notices
 
 TOLERATED = 5.0
 """The seconds by which the clock may differ. The time of a bucket has whole seconds, and calls take some."""
 EVERY = 600.0
 """The seconds after which the clocks are compared again."""
+_MOST_APART = timedelta(0, 2 * TOLERATED)
+"""By how much two clocks may differ. A commit from later than that is by a clock that was wrong."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -27,9 +30,11 @@ class WallClock:
         """Whether the clocks must be compared before the next write."""
         return self._clock.monotonic() - self._compared_at > EVERY
 
-    def now(self) -> datetime:
-        """Return the corrected time."""
-        return _EPOCH + timedelta(0, 0, round((self._clock.wall() + self._correction) * 1e6))
+    def now(self, head: Head) -> datetime:
+        """Return the corrected time, not before the last commit of a process whose clock is ahead: rates are counted by it."""
+        now = _EPOCH + timedelta(0, 0, round((self._clock.wall() + self._correction) * 1e6))
+        last = head.tail[-1].at if head.tail else now
+        return last if now < last <= now + _MOST_APART else now
 
     async def compare(self) -> None:
         """Compare the clocks. ``StoreUnavailable``: the bucket gave no answer."""
