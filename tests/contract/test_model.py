@@ -145,7 +145,7 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
         self.sent: list[Transition] = []
         self.cursor: Cursor = ()
         self.cursor_within_limits: Cursor = ()
-        self.seen_values: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the memory store, and of the store under test
+        self.seen_values: dict[UUID, list[tuple[str, ...]]] = {}  # of each lease, in the oracle and in the store under test
 
     def make_store(self) -> tuple[asyncio.Runner, Store]:
         """Return the store under test, which is empty and reads ``store_clock``, and the runner of its event loop."""
@@ -239,7 +239,8 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
     @rule(index=indexes, end=st.sampled_from(ENDS), judge=st.integers(0, 3))
     def end_lease(self, index: int, end: LeaseEnd, judge: int) -> None:
         (lease,) = self.pick(self.leases, [index])
-        seen = (None, None) if judge == 0 else self.seen_values[-1 - index % len(self.seen_values)]
+        values = self.seen_values.get(lease.id, [("1:0", "1:0")])
+        seen = (None, None) if judge == 0 else values[-1 - index % len(values)]
         self.ask(lambda store: store.end_lease(lease.id, end, seen=seen[store is self.store]))
 
     @precondition(lambda self: self.leases)
@@ -431,7 +432,8 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
         self.ask(lambda store: store.workers())
         self.ask(lambda store: store.expired(100))
         views = [self.runner.run(store.expired(100)) for store in (self.oracle, self.store)]
-        self.seen_values += [tuple(view.seen for view in pair) for pair in zip(*views, strict=True)]
+        for pair in zip(*views, strict=True):
+            self.seen_values.setdefault(pair[0].id, []).append(tuple(view.seen for view in pair))
 
     def request(
         self, lease: UUID, limit: int, prefetch: int, tasks: Sequence[str], queues: tuple[str, ...] | None

@@ -6,9 +6,11 @@ The memory store cannot be the oracle here: it shares its verbs with the store i
 import asyncio
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import settings
@@ -17,6 +19,7 @@ from hypothesis.stateful import rule
 from msgspec import structs
 
 from holdfast._core.flow_changes import FlowChange
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._ports.store import Store
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.stores.objects.store import ObjectStore
@@ -31,14 +34,18 @@ NAMES = FakeChance(0x30DE1)
 
 
 class Alternating:
-    """Stores that are asked one after the other. None of them returns the time since a beat, because not all know it."""
+    """Stores that are asked one after the other. None of them returns the time since a beat, because not all know it. Each judges leases
+    by what it has seen itself."""
 
     def __init__(self, stores: Sequence[Any]) -> None:
         self.stores, self._asked = [*stores], 0
 
     def __getattr__(self, name: str) -> Any:
         self._asked += 1
-        verb = getattr(self.stores[self._asked % len(self.stores)], name)
+        turn = self._asked % len(self.stores)
+        verb = getattr(self.stores[turn], name)
+        if name == "expired":
+            return partial(self._expired, turn)
         if name != "beat":
             return verb
 
@@ -46,6 +53,14 @@ class Alternating:
             return structs.replace(await verb(*arguments, **keywords), elapsed=None)
 
         return beat
+
+    async def _expired(self, turn: int, limit: int) -> Any:
+        views = await self.stores[turn].expired(limit)
+        return tuple(structs.replace(view, seen=f"{turn} {view.seen}") for view in views)
+
+    async def end_lease(self, lease: UUID, end: LeaseEnd, *, seen: str | None = None) -> Any:
+        turn, _, own = (seen or "").rpartition(" ")
+        return await self.stores[int(turn or 0)].end_lease(lease, end, seen=own or None)
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         return tuple(change for store in self.stores for change in store.take_flow_changes())
@@ -86,6 +101,11 @@ class ObjectModel(Model):
         super().advance(seconds)
 
     advance = rule(seconds=st.sampled_from([0.000001, 1.0, 2.0, 10.0, 10.000001, 29.0, 31.0, 900.0]))(advance)
+
+    @rule()
+    def step_wall(self) -> None:
+        """Step forward only: the time of a bucket does not go back by a few seconds."""
+        self.store_clock.step_wall(3.0)
 
     def teardown(self) -> None:
         for store in (*self.turns.stores, self.sqlite):

@@ -15,6 +15,7 @@ from holdfast._ports.bucket import BucketUnavailable
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
 from holdfast.databases.buckets.opening import open_bucket
+from holdfast.stores.objects.bodies import INLINE
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.routed_store import RoutedStore
@@ -86,9 +87,19 @@ async def insist_on_creating(name: str) -> None:
 
 
 async def look(store: ObjectStore) -> None:
+    """Let a handle see all stamps, those of jobs that were claimed ahead, too: a judge asks for them only once they have started."""
     await store.workers()
     await store.expired(1)
     await store.overdue(1)
+    await store._thread.run(see_jobs(store))
+
+
+async def see_jobs(store: ObjectStore) -> None:
+    committer = store._committer
+    for name, job, marks in [*committer._replica.book.contents()]:
+        if name == "marks":
+            committer._sightings.elapsed(job, marks.started)
+            committer._sightings.elapsed(job, marks.moved)
 
 
 @pytest.mark.prove
@@ -96,15 +107,29 @@ class TestObjects(Handles, StoreContract):
     """On a bucket in memory that does what it is asked."""
 
 
+@pytest.mark.prove
+class TestObjectsApart(Handles, StoreContract):
+    """With all payloads, results, checkpoints and values apart from their rows."""
+
+    def make_store(self, clock: FakeClock) -> Store:
+        store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(next(_NUMBERS)), inline=-1)
+        self.handles.append(store)
+        return store
+
+
 class TestObjectsWithFaults(Handles, StoreContract):
-    """The same while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time."""
+    """The same while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time. Every
+    second handle puts all bodies apart."""
 
     def make_store(self, clock: FakeClock) -> Store:
         number = next(
             _NUMBERS
         )  # in any thread another one: two handles with the same nonces would take each other's writes for theirs
         bucket = FaultyBucket(open_bucket(self.name, clock), Random(number), writes=0.2, reads=0.05)
-        store = ObjectStore(self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000)
+        inline = -1 if number % 2 else INLINE
+        store = ObjectStore(
+            self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000, inline=inline
+        )
         self.handles.append(store)
         return store
 

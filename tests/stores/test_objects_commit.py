@@ -287,8 +287,8 @@ async def test_a_call_that_writes_more_than_a_head_may_have_is_refused_and_its_n
 ) -> None:
     monkeypatch.setattr("holdfast.stores.objects.committer.MOST_CHANGES", 2 * 1024 * 1024)
     store, _ = world.open()
-    large = new(payload=b'"%s"' % (b"a" * 2 * 1024 * 1024))
-    found = await asyncio.gather(*(enqueue(store, job) for job in (new(), large, new())), return_exceptions=True)
+    many = [new(payload=b'"%s"' % (b"a" * 1500)) for _ in range(1500)]
+    found = await asyncio.gather(*(enqueue(store, *jobs) for jobs in ([new()], many, [new()])), return_exceptions=True)
     assert [type(each) for each in found] == [EnqueueAnswer, StoreRefused, EnqueueAnswer]
     assert "one call writes 2 MiB: enqueue fewer jobs in a call" in str(found[1])
     assert await jobs_in(world) == 2

@@ -4,6 +4,7 @@ A worker whose answer was lost sends its transition again, perhaps long after th
 of attempts keep the outcome of every token.
 """
 
+from holdfast._core.apart import are_equal
 from holdfast._core.job import PLACE_OF, Failure, Place, Reason
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.record import OUTCOME_OF, JobRecord, SettledAttempt
@@ -24,7 +25,7 @@ def _is_outcome_of(transition: Transition, row: JobRecord) -> bool:
     moved = transition.with_cancellation(cancel_requested=row.cancel_requested, by=by)
     if row.is_stub:
         return (moved.to, moved.reason) == (row.state, row.reason)
-    same = (moved.to, moved.reason, moved.result) == (row.state, row.reason, row.result)
+    same = (moved.to, moved.reason) == (row.state, row.reason) and are_equal(moved.result, row.result)
     # The totals tell the worker's own cancellation from a rescue that a requested cancellation turned into one.
     is_charged_alike = (moved.failures, moved.crashes) == (row.failures, row.crashes)
     return same and is_charged_alike and _kind(moved.error) == _kind(row.error)

@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.apart import are_equal
 from holdfast._core.book.claims import BookClaims
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.operations import BookOperations
@@ -189,7 +190,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             if holder is None or holder is row:
                 news.append(row)
             else:
-                duplicates[row.id] = Duplicate(holder.id, holder.payload == row.payload)
+                duplicates[row.id] = Duplicate(holder.id, are_equal(holder.payload, row.payload))
         answer = EnqueueAnswer(duplicates)
         if not answer.is_refused:
             if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):

@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
+from holdfast._core.apart import are_equal
 from holdfast._core.book.content import Content
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.rows import Rows
@@ -91,7 +92,7 @@ class BookWorkflows(BookState):
         rows = [structs.replace(new_record(each.job, now.wall), member=each.member, state=State.BLOCKED) for each in members]
         holder = self._holder(rows[-1])
         if holder is not None:
-            return EnqueueAnswer({root.id: Duplicate(holder.id, holder.payload == root.payload)})
+            return EnqueueAnswer({root.id: Duplicate(holder.id, are_equal(holder.payload, root.payload))})
         if len({row.id for row in rows if row.id not in self._all.jobs}) < len(rows):
             raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
         deadline = None if new.deadline is None else now.wall + timedelta(microseconds=micros(new.deadline))

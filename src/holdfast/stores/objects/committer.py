@@ -12,15 +12,18 @@ from msgspec import Raw, Struct, json, structs
 
 from holdfast._core.answers import BeatAnswer
 from holdfast._core.book.book import Book
+from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.leading import Misdirected
 from holdfast.errors import StoreRefused, StoreUnavailable
+from holdfast.stores.objects.bodies import FRESH
 from holdfast.stores.objects.election import Election
 from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
 from holdfast.stores.objects.limits import ADDING, Limits
+from holdfast.stores.objects.orphans import Orphans
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.pieces import Damaged, NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
@@ -41,13 +44,15 @@ _OUTAGE = 5.0
 
 
 class Request(Struct):
-    """A verb and its arguments. ``asked_at``: on the monotonic clock."""
+    """A verb and its arguments. ``asked_at``: on the monotonic clock. ``body_at``: when the bodies that it names were about to be
+    written, by the time since boot."""
 
     verb: str
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     asked_at: float
     answer: Future[Any]
+    body_at: float | None = None
 
 
 class Outcome(Struct):
@@ -91,6 +96,7 @@ class Committer:
         self._replica, self._sightings = Replica(bucket, name, new_book, limits), Sightings(clock)
         self.notices, self._pauses, self._full = self._replica.notices, pauses, full
         self.wall_clock = WallClock(bucket, clock, chance, self.notices)
+        self._orphans = Orphans(large, clock, chance)
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
         self._turn = asyncio.Lock()  # to read or write the head
@@ -215,6 +221,8 @@ class Committer:
         try:
             if self._election.leads and _is_soft(request):
                 return Outcome(self._beat(*request.arguments, first=first)), b""
+            if request.body_at is not None and self._clock.boottime() - request.body_at > FRESH:
+                raise StoreUnavailable(f"{self._name}: this process stood still in the call: call again")
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
             if request.verb in ADDING and book.job_count > jobs:
                 self._replica.require_room()
@@ -336,10 +344,11 @@ class Committer:
 
     def _begin_tidying(self, head: Head) -> None:
         if self._tidying is None:
-            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head))
+            rows = [*self._replica.book.contents()] if self._orphans.needs_rows else []
+            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head, rows))
 
-    async def _tidy(self, head: Head) -> None:
-        """Flush a full tail, or merge runs; the next commit puts the result into the head."""
+    async def _tidy(self, head: Head, rows: Sequence[RowChange]) -> None:
+        """Flush a full tail, or merge runs; the next commit puts the result into the head. Delete what nothing names."""
         try:
             nonce = self._chance.uuid4()
             if head.tail_size > self._full:
@@ -347,6 +356,7 @@ class Committer:
             elif old := mergeable(head.runs):
                 self._new_run = await merge(self._large, head, old, nonce)
             self._collected = await collect(self._large, head, self.now())
+            await self._orphans.search(rows)
         except Damaged as error:
             self.notices.damage(error.key, error.what)
         except BucketUnavailable:

@@ -10,7 +10,9 @@ from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.upkeep import Compaction
 from holdfast.errors import StoreUnavailable
+from holdfast.stores.objects.bodies import keys_in
 from holdfast.stores.objects.head import KEY, Commit, Dropped, Past
+from holdfast.stores.objects.orphans import old_bodies
 from holdfast.stores.objects.pieces import KEPT, RUNS, NewRun, collect, flush, merge
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.wall_clock import bucket_time
@@ -84,12 +86,13 @@ class Compacting(Struct, frozen=True):
         return False
 
     async def _delete_orphans(self, replica: Replica) -> int:
-        """Delete runs that no head names. The head is read after the list: a run that was listed may be in it only now."""
-        listed = await self.bucket.list(RUNS)
+        """Delete objects that nothing names. The head is read after the list: one that was listed may be named only now."""
+        listed, bodies = await self.bucket.list(RUNS), await old_bodies(self.bucket, self.chance)
         await replica.look()
         latest = await bucket_time(self.bucket, self.chance)
-        old = [each.key for each in listed if latest - each.modified > KEPT and _OUR_RUN.fullmatch(each.key)]
-        orphans = [key for key in old if key not in replica.head.keys]
+        runs = {each.key for each in listed if latest - each.modified > KEPT and _OUR_RUN.fullmatch(each.key)}
+        named = keys_in(row for _, _, row in replica.book.contents())
+        orphans = sorted((runs - replica.head.keys) | (bodies - named))
         for key in orphans:
             await self.bucket.delete(key)
         return len(orphans)

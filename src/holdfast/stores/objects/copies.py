@@ -12,6 +12,7 @@ from holdfast._core.book.table import RowChange
 from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import ABSENT, Absent, Bucket, BucketUnavailable, Found
 from holdfast.errors import ConfigurationError, SchemaMissing
+from holdfast.stores.objects.bodies import keys_in
 from holdfast.stores.objects.head import KEY, Head, read
 from holdfast.stores.objects.inspection import latest, read_head
 from holdfast.stores.objects.pieces import fetch, rows_in
@@ -31,7 +32,7 @@ async def back_up(bucket: Bucket, name: str, target: Bucket, place: str) -> Back
     rows, copied = await _copy(bucket, head, target)
     # The objects first: a copy whose head is there is whole.
     await target.put(COPY, json.encode(head), ABSENT)
-    return Backup(place, _jobs(latest(rows, head)), size + copied)
+    return Backup(place, _jobs(rows), size + copied)
 
 
 async def restore(bucket: Bucket, name: str, source: Bucket, place: str, *, store: UUID, is_forced: bool) -> Backup:
@@ -47,9 +48,8 @@ async def restore(bucket: Bucket, name: str, source: Bucket, place: str, *, stor
             [f"{place}: there is no backup here: name the place that `holdfast store backup` wrote"]
         ) from None
     rows, copied = await _copy(source, head, bucket)
-    jobs = _jobs(latest(rows, head))
     await _replace(bucket, restored(head, store), there.etag if isinstance(there, Found) else ABSENT)
-    return Backup(name, jobs, size + copied)
+    return Backup(name, _jobs(rows), size + copied)
 
 
 def restored(head: Head, store: UUID) -> Head:
@@ -60,14 +60,20 @@ def restored(head: Head, store: UUID) -> Head:
     return structs.replace(head, store=store, epoch=head.epoch + EPOCHS, broker=None, garbage=())
 
 
-async def _copy(bucket: Bucket, head: Head, target: Bucket) -> tuple[list[RowChange], int]:
+async def _copy(bucket: Bucket, head: Head, target: Bucket) -> tuple[dict[tuple[str, Any], Any], int]:
+    """Copy what a head names; return the newest rows, and the bytes of the objects."""
     rows, size = list[RowChange](), 0
     for run in head.runs:
-        body = await fetch(bucket, run)
+        body = await fetch(bucket, run.key)
         rows += rows_in(run, body)
         await target.put(run.key, body)
         size += len(body)
-    return rows, size
+    newest = latest(rows, head)
+    for key in sorted(keys_in(newest.values())):
+        body = await fetch(bucket, key)
+        await target.put(key, body)
+        size += len(body)
+    return newest, size
 
 
 async def _replace(bucket: Bucket, head: Head, match: str | Absent) -> None:

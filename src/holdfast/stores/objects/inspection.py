@@ -13,6 +13,7 @@ from holdfast._core.job import FINISHED
 from holdfast._ports.bucket import ABSENT, Bucket, Found
 from holdfast._ports.upkeep import Damage, Inspection, Verification
 from holdfast.errors import SchemaMissing, SchemaTooNew
+from holdfast.stores.objects.bodies import BODIES, keys_in
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
 from holdfast.stores.objects.pieces import REMEDY, RUNS, Damaged, load
 
@@ -73,7 +74,9 @@ async def verify(bucket: Bucket, name: str, wall: datetime) -> Verification:
         found += [Damage(KEY, problem, remedy) for problem in problems_of(book, wall)]
     newest = {(table, key): row for table, key, row in rows}
     left = [table for (table, _), row in newest.items() if row is not None]
-    objects = 1 + len(head.runs)
+    bodies, stored = keys_in(newest.values()), {each.key for each in await bucket.list(BODIES)}
+    found += [Damage(key, "is missing in the bucket", REMEDY) for key in sorted(bodies - stored)]
+    objects = 1 + len(head.runs) + len(bodies)
     return Verification(version=head.version, objects=objects, rows=len(left), jobs=left.count("jobs"), damage=tuple(found))
 
 

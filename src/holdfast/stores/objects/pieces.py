@@ -79,7 +79,7 @@ async def flush(bucket: Bucket, head: Head, nonce: UUID) -> NewRun:
 
 async def merge(bucket: Bucket, head: Head, old: tuple[Run, ...], nonce: UUID) -> NewRun:
     """Write several runs as one. Only in the oldest run are deletions without effect, so that they may be left out."""
-    bodies = [await fetch(bucket, run) for run in old]
+    bodies = [await fetch(bucket, run.key) for run in old]
     # in a thread: a hundred thousand jobs take seconds, in which beats must be written
     data = await asyncio.to_thread(_merged, old, bodies, drops_deletions=old[0] == head.runs[0])
     written = await _write(bucket, data, old[0].since, old[-1].until, nonce)
@@ -96,14 +96,14 @@ async def collect(bucket: Bucket, head: Head, now: datetime) -> tuple[Dropped, .
 
 async def load(bucket: Bucket, run: Run) -> list[RowChange]:
     """Return the changes in a run. ``BucketUnavailable``: it could not be read, or is missing or damaged."""
-    return rows_in(run, await fetch(bucket, run))
+    return rows_in(run, await fetch(bucket, run.key))
 
 
-async def fetch(bucket: Bucket, run: Run) -> bytes:
-    """Return a run as it is stored. ``BucketUnavailable``: it could not be read, or is missing."""
-    found = await bucket.get(run.key)
+async def fetch(bucket: Bucket, key: str) -> bytes:
+    """Return an object as it is stored. ``BucketUnavailable``: it could not be read, or is missing."""
+    found = await bucket.get(key)
     if not isinstance(found, Found):
-        raise Damaged(run.key, "is missing in the bucket")
+        raise Damaged(key, "is missing in the bucket")
     return found.body
 
 

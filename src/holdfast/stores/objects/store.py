@@ -28,6 +28,7 @@ from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
+from holdfast.stores.objects.bodies import INLINE, Bodies, is_named
 from holdfast.stores.objects.committer import Request
 from holdfast.stores.objects.compaction import Compacting
 from holdfast.stores.objects.copies import back_up, restore
@@ -47,7 +48,8 @@ class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
     ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
-    which they are flushed. ``limits``: the sizes from which on it takes no new jobs.
+    which they are flushed. ``limits``: the sizes from which on it takes no new jobs. ``inline``: the most bytes of a payload, result or
+    checkpoint that its row has in it.
     """
 
     def __init__(
@@ -60,8 +62,10 @@ class ObjectStore(BookVerbs, Forked):
         full: int = FULL,
         new_book: Callable[[], Book] = Book,
         limits: Limits = LIMITS,
+        inline: int = INLINE,
     ) -> None:
-        self._limits = limits
+        self._limits, self._inline = limits, inline
+        self._open_connection = (lambda: open_bucket(url, clock)) if bucket is None else (lambda: bucket)
         self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
         self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
@@ -140,6 +144,7 @@ class ObjectStore(BookVerbs, Forked):
 
     async def close(self) -> None:
         await self._thread.run(self._committer.close())
+        await self._thread.run(self._bodies.close())
         await self._bucket.close()
         await self._large.close()
         self._thread.close()
@@ -161,11 +166,17 @@ class ObjectStore(BookVerbs, Forked):
             new_book=self._new_book,
             limits=self._limits,
         )
+        self._bodies = Bodies(self._open_connection, self._clock, self._chance, self._committer.notices, inline=self._inline)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall(), UTC)
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        request = Request(verb, arguments, keywords, self._clock.monotonic(), Future())
+        body_at = None
+        if self._bodies.are_large((arguments, keywords)):
+            body_at = self._clock.boottime()
+            arguments, keywords = await self._thread.run(self._bodies.put_apart((arguments, keywords)))
+        request = Request(verb, arguments, keywords, self._clock.monotonic(), Future(), body_at)
         self._thread.call(self._committer.add, request)
-        return await asyncio.wrap_future(request.answer)
+        answer = await asyncio.wrap_future(request.answer)
+        return await self._thread.run(self._bodies.fetch(answer)) if is_named(answer) else answer
