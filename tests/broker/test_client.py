@@ -101,6 +101,13 @@ def test_a_claim_that_an_overloaded_broker_did_not_accept_is_sent_to_the_next_on
     assert against(servers, lambda store: store.exchange((), CLAIM)) == ExchangeAnswer()  # type: ignore[attr-defined]
 
 
+def test_a_claim_is_not_sent_again_when_a_proxy_finds_no_broker() -> None:
+    proxies = [Scripted(answer(b"reset before headers", 503, version=None)) for _ in range(2)]
+    with pytest.raises(StoreUnavailable, match="a proxy before it finds no broker"):
+        against(proxies, lambda store: store.exchange((), CLAIM))  # type: ignore[attr-defined]
+    assert sum(len(each.seen) for each in proxies) == 1, "the broker behind it may have read the call"
+
+
 def test_the_next_broker_is_called_while_one_is_away() -> None:
     async def act(store: Any) -> Any:
         await servers[0].stop()

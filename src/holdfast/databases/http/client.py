@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from holdfast._ports.clock import Randomness
 from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED, Refused
+from holdfast._ports.wire import HEADER
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.http.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError, StoreUnavailable
@@ -94,7 +95,9 @@ class HttpClient:
             try:
                 async with session.post(url, data=body, headers={"Content-Type": content_type}, allow_redirects=False) as found:
                     answer = await _read(found)
-                if answer.status not in _REFUSED or turn == turns - 1:
+                # A proxy answers 503, too, when the connection to its broker breaks after the broker has read the call.
+                is_refused = answer.status in _REFUSED and (is_repeatable or HEADER.lower() in answer.headers)
+                if not is_refused or turn == turns - 1:
                     return answer
                 if self._turn_to(answer.headers.get(LEADER_HEADER.lower())):
                     continue
