@@ -231,6 +231,8 @@ class History:
         return "\n".join([*lines, *(str(event) for event in shown[-longest:])])
 
 
+IN_MEMORY = "kept in memory in the epoch "
+"""Begins the note of a beat that a leading broker has answered without a write; the epoch follows."""
 EMBEDDED = "app"  # the role of a process that runs a worker in its own event loop
 
 

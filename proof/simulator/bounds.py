@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.stores.objects.election import LEADER_TTL, LOOK
+from holdfast.stores.objects.routed_store import LONGEST
+
 if TYPE_CHECKING:
     from proof.simulator.plans import Plan
 
 CALLS = 6  # that it takes to recover the jobs of a worker
 OPERATION = 2.0  # one round of store calls on a healthy connection
+
+
+def fail_over(plan: Plan) -> float:
+    """Return the seconds from the end of a leading broker until all processes are with the next one: its silence, a look of that one and of
+    a client, and the longest pause of a client."""
+    return 0.0 if plan.brokers is None or plan.is_live else LEADER_TTL + 2 * LOOK + LONGEST
 
 
 def lease_ttls(plan: Plan) -> float:
@@ -39,7 +48,7 @@ def tick_bound(plan: Plan, recovery: float, latency: float) -> float | None:
     if plan.schedules is None or not plan.is_timed:
         return None
     bound = plan.schedules.bound(plan.settings.poll_interval) + plan.step + OPERATION + 2 * CALLS * latency
-    return bound + (0.0 if plan.is_live else recovery + 1.0 + plan.mix.timeout + 2 * plan.mix.slowest)
+    return bound + (0.0 if plan.is_live else recovery + 1.0 + plan.mix.timeout + 2 * plan.mix.slowest) + fail_over(plan)
 
 
 def void_bound(plan: Plan, recovery: float, latency: float) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from holdfast.stores.objects.pieces import FULL
+from proof.simulator.broker_plan import draw_brokers
 from proof.simulator.profiles import Profile
 
 if TYPE_CHECKING:
@@ -22,4 +23,5 @@ def fitted(plan: Plan) -> Plan:
         return plan
     numbers = random.Random(f"bucket {plan.chaos}")
     full, backlog = numbers.choice([1_000, 4_000, 16_000, FULL]), min(plan.backlog, MOST_BACKLOG)
-    return structs.replace(plan, full=full, backlog=backlog, has_hooks=False, ahead=0, longest_write=0.0)
+    brokers = draw_brokers(random.Random(f"brokers {plan.chaos}"))
+    return structs.replace(plan, full=full, backlog=backlog, brokers=brokers, has_hooks=False, ahead=0, longest_write=0.0)

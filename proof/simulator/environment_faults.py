@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.book.content import Snapshot
 from holdfast._ports.host import Exit
 from proof.search.decisions import ROLLED_BACK, Strike
-from proof.simulator.fault_schedule import strikes_of, strikes_of_apps
+from proof.simulator.fault_schedule import strikes_of, strikes_of_apps, strikes_of_brokers
 from proof.simulator.foreign_locks import Strangers
 from proof.simulator.hosts import Guard
 from proof.simulator.loop import Process
@@ -40,6 +40,7 @@ class EnvironmentFaults:
         """Cause faults until the time of chaos is over."""
         world, start = self._world, self._world.loop.time()
         apart = strikes_of_apps(world.plan, world.loop.stream("strikes of apps"))
+        apart += strikes_of_brokers(world.plan, world.loop.stream("strikes of brokers"))
         for strike in (*strikes_of(world.plan, world.loop.stream("strikes")), *apart):
             world.loop.call_at(start + strike.time, self._strike, strike, context=world.loop.outside)
         if world.plan.mode is Mode.FORGETFUL:
@@ -70,6 +71,7 @@ class EnvironmentFaults:
                     world.start(slot)
             for app in world.apps:
                 app.start_again()
+            world.brokers.start()
         world.write("calm", "the world")
 
     # which processes
@@ -113,6 +115,8 @@ class EnvironmentFaults:
                 return self._lose_quorum(strike)
             case "kill_app" | "freeze_app" | "cut_app" | "drain_app":
                 return self._do_to_app(strike)
+            case "kill_broker" | "freeze_broker" | "cut_broker" | "drain_broker":
+                return self._do_to_broker(strike)
             case _:
                 slots = self._world.slots
                 slot = slots[strike.slot] if strike.slot < len(slots) else None
@@ -148,15 +152,24 @@ class EnvironmentFaults:
         if app is None or app.process is None or app.process.is_dead:
             return []
         app.is_broken = app.is_broken or strike.is_for_ever
-        match strike.name:
-            case "kill_app":
-                return self._kill([app.process])
-            case "freeze_app":
-                return self._freeze([app.process], strike)
-            case "cut_app":
-                return self._cut([app.process], strike)
+        return app.leave() if strike.name == "drain_app" else self._do_to_process(app.process, strike)
+
+    def _do_to_broker(self, strike: Strike) -> list[str]:
+        """Cause one fault in the process of a broker."""
+        brokers = self._world.brokers.slots
+        broker = brokers[strike.slot] if strike.slot < len(brokers) else None
+        if broker is None or broker.process is None or broker.process.is_dead:
+            return []
+        return broker.drain() if strike.name == "drain_broker" else self._do_to_process(broker.process, strike)
+
+    def _do_to_process(self, process: Process, strike: Strike) -> list[str]:
+        match strike.name.partition("_")[0]:
+            case "kill":
+                return self._kill([process])
+            case "freeze":
+                return self._freeze([process], strike)
             case _:
-                return app.leave()
+                return self._cut([process], strike)
 
     def _kill(self, whom: Iterable[Process]) -> list[str]:
         hit = []

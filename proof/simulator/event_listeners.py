@@ -9,12 +9,14 @@ from proof.checker.history import IN_CARE, ROWS
 from proof.simulator.call_outcomes import ODD, ODD_ERRORS
 from proof.simulator.loop import Process
 from proof.simulator.watched_table import VERBS
+from proof.stores.broker_calls import BROKER
 from proof.stores.bucket_connection import BUCKET
 
 if TYPE_CHECKING:
     from proof.simulator.world import World
 
 _ODD_NAMES = [each.__name__ for each in ODD_ERRORS]
+_UNAVAILABLE = ("StoreUnavailable", "BucketUnavailable", "Refused", "Misdirected")
 FAILURES = (EventName.STORE_UNAVAILABLE, EventName.STORE_REFUSED, EventName.SUBSCRIBER_FAILED)
 
 
@@ -34,8 +36,9 @@ class Ears(Events):
             self._world.write("worker.draining", str(fields["worker"]), str(fields["reason"]))
         operation, error = fields.get("operation"), str(fields.get("error", ""))
         is_expected = (
-            error.startswith(("StoreUnavailable", "BucketUnavailable", BUCKET, "TimeoutError", f"{operation}: "))
+            error.startswith((*_UNAVAILABLE, BUCKET, "TimeoutError", f"{operation}: "))
             or ODD in error
+            or BROKER in error
             or error in _ODD_NAMES
         )
         is_expected = is_expected or error.partition(": ")[2].startswith(

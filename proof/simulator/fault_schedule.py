@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 
+from holdfast.stores.objects.election import LEADER_TTL
 from proof.search.decisions import Operation, Strike
 from proof.simulator.plans import OPERATIONS, QUEUES, Mode, Plan
 
@@ -17,6 +18,16 @@ APP_STRIKES = {
     Mode.DRAINS: ("drain_app",),
 }
 """In the other modes no fault hits a single process."""
+_ALL_BROKER_STRIKES = ("kill_broker", "freeze_broker", "cut_broker", "drain_broker")
+BROKER_STRIKES = {
+    Mode.SAFETY: _ALL_BROKER_STRIKES,
+    Mode.BEYOND: _ALL_BROKER_STRIKES,
+    Mode.BRINK: ("freeze_broker", "cut_broker"),
+    Mode.DRAINS: ("drain_broker",),
+}
+"""In the other modes no fault hits a broker alone: a core does not stay healthy without the broker that leads."""
+BROKER_SECONDS = (0.3, 0.8, 0.95, 1.1, 1.5, 3.0)
+"""For how long, in the times after which a leader without a commit is deposed."""
 
 
 def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
@@ -41,6 +52,20 @@ def strikes_of_apps(plan: Plan, numbers: random.Random) -> list[Strike]:
         time, ends = numbers.random() * plan.chaos, [numbers.choice(APP_BREAKS) for _ in range(plan.apps)]
         strikes += [Strike(time, name, app, is_for_ever=True) for app, name in enumerate(ends) if name]
     return sorted(strikes, key=lambda each: each.time)
+
+
+def strikes_of_brokers(plan: Plan, numbers: random.Random) -> list[Strike]:
+    """Draw the faults of brokers, also from separate ``numbers``."""
+    names = BROKER_STRIKES.get(plan.mode, ())
+    if plan.script is not None or plan.brokers is None or not names:
+        return []
+    strikes, time = list[Strike](), numbers.expovariate(1 / LEADER_TTL)
+    while time < plan.chaos:
+        name, broker, pick = numbers.choice(names), numbers.randrange(plan.brokers.brokers), numbers.random()
+        seconds, is_refusing = LEADER_TTL * numbers.choice(BROKER_SECONDS), numbers.random() < 0.5
+        strikes.append(Strike(time, name, broker, pick, seconds, is_refusing=is_refusing))
+        time += numbers.expovariate(1 / LEADER_TTL)
+    return strikes
 
 
 def _times(plan: Plan, numbers: random.Random) -> list[float]:

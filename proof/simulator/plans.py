@@ -11,7 +11,8 @@ from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
 from proof.simulator.ahead_plan import draw_ahead
-from proof.simulator.bounds import CALLS, OPERATION, lease_ttls, local_bound, outage_calls, tick_bound, void_bound
+from proof.simulator.bounds import CALLS, OPERATION, fail_over, lease_ttls, local_bound, outage_calls, tick_bound, void_bound
+from proof.simulator.broker_plan import BrokersPlan
 from proof.simulator.bucket_plan import fitted
 from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.flow_plan import SHARE, FlowsPlan, draw_flows
@@ -76,16 +77,15 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The plan of a world; times in seconds. ``interval``: between two faults around processes. ``step``: of the store's clock.
 
     ``keys``: how many unique keys there are; ``operations``: the actions of an operator at random; ``has_strangers``: some jobs are of a
-    task that no worker knows; ``hint_loss``: how many hints get lost. ``profile``: the kind of store. ``longest_write``: how long a write
-    takes there, while other processes may not write. ``connections``: how many each process may have, beside one for beats; 0: any
-    number. ``has_releases``: some workers and clients are of the release before. ``outfits``: the setup of each supervisor. Without any,
-    all have ``settings`` and every second one has the release before. ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a
-    queue delivers jobs, and has faults too. ``backlog``: how many slow jobs wait from the start; the rest is deleted when all faults have
-    ended. ``rows``: a watched table of the users. ``schedules``: jobs of ticks. ``lanes``: queues and keys of the jobs, and limits.
-    ``flows``: workflows, steps and signals. ``locks``: how often another program locks the row of a job, for a while. ``ahead``: how
-    many jobs each worker claims ahead. ``full``: the bytes of changes that a process with a bucket flushes.
-    ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker in their event loop. ``script``:
-    all faults and operations; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
+    task that no worker knows; ``hint_loss``: how many hints get lost. ``longest_write``: how long a write takes, while others wait.
+    ``connections``: how many each process may have, beside one for beats; 0: any number. ``has_releases``: some workers and clients are
+    of the release before. ``outfits``: the setup of each supervisor. Without any, all have ``settings``, and every second one has the
+    release before. ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: a queue delivers jobs, and has faults too. ``backlog``:
+    how many slow jobs wait from the start; the rest is deleted in the end. ``rows``: a watched table of the users. ``schedules``: jobs of
+    ticks. ``lanes``: queues and keys of the jobs, and limits. ``flows``: workflows, steps and signals. ``locks``: how often another program
+    locks the row of a job. ``ahead``: how many jobs each worker claims ahead. ``full``: the bytes of changes that a process with a bucket
+    flushes. ``brokers``: of a bucket. ``brand``: whose statements the store runs. ``apps``: how many processes of the users run a worker
+    in their event loop. ``script``: all faults and operations; nothing else is drawn but times.
     """
 
     mode: Mode
@@ -128,6 +128,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     flows: FlowsPlan | None = None
     full: int = 0
+    brokers: BrokersPlan | None = None
 
     def settings_of(self, slot: int) -> Settings:
         """Return the settings of the supervisor in that slot."""
@@ -164,7 +165,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         bound, ttls = self.step + recovery + OPERATION, lease_ttls(self)
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
-        bound += 0.0 if self.is_live else recovery + 1.0  # after an outage: amnesty, and the pause of a failing service
+        bound += fail_over(self) + (0.0 if self.is_live else recovery + 1.0)  # amnesty, and the pause of a failing service
         # A write waits for the writes of other processes, or is composed again after them.
         latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
         return Rules(
@@ -179,7 +180,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
             local_bound=local_bound(self, latency),
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
-            zombie_bound=OPERATION if self.is_timed and not self.is_live else None,
+            zombie_bound=OPERATION + fail_over(self) if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
             calls=outage_calls(self),
             floor=self.floor,

@@ -106,6 +106,7 @@ async def _run(world: World) -> None:
         world.start(slot)
     for app in world.apps:
         app.start()
+    world.brokers.start()
     world.start_clients()
     environment_faults = EnvironmentFaults(world)
     await environment_faults.run_faults()

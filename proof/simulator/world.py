@@ -25,6 +25,7 @@ from proof.checker.history import IN_CARE, Event, History, Phase
 from proof.search.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from proof.simulator.apps import App
 from proof.simulator.backlog import backlog, left_of
+from proof.simulator.brokers import WorldBrokers
 from proof.simulator.call_outcomes import ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.connections import Connections
 from proof.simulator.event_listeners import Ears
@@ -112,6 +113,7 @@ class World:
         self.watched = WatchedRows(self, self.carry)
         self.schedules, self.lanes, self.flows = WorldSchedules(self), WorldLanes(self), WorldFlows(self)
         self.apps = [App(self, number) for number in range(plan.apps)]
+        self.brokers = WorldBrokers(self)
 
     # used by all processes
 

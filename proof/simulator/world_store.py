@@ -47,6 +47,7 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror | BucketWorld
                 full=plan.full,
                 faults=world.faults,
                 carry=world.carry,
+                brokers=None if plan.brokers is None else "require" if plan.brokers.is_required else "auto",
             )
         case Brand.MEMORY:
             return witnessed(

@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from datetime import datetime
+from functools import partial
 from itertools import count
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
 
 from msgspec import structs
@@ -16,29 +16,32 @@ from holdfast._core.book.content import Snapshot
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.limits import Scope
 from holdfast._ports.bucket import Absent, Found, Listed, Unchanged
-from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast.databases.buckets.memory_bucket import MemoryBucket
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.head import KEY, read
 from holdfast.stores.objects.replica import Replica
-from holdfast.stores.objects.store import ObjectStore
-from proof.checker.history import Event, History, LeaseRow
+from proof.checker.history import IN_MEMORY, Event, History, LeaseRow, Phase
 from proof.simulator.call_outcomes import Faults
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.loop import Process, VirtualLoop
+from proof.stores.broker_calls import BrokerCalls, Listener
 from proof.stores.bucket_connection import BucketConnection
+from proof.stores.bucket_stores import SimulatedObjects, SimulatedRoutes, VirtualThread
 from proof.stores.recording_commits import Uncommitted, committed
 
 _NUMBERS = count()
 _RENEWING = ("open_lease", "beat")
 _KILLED = Exit(signal="SIGKILL")
 Result = TypeVar("Result")
+BrokerOption = Literal["auto", "require"]
 
 
 class BucketWorld:
-    """The bucket of one world. ``full``: the bytes of changes that a process flushes. ``faults``: of each process, by its name."""
+    """The bucket of one world. ``full``: the bytes of changes that a process flushes. ``faults``: of each process, by its name.
+    ``brokers``: how processes look for the broker that leads; ``None``: they do not. ``listeners``: the brokers by their URL."""
 
     clock_of: Callable[[str], SimClock]
     on_call: Callable[[Process, Sequence[Event]], None] = staticmethod(lambda process, events: None)
@@ -58,40 +61,47 @@ class BucketWorld:
         full: int,
         faults: dict[str, Faults],
         carry: Callable[[Process, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
+        brokers: BrokerOption | None = None,
     ) -> None:
         self.history, self.now = history, now
         self.clock = clock
         self._kind, self._loop, self._known = kind, loop, known
         self._floor, self._records_claims, self._full, self._faults, self._carry = floor, records_claims, full, faults, carry
-        self._url = f"memory-object://world-{next(_NUMBERS)}"
+        self._brokers, self.listeners = brokers, dict[str, Listener]()
+        self._url = f"memory-object://world-{next(_NUMBERS)}" + (f"?broker={brokers}" if brokers else "")
         self._bucket = MemoryBucket(BucketUrl.of(self._url), clock)
-        self._truth, self._version = Book(), 0
+        self._truth, self._version, self._epoch = Book(), 0, 0
         self._older = dict[str, Found]()
         self._renewed_at = dict[UUID, float]()
         self._stores = Counter[str]()
         at_once(create(self._bucket, UUID(int=1)))
 
     def reached_by(self, process: Process) -> Store:
-        """Return the store of this process: its own book, clock and connection."""
-        uncommitted = Uncommitted(process.name, self.clock, self.now, self._known)
+        """Return the store of this process: its own book, clock and connections."""
+        uncommitted, faults = Uncommitted(process.name, self.clock, self.now, self._known), self._faults[process.name]
         clock = self.clock_of(process.name)
+        how: dict[str, Any] = {"carry": partial(self._carry, process), "crash": lambda: process.end(_KILLED)}
         connection = BucketConnection(
             self,
             self.clock,
-            self._faults[process.name],
-            changes=lambda: uncommitted.events,
-            carry=lambda coroutine: self._carry(process, coroutine),
-            crash=lambda: process.end(_KILLED),
+            faults,
+            changes=lambda: (*uncommitted.beats, *uncommitted.events),
             note=lambda events: self.on_call(process, events),
+            **how,
         )
         new_book = committed(self._kind, uncommitted, floor=self._floor, records_claims=self._records_claims)
         # In small worlds too: there the first half of each id, of which a nonce is made, is the same in every stream.
         # A process may have several stores, such as that of an App in it: each needs other nonces.
         self._stores[process.title] += 1
         chance = SimChance(Random(f"{self._loop.seed}/store {self._stores[process.title]} of {process.title}"), clock)
+        kept: dict[str, Any] = {"clock": clock, "chance": chance, "bucket": connection, "full": self._full, "new_book": new_book}
         thread = VirtualThread(self._loop, process)
-        store = SimulatedObjects(self._url, connection, thread, clock=clock, chance=chance, new_book=new_book, full=self._full)
-        uncommitted.wall = store.wall
+        if self._brokers is None:
+            store = SimulatedObjects(self._url, **kept)
+        else:
+            calls = BrokerCalls(self.listeners, process, self.clock, faults, self.history, self.now, thread=thread, **how)
+            store = SimulatedRoutes(self._url, connect=partial(calls.store, chance), **kept)
+        store.place(thread, uncommitted, self._record)
         return cast(Store, store)
 
     # the bucket
@@ -130,17 +140,27 @@ class BucketWorld:
             if commit.version > self._version:
                 self._truth.load(commit.rows())
         self._version = head.version
-        for event in events:
-            self.history.add(self._stamped(event))
+        if head.epoch != self._epoch:
+            self._epoch = head.epoch
+            self.history.add(Event(time=self.now(), process="bucket", what="epoch", phase=Phase.TRUTH, note=str(head.epoch)))
+        self._record(events)
 
-    def _stamped(self, event: Event) -> Event:
-        """Return the event at the time of its landing; a lease stands since its last renewal landed."""
+    def _record(self, events: Sequence[Event]) -> None:
+        """Record what is true now. A beat in the memory of a leader is true since it was noted, and is recorded once."""
+        for event in events:
+            if not event.note.startswith(IN_MEMORY):
+                self.history.add(self._stamped(event, self.now()))
+            elif event.lease is not None and self._renewed_at.get(event.lease, event.time) < event.time:
+                self.history.add(self._stamped(event, event.time))
+
+    def _stamped(self, event: Event, renewed_at: float) -> Event:
+        """Return the event at the present time; a lease stands since its last renewal."""
         now, lease = self.now(), event.lease
         if event.what != "lease" or lease is None:
             return structs.replace(event, time=now)
         before = self._overdue(event.before, now - self._renewed_at.get(lease, now))
         if event.by is not None and event.by.verb in _RENEWING:
-            self._renewed_at[lease] = now
+            self._renewed_at[lease] = renewed_at
         after = self._overdue(event.after, now - self._renewed_at.get(lease, now))
         return structs.replace(event, time=now, before=before, after=after)
 
@@ -177,48 +197,6 @@ class BucketWorld:
             self._loop.complaints.append(f"a process that starts now would load other rows than were committed: {wrong[:5]}")
         for each in at_once(self._bucket.list()):
             at_once(self._bucket.delete(each.key))
-
-
-class VirtualThread:
-    """The thread of a process in which its store works, on the loop of the world."""
-
-    def __init__(self, loop: VirtualLoop, process: Process) -> None:
-        self._loop, self._process = loop, process
-
-    def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function there, later."""
-        self._loop.call_soon(function, *arguments, context=self._loop.context_of(self._process.thread))
-
-    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine there, and return its result."""
-        task: asyncio.Task[Result] = self._loop.create_task(work, context=self._loop.context_of(self._process.thread))
-        await asyncio.wait([task])
-        return task.result()
-
-    def close(self) -> None:
-        """Do nothing: the loop belongs to the world."""
-
-
-class SimulatedObjects(ObjectStore):
-    """The real store, with its thread on the loop of the world."""
-
-    def __init__(
-        self,
-        url: str,
-        bucket: BucketConnection,
-        thread: VirtualThread,
-        *,
-        clock: Clock,
-        chance: Randomness,
-        new_book: Callable[[], Book],
-        full: int,
-    ) -> None:
-        super().__init__(url, clock=clock, chance=chance, bucket=bucket, full=full, new_book=new_book)
-        self._thread = thread  # type: ignore[assignment]
-
-    def wall(self) -> datetime:
-        """Return the time by which its writes decide what is due."""
-        return self._committer.now()
 
 
 def at_once(work: Coroutine[Any, Any, Result]) -> Result:

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from uuid import UUID
 
 from holdfast._core.book.book import Book
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.state import Savepoint
 from holdfast._core.record import JobRecord
 from holdfast._ports.clock import Clock
-from proof.checker.history import Event, History
+from proof.checker.history import Event, History, LeaseRow
 from proof.stores.recording_book import RecordingBook
 
 
 class Uncommitted:
     """What a process has changed in its book and not yet written.
 
-    ``wall``: its time, by which its writes decide what is due. ``clock``: that of the world.
+    ``wall``: its time, by which its writes decide what is due. ``clock``: that of the world. ``beats``: those that a leader keeps in
+    memory, of the newest requests.
     """
 
     wall: Callable[[], datetime]
@@ -23,6 +25,7 @@ class Uncommitted:
     def __init__(self, caller: str, clock: Clock, now: Callable[[], float], known: Collection[str]) -> None:
         self.caller, self.now, self.known = caller, now, known
         self._clock, self.history = clock, History()
+        self.beats = list[Event]()
 
     def moment(self) -> Moment:
         """Return the time of a write that is made now."""
@@ -53,6 +56,19 @@ class CommittedBook(RecordingBook):
         del self.around.events[self._mark if savepoint.noted else 0 :]
         self._grown.clear()
         self._is_marked = False
+
+    def forget_journal(self) -> None:
+        """Forget the events of what is committed: the next commit is another one."""
+        super().forget_journal()
+        self.around.events.clear()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it has changes that are not committed."""
+        return bool(self._all.journal)
+
+    def lease_row(self, lease: UUID) -> LeaseRow | None:
+        return self._lease_row(lease)
 
     def _put(self, row: JobRecord) -> None:
         known = self._all.jobs.get(row.id)

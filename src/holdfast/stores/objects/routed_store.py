@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from holdfast._core.book.book import Book
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports import wire
@@ -36,8 +37,9 @@ class RoutedStore(ObjectStore):
         chance: Randomness,
         bucket: Bucket | None = None,
         full: int = FULL,
+        new_book: Callable[[], Book] = Book,
     ) -> None:
-        super().__init__(url, clock=clock, chance=chance, bucket=bucket, full=full)
+        super().__init__(url, clock=clock, chance=chance, bucket=bucket, full=full, new_book=new_book)
         self._connect, self._brokers = connect, dict[str, Store]()
         self._is_required = BucketUrl.of(url).broker == "require"
         self._leader: str | None = None
