@@ -8,6 +8,8 @@ from msgspec import Struct, structs
 
 from holdfast._core.book.book import Book
 from holdfast._core.timing import LeaseTiming
+from proof.simulator.broker_plan import BrokersPlan
+from proof.simulator.call_outcomes import Mix
 from proof.simulator.faults import Fault
 from proof.simulator.flow_plan import FlowsPlan
 from proof.simulator.growth_plan import GrowthPlan
@@ -15,6 +17,7 @@ from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Profile
 from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
+from tests.simulation import broken_brokers as brokers
 from tests.simulation import broken_buckets as buckets
 from tests.simulation import broken_flows as flows
 from tests.simulation import broken_growth as growth
@@ -62,7 +65,18 @@ def lockable(plan: Plan) -> bool:
 
 def in_bucket(plan: Plan) -> bool:
     """Worlds whose processes write to a bucket under any faults."""
-    return plan.profile is Profile.OBJECTS and plan.mode is Mode.SAFETY
+    return plan.profile is Profile.OBJECTS and plan.mode is Mode.SAFETY and plan.brokers is None
+
+
+def led(plan: Plan) -> bool:
+    """Worlds whose processes call brokers under any faults."""
+    return plan.brokers is not None and plan.mode is Mode.SAFETY
+
+
+def led_idly(plan: Plan) -> Plan:
+    """A world of few writes, in which nothing but brokers fails."""
+    idle = structs.replace(plan, chaos=200.0, jobs=3, clients=1, backlog=0, mix=Mix(), strikes=(), operations=())
+    return structs.replace(idle, schedules=None, rows=None, lanes=None, brokers=BrokersPlan(3))
 
 
 def embedded(plan: Plan) -> bool:
@@ -215,6 +229,8 @@ class Mutant(Struct, frozen=True):
         return (text or "").splitlines()[0]
 
 
+LED_LONG = bent(chaos=120.0)
+LOST_CLAIMS = under("exchange", Fault.ANSWER_LOST)
 CUTS = ("cut_together",)
 SILENCES = ("cut_supervisor", "freeze_supervisor")
 WORK = ("long", "resuming", "steady")
@@ -834,4 +850,12 @@ MUTANTS = (
     Mutant("write that did not land is kept", "S1", 20, patch=buckets.nothing_undone, where=in_bucket, aim=brief),
     Mutant("deletions left out of a run that is not the oldest", "L2", 50, patch=buckets.deletions_dropped, where=in_bucket),
     Mutant("wall clock that is not corrected", "S6", 20, patch=buckets.walls_uncorrected, where=in_bucket),
+    # brokers on a bucket
+    Mutant("deposed leader that answers from memory", "S3", 20, patch=brokers.reigns_without_end, where=led, aim=led_idly),
+    Mutant("leader deposed at once", "S3", 20, patch=brokers.leaders_deposed_at_once, where=led),
+    Mutant(
+        "registered again after a lost race", "S3", 50, patch=brokers.registered_again_after_a_lost_race, where=led, aim=LED_LONG
+    ),
+    Mutant("sent away after the write", "S10", 50, patch=brokers.misdirected_after_the_write, where=led, aim=LED_LONG),
+    Mutant("claim sent again", "S10", 50, patch=brokers.every_call_repeated, where=led, aim=LOST_CLAIMS),
 )
