@@ -5,6 +5,7 @@ import contextvars
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -359,8 +360,10 @@ class World:
 
         async def resume(client: Client) -> None:
             while paused := sorted(self.store.snapshot().paused_queues):
-                await client.pause(paused, is_paused=False)
-            await client.delete(left_of(self._backlog, self.store.snapshot()))
+                with suppress(StoreUnavailable):  # the fail-over of a broker takes longer than a call waits
+                    await client.pause(paused, is_paused=False)
+            with suppress(StoreUnavailable):
+                await client.delete(left_of(self._backlog, self.store.snapshot()))
 
         title = f"caretaker {self._caretakers}" if self._caretakers else "caretaker"
         self._caretakers += 1

@@ -126,7 +126,7 @@ def test_no_answer_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("place", [0, 1])  # one of them is asked first
 def test_a_broker_that_stands_still_costs_one_round_of_calls(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "TIMEOUT", 0.2)
+    monkeypatch.setattr(http_client, "TIMEOUT", 1.0)
 
     async def act(store: Any) -> Any:
         await asyncio.gather(*(store.counts() for _ in range(3)), return_exceptions=True)
