@@ -11,11 +11,11 @@ from holdfast._core.book.moment import Moment
 from holdfast._core.dependencies import After
 from holdfast._core.job import Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
-from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, NewLease, ProgressUpdate
 from holdfast._core.workflow import NewFlow, NewMember, Revived, SteerFlow
-from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of, token_in
+from proof.checker.book_rows import job_row, lease_row
+from proof.checker.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, outcome_of
 from proof.checker.hooks import HookedBook
 from proof.stores.recording_lanes import RecordingLanes
 
@@ -219,50 +219,14 @@ class RecordingBook(RecordingLanes):
         known = self._all.leases.get(lease)
         if known is None:
             return None
-        return LeaseRow(
-            process=label(known.spec.process),
-            worker=known.spec.worker,
-            ttl=known.spec.timing.ttl,
-            margin=known.spec.timing.margin,
-            overdue=(self.around.moment().stamp - known.expires_at) / 1e6,
-            is_ended=known.end is not None,
-            is_free=known.end is not None and known.end.is_free,
-            culprits=known.end.charged_jobs if known.end is not None else {},
-            is_draining=known.is_draining,
-            is_isolated=known.spec.is_isolated,
-            grace=known.spec.grace,
-            slots=known.spec.slots,
-            tasks=known.spec.tasks,
-            beat=known.spec.timing.beat,
-        )
+        return lease_row(known, (self.around.moment().stamp - known.expires_at) / 1e6)
 
     def _row_of(self, row: JobRecord) -> JobRow:
-        now = self.around.moment().wall
-        return JobRow(
-            state=row.state,
-            token=row.token,
-            lease=row.lease,
-            attempt=row.attempt,
-            failures=row.failures,
-            crashes=row.crashes,
-            policy=row.policy,
-            is_cancel_requested=row.cancel_requested,
-            witness=row.message or "",
-            result=token_in(None if row.result is None else decode_json(row.result)),
-            reason=row.reason,
-            queue=row.queue,
-            key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",
+        return job_row(
+            row,
+            self.around.moment().wall,
             is_known=not self.around.known or row.task in self.around.known,
-            due_in=(row.available_at - now).total_seconds(),
-            expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
-            is_owed=row.hook_due_at is not None,
             hooks_committed=len(self.rows[row.id]) if isinstance(self, HookedBook) else 0,
-            task=row.task,
-            priority=row.priority,
-            available_at=row.available_at.timestamp(),
-            lane=row.key,
-            member=row.member,
-            awaits=row.awaits or "",
         )
 
     def _record_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

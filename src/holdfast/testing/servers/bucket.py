@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from hashlib import md5
@@ -81,6 +81,7 @@ class BucketServer:
     how far its clock is ahead. ``denied``: methods that get a 403. ``region``: the only one whose signatures it accepts.
     ``ignores_conditions``, ``checks_then_acts`` (a condition and its write are two steps), ``accepts_absent`` (a condition on an absent key
     holds), ``reads_stale`` (each read returns the object before the last write): how dishonest servers behave.
+    ``on_write`` gets the key and the body of each write when it takes effect.
 
     >>> with BucketServer() as server:  # doctest: +SKIP
     ...     server.fail("PUT", BucketFault(503, is_applied=True))
@@ -94,6 +95,7 @@ class BucketServer:
         self.region, self.denied = "us-east-1", frozenset[str]()
         self.ignores_conditions = self.checks_then_acts = self.accepts_absent = self.reads_stale = False
         self.page = 1000
+        self.on_write: Callable[[str, bytes], None] = lambda key, body: None
         self._clock = clock or SystemClock()
         self._faults: defaultdict[str, deque[BucketFault | None]] = defaultdict(deque)
         self._before: dict[str, StoredObject | None] = {}
@@ -236,6 +238,7 @@ class BucketServer:
         new = StoredObject(request.body, datetime.fromtimestamp(self._clock.wall() + self.clock_offset, UTC), self._generation)
         self._before[request.key], self._written[request.key] = self.objects.get(request.key), now
         self.objects[request.key] = new
+        self.on_write(request.key, request.body)
         return _Answer(200, found=new)
 
     def _refusal(self, request: BucketRequest) -> _Answer | None:
