@@ -10,16 +10,18 @@ Leases have no common clock: each stands since its newest beat landed, or was an
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.book.rows import Lease
+from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import decode
-from holdfast._core.job import RescueReason
+from holdfast._core.job import PLACE_OF, Place, RescueReason, State
 from holdfast._core.record import JobRecord
 from holdfast.stores.objects.head import KEY, Commit
 from holdfast.stores.objects.head import read as read_head
@@ -97,12 +99,20 @@ class Replay:
             if note.commit.version != self._version + 1:
                 raise ValueError(f"commit {note.commit.version} landed after {self._version}")
             self._version = note.commit.version
-            for changes in note.commit.changes:  # of one request each
-                for name, key, after in decode(changes):
-                    before = self.rows.pop((name, key), None)
-                    if after is not None:
-                        self.rows[name, key] = after
-                    yield from self._change(note, name, key, before, after)
+            for changes in note.commit.changes:
+                yield from self._request(note, [*decode(changes)])
+
+    def _request(self, note: Landed, changes: Sequence[RowChange]) -> Iterator[Event]:
+        settled = {key for name, key, row in changes if name == "attempts" and row is not None}
+        for name, key, after in changes:
+            before = self.rows.pop((name, key), None)
+            if after is not None:
+                self.rows[name, key] = after
+            steps = [before, after]
+            if name == "jobs" and before is not None and after is not None and (key, before.token) in settled:
+                steps[1:1] = _between(before, after)
+            for old, new in pairwise(steps):
+                yield from self._change(note, name, key, old, new)
 
     def _beats(self, note: BeatAnswered) -> Iterator[Event]:
         for key in note.leases:
@@ -134,6 +144,16 @@ class Replay:
 
     def _lease_row(self, now: float, key: UUID, lease: Lease) -> LeaseRow:
         return lease_row(lease, now - self._renewed_at[key] - lease.spec.timing.ttl)
+
+
+def _between(before: JobRecord, after: JobRecord) -> list[JobRecord]:
+    """Return the row of a job between two writes of one request: a worker hands a job back, and claims it again."""
+    is_claimed_again = PLACE_OF[before.state] is PLACE_OF[after.state] is Place.ACTIVE and before.token != after.token
+    if not is_claimed_again:
+        return []
+    attempt = after.attempt - (after.state is State.RUNNING)
+    returned = structs.replace(before, state=State.AVAILABLE, lease=None, attempt=attempt)
+    return [structs.replace(returned, failures=after.failures, crashes=after.crashes)]
 
 
 def _job_event(time: float, job: UUID, commit: Commit, before: JobRecord | None, after: JobRecord | None) -> Event:

@@ -153,10 +153,11 @@ class Fleet:
         return until(lambda: (view := self.view(job)).state == state and view, within=within)
 
     def is_locked(self) -> bool:
-        """Return whether a frozen process is inside a write of a SQLite file. On a PostgreSQL server it never is."""
-        if not self.url.startswith("sqlite:"):
-            return False
-        with history_sqlite.opened(self.folder / "jobs.db", timeout=0.1) as connection:
+        """Return whether a frozen process is inside a write of a SQLite file. Writes to a server or a bucket block no others."""
+        return any(self._is_locked(file) for file in self.folder.glob("*.db"))
+
+    def _is_locked(self, file: Path) -> bool:
+        with history_sqlite.opened(file, timeout=0.1) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:

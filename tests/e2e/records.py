@@ -14,6 +14,8 @@ from proof.checker.process_log import ProcessEvent, read_from
 from proof.checker.process_log import tell as tell_deed
 
 PROCESS_LOG = "process_log"
+COMMITS = "commits"
+"""The file with the commits of a bucket."""
 REFUSED = "write.refused"
 """The event of a zombie that tried to write."""
 UP = "process.up"
@@ -75,8 +77,26 @@ class PostgresRecord:
         return history_postgres.read(self._url, [*deeds, *read_from(self._file)[0]])
 
 
+class BucketRecord:
+    """A record of commits by the server of the bucket, and of events in a file, because processes write them during an outage too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._commits, self._file = folder / COMMITS, folder / PROCESS_LOG
+
+    def watch(self) -> None:
+        """Do nothing: the server writes down each commit from the first one on."""
+
+    def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
+        tell_deed(self._file, ProcessEvent(time.time(), what, process, job, token))
+
+    def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
+        from proof.checker import history_objects
+
+        return history_objects.read(self._commits, [*deeds, *read_from(self._file)[0]])
+
+
 def record_of(url: str, folder: Path) -> Record:
     """Return the record for that kind of store."""
     if url.startswith("sqlite:"):
         return SqliteRecord(Path(url.removeprefix("sqlite:///")), folder)
-    return PostgresRecord(url, folder)
+    return PostgresRecord(url, folder) if url.startswith("postgres") else BucketRecord(folder)

@@ -19,6 +19,17 @@ PARTITIONS = ("cut", "both", "up", "down", "half_open")
 """How a machine can lose its servers: refused, silent, no request arrives, no answer, or ended on the server's side only."""
 
 
+def cut(proxy: TcpProxy, how: str) -> None:
+    """Cut the way through a proxy; ``how`` is one of ``PARTITIONS``."""
+    match how:
+        case "cut":
+            proxy.cut()
+        case "half_open":
+            proxy.half_open()
+        case "up" | "down" | "both" as way:
+            proxy.blackhole(way)
+
+
 class Site:
     """Servers and the ways to them. ``settings``: those of PostgreSQL. ``user``: the user of the machines, once it exists."""
 
@@ -45,13 +56,7 @@ class Site:
     def cut_off(self, machine: Machine, how: str) -> None:
         """Cut the ways between that machine and the servers; ``how`` is one of ``PARTITIONS``."""
         for proxy in self._proxies[machine.name]:
-            match how:
-                case "cut":
-                    proxy.cut()
-                case "half_open":
-                    proxy.half_open()
-                case "up" | "down" | "both" as way:
-                    proxy.blackhole(way)
+            cut(proxy, how)
 
     def reconnect(self, machine: Machine) -> None:
         """Restore the ways between that machine and the servers."""

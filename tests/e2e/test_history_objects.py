@@ -6,10 +6,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, RescueReason
-from holdfast._core.lifecycle import LeaseEnd, finish
+from holdfast._core.lifecycle import LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
@@ -77,6 +78,29 @@ def test_a_lease_that_is_ended_while_its_worker_lives_is_seen(tmp_path: Path, re
 def test_a_job_that_is_left_is_seen(tmp_path: Path) -> None:
     report = judged(tmp_path, LeaseEnd(RescueReason.CLOSED, is_free=True), is_finished=False)
     assert [violation.name for violation in report.violations] == ["L2"]
+
+
+def test_a_job_that_a_worker_hands_back_and_claims_again_in_one_write_has_no_second_owner(tmp_path: Path) -> None:
+    async def hand_back(url: str) -> None:
+        store = ObjectStore(url, clock=SystemClock(), chance=SystemRandomness())
+        await store.migrate()
+        await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
+        await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
+        request = ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1)
+        (claim,) = (await store.exchange([], request)).claims
+        again = structs.replace(request, claim=UUID(int=4))
+        assert (await store.exchange([release(claim.job, code_ran=True)], again)).claims
+        await store.close()
+
+    path = tmp_path / "commits"
+    with BucketServer() as server:
+        server.on_write = history_objects.CommitLog(path, time.time)
+        asyncio.run(hand_back(server.bucket_url))
+    assert not check(history_objects.read(path), structs.replace(RULES, is_complete=False)).violations
+    rows = [event.after for event in history_objects.read(path) if isinstance(event.after, JobRow)]
+    assert [(row.state, row.token.number, row.attempt) for row in rows] == [
+        *(("available", 0, 0), ("running", 1, 1), ("available", 1, 1), ("running", 2, 2))
+    ]
 
 
 def test_a_commit_that_is_missing_or_landed_twice_is_an_error(tmp_path: Path) -> None:

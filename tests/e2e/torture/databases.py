@@ -5,9 +5,8 @@ import random
 import shutil
 import signal
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -19,62 +18,13 @@ from tests.e2e.fleet import Crew
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.server_site import PARTITIONS, Site, site
 from tests.e2e.torture import foreign_sessions
+from tests.e2e.torture.buckets import bucket_grounds
+from tests.e2e.torture.grounds import LOCKED, OUTAGE, RUBBISH, Grounds, outage_length, run_in_file
 from tests.e2e.torture.kept import DATA
-from tests.e2e.torture.runner import AMNESTY, RECOVERY, TTL, Harm, Torturer
+from tests.e2e.torture.runner import AMNESTY, RECOVERY, Harm, Torturer
 
-Store = Literal["sqlite", "postgres", "postgres+nats"]
-STORES: tuple[Store, ...] = ("sqlite", "postgres", "postgres+nats")
-OUTAGE = 4.5
-"""The most seconds that a server, or a machine's way to it, is away: longer than a lease."""
-MOMENT = 1.0
-LOCKED = 1.5
-"""The most seconds for which a foreign process locks a file."""
-SLACK = 3.0
-"""Seconds by which a loaded machine may be late."""
+Store = Literal["sqlite", "postgres", "postgres+nats", "objects"]
 NATS_ALIVE, NATS_DEAD = 6.0, 2.0
-RUBBISH = (b"", b"\xff\xfe", b'{"seconds": ', b"[1]", b'{"seconds": "soon"}', b"{}", b'{"seconds": 1e999}')
-
-
-class Grounds(ABC):
-    """The setting of one round. ``bound``: seconds within which a dead owner's jobs are back in their queues."""
-
-    url, transport, stamp = "", "", "text"
-    bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
-
-    def machines(self, many: int) -> list[Machine]:
-        """Return the machines of the first crews."""
-        return [self.machine(f"web-{number + 1}") for number in range(many)]
-
-    @abstractmethod
-    def machine(self, name: str) -> Machine:
-        """Make another machine for the round."""
-
-    @abstractmethod
-    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
-        """Inject one of its faults; return the seconds until the next."""
-
-    @abstractmethod
-    def say(self, *statements: str) -> list[str]:
-        """Run statements as another user; return the lines that the last one answers."""
-
-    @abstractmethod
-    def spoil(self, jobs: Sequence[UUID]) -> None:
-        """Make the payloads of these jobs invalid."""
-
-    def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
-        """Return the faults that are injected all the time."""
-
-        def hurt_the_grounds() -> float:
-            return self.hurt(torturer, chance)
-
-        return [hurt_the_grounds]
-
-    def watched(self, app: App) -> AbstractContextManager[None]:
-        """Let other users work on the database while the round lasts; the schema must exist."""
-        return nullcontext()
-
-    def keep(self, folder: Path) -> None:
-        """Keep the database in this folder after the round."""
 
 
 class FileGrounds(Grounds):
@@ -99,9 +49,7 @@ class FileGrounds(Grounds):
         return AMNESTY + RECOVERY + chance.uniform(1.0, 4.0)
 
     def say(self, *statements: str) -> list[str]:
-        with history_sqlite.opened(self._database) as connection:
-            answers = [connection.execute(statement).fetchall() for statement in statements]
-        return [str(value) for (value,) in answers[-1]]
+        return run_in_file(self._database, *statements)
 
     def _lock(self, torturer: Torturer) -> None:
         with torturer.calm, history_sqlite.opened(self._database) as blocker:
@@ -217,7 +165,7 @@ class ServedGrounds(Grounds):
                 return
             self._site.cut_off(crew.machine, PARTITIONS[torturer.counts["cuts"] % len(PARTITIONS)])
             try:
-                torturer.pause(_length(chance))
+                torturer.pause(outage_length(chance))
             finally:
                 self._site.reconnect(crew.machine)
         torturer.counts["cuts"] += 1
@@ -230,7 +178,7 @@ class ServedGrounds(Grounds):
         with self._away(torturer, "restarts"):
             stop()
             try:
-                torturer.pause(_length(chance))
+                torturer.pause(outage_length(chance))
             finally:
                 server.start()
 
@@ -260,14 +208,14 @@ class ServedGrounds(Grounds):
         with self._away(torturer, "read only"):
             self._site.postgres.configure(default_transaction_read_only="on")
             try:
-                torturer.pause(_length(chance))
+                torturer.pause(outage_length(chance))
             finally:
                 self._site.postgres.configure(default_transaction_read_only="off")
 
     def _lock_rows(self, torturer: Torturer, chance: random.Random) -> None:
         """Lock some jobs and a lease in a session that does not end its transaction."""
         with self._away(torturer, "rows locked"), foreign_sessions.locked_rows(self.url, chance):
-            torturer.pause(_length(chance))
+            torturer.pause(outage_length(chance))
 
     def _cancel_statements(self, torturer: Torturer) -> None:
         """Cancel everything that runs, as an administrator may."""
@@ -281,16 +229,13 @@ class ServedGrounds(Grounds):
         return [int(line) for line in self._site.postgres.sql(asked).splitlines()]
 
 
-def _length(chance: random.Random) -> float:
-    """Return the most seconds of an outage: as often a moment as a time that leases may not outlast."""
-    return chance.choice([MOMENT, OUTAGE])
-
-
 @contextmanager
 def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
     """Make new grounds for a round."""
     with ExitStack() as stack:
         if store == "sqlite":
             yield FileGrounds(folder)
+        elif store == "objects":
+            yield stack.enter_context(bucket_grounds(folder))
         else:
             yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "", {"wal_level": "logical"})))

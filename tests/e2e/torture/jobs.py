@@ -201,6 +201,7 @@ def copy_the_file(job: SyncJob, seconds: float) -> str:
 
 pastes = app.rows(
     table.TABLE,
+    url=None if URL.startswith(("sqlite:", "postgres")) else f"sqlite:///{FOLDER}/{table.FILE}",
     key="id",
     status="status",
     pending=table.PENDING,

@@ -41,14 +41,15 @@ class Kept(Struct, frozen=True):
     @property
     def rules(self) -> Rules:
         """The rules for this history."""
-        return Rules(bound=self.bound, step=STEP, waking=WAKING)
+        has_clock = not self.url.startswith("s3:")
+        return Rules(bound=self.bound, step=STEP, waking=WAKING, has_lease_clock=has_clock)
 
 
 def look(folder: Path) -> str:
     """Judge the round again, and return the stories of its violations."""
     kept = msgspec.json.decode((folder / NAME).read_bytes(), type=Kept)
-    if not kept.url:
-        return _explain(kept, kept.history(folder))
+    if not kept.url.startswith("postgres"):
+        return _explain(kept, kept.history(folder, kept.url))
     with PostgresServer(data=folder / DATA, settings={"wal_level": "logical"}) as server:
         return _explain(kept, kept.history(folder, server.dsn(kept.url.rpartition("/")[2])))
 

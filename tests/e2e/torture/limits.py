@@ -21,7 +21,8 @@ from holdfast.errors import ConfigurationError
 from tests.e2e.death_log import log_deaths
 from tests.e2e.fleet import Fleet
 from tests.e2e.records import PROCESS_LOG
-from tests.e2e.torture.databases import Grounds, Store, grounds
+from tests.e2e.torture.databases import Store, grounds
+from tests.e2e.torture.grounds import Grounds
 from tests.e2e.torture.lanes import Lanes
 from tests.e2e.torture.rounds import TARGET
 from tests.e2e.torture.runner import SETTINGS, TIME_LIMIT, Harm, Torturer

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from tests.e2e.fleet import Fleet
-from tests.e2e.torture.databases import Grounds
+from tests.e2e.torture.grounds import Grounds
 from tests.e2e.torture.runner import Torturer
 
 STEADFAST = {

@@ -19,7 +19,8 @@ from tests.e2e.death_log import Watch, log_deaths
 from tests.e2e.fleet import Fleet, living_in
 from tests.e2e.random_operators import Operator
 from tests.e2e.records import PROCESS_LOG, REFUSED
-from tests.e2e.torture.databases import Grounds, Store, grounds
+from tests.e2e.torture.databases import Store, grounds
+from tests.e2e.torture.grounds import Grounds
 from tests.e2e.torture.kept import Kept
 from tests.e2e.torture.lanes import Lanes
 from tests.e2e.torture.load import Feeder
@@ -37,7 +38,7 @@ BACKLOGS = (2, 50)
 BUSY = 4.0
 """Seconds in which one of N workers has a free slot for the next job, under all kills."""
 ROWS = 100
-JUDGED = ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L1", "L2")
+JUDGED = ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "S10", "L1", "L2")
 """Properties that a round must have checked, or it proves nothing."""
 
 
@@ -160,7 +161,7 @@ class _Game:
         self._ships.app.jobs.cancel([*self._feeder.unknown, *self._chance.sample(waiting, len(waiting) * 4 // 5)])
         with suppress(AssertionError):  # the checker finds jobs that do not end
             until(lambda: self._table.is_done() and not self._is_busy(), within=TIME_LIMIT + self._feeder.jobs / 10)
-        wrong = [*self._feeder.misfits(), *self._table.wrong(), *self._send_home()]
+        wrong = [*self._feeder.misfits(), *self._table.wrong(), *self._send_home(), *self._grounds.wrong()]
         self._watching.up()  # reads the file to its end
         kept = self._remember()
         history = kept.history(self._ships.folder, kept.url)

@@ -1,8 +1,9 @@
-"""A table of the application in the database of the jobs: the workers under torture process its rows."""
+"""A table of the application, mostly in the database of the jobs: the workers under torture process its rows."""
 
 from collections.abc import Callable
 
-TABLE = "pastes"
+TABLE, FILE = "pastes", "rows.db"
+"""The table, and the SQLite file in which it is if the store of the jobs has no tables."""
 PENDING, IN_PROGRESS, DONE = "NEW", "BUSY", "GONE"
 
 
