@@ -134,7 +134,9 @@ class Replay:
     def _lease_event(self, now: float, key: UUID, before: Lease | None, after: Lease, *, is_renewal: bool) -> Event:
         old = None if before is None else self._lease_row(now, key, before)
         if is_renewal:
-            self._renewed_at[key] = now
+            self._renewed_at[key] = max(
+                now, self._renewed_at.get(key, now)
+            )  # a broker may stand still before it writes to the file
         end, row = after.end, self._lease_row(now, key, after)
         by = None if end is None else By("end_lease", is_judged=end.reason is RescueReason.EXPIRED)
         ender = label(after.spec.process) if end is not None and end.reason is RescueReason.CLOSED else ""

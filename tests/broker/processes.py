@@ -1,6 +1,7 @@
 """A broker in a separate process, as users start it."""
 
 import sys
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,14 @@ class BrokerProcess(Server):
     def url(self) -> str:
         """Return the address at which it listens."""
         return f"http://127.0.0.1:{self.port}"
+
+    def leads(self) -> bool:
+        """Return whether it leads the brokers of its bucket."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/leader", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     def _words(self) -> Sequence[str | Path]:
         return [*HOLDFAST, "broker", *self._given, "--listen", f"127.0.0.1:{self.port}"]

@@ -3,8 +3,6 @@
 import os
 import signal
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPConnection
@@ -50,17 +48,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def leads(broker: BrokerProcess) -> bool:
-    try:
-        with urllib.request.urlopen(f"{broker.url}/leader", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 def seconds_until_it_leads(broker: BrokerProcess, within: float) -> float:
     started = time.monotonic()
-    until(lambda: leads(broker), within=within)
+    until(broker.leads, within=within)
     return time.monotonic() - started
 
 
@@ -117,5 +107,5 @@ def test_a_leader_that_stood_still_answers_nothing_from_memory(brokers: tuple[Br
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Holdfast-Leader"]) == (421, follower.url)
     connection.close()
-    until(lambda: not leads(leader), within=STALL)
-    assert leads(follower)
+    until(lambda: not leader.leads(), within=STALL)
+    assert follower.leads()

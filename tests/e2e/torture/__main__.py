@@ -34,6 +34,8 @@ FILE = Path("build/torture.jsonl")
 SHM = Path("/dev/shm")
 SHORTEST, USUAL, LONGEST = 30.0, 75.0, 90.0
 """Seconds of a round."""
+FEW = {"crews": 3, "processes": 2}
+"""The size of a round on a bucket: each write of one process makes the others read and try again."""
 WIDTH = 120
 """The width of a report that goes to a file and not to a terminal."""
 ENDING = 15.0
@@ -105,7 +107,8 @@ class Sitting:
             while (rest := seconds - (time.monotonic() - began)) > 0 or not made:
                 store = stores[len(made) % len(stores)]
                 length = USUAL if rest > USUAL + SHORTEST + 2 * ENDING else max(SHORTEST, min(LONGEST, rest) - ENDING)
-                made.append(self._round(Plan(store=store, seed=self._seed + len(made), seconds=length), folder))
+                size = FEW if store.startswith("objects") else {}
+                made.append(self._round(Plan(store=store, seed=self._seed + len(made), seconds=length, **size), folder))
                 figures.append(self._file, made[-1])
         finally:
             tempfile.tempdir = None

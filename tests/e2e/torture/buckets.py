@@ -70,17 +70,26 @@ class BucketGrounds(Grounds):
 
         self.server.on_write = note
         stack.enter_context(self.server)
-        self._front = stack.enter_context(TcpProxy(self.server.port))
-        self.url = self._front.through(self.server.bucket_url)
-        self._ways: dict[Machine, TcpProxy] = {}
-        self._peaceful_until = 0.0
+        self.front = self.proxy(self.server.port)
+        self.url = self.front.through(self.server.bucket_url)
+        self._ways: dict[Machine, Sequence[TcpProxy]] = {}
+        self.peaceful_until = 0.0
+
+    def proxy(self, port: int) -> TcpProxy:
+        """Return a new way to a server on this machine."""
+        return self._stack.enter_context(TcpProxy(port))
 
     def machine(self, name: str) -> Machine:
-        """Return a machine with its own way to the bucket; the first two share this kernel, where deaths of processes are provable."""
-        way = self._stack.enter_context(TcpProxy(self._front.port))
-        machine = Machine("" if name in ("web-1", "web-2") else name, way.through(self.url))
-        self._ways[machine] = way
+        """Return a machine with its own ways to the store; the first two share this kernel, where deaths of processes are provable."""
+        url, ways = self.connect(name)
+        machine = Machine("" if name in ("web-1", "web-2") else name, url)
+        self._ways[machine] = ways
         return machine
+
+    def connect(self, name: str) -> tuple[str, Sequence[TcpProxy]]:
+        """Return the URL of the store for a machine, and the ways there."""
+        way = self.proxy(self.front.port)
+        return way.through(self.url), [way]
 
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
         """Break a machine's way to the bucket, let requests fail or, if the bucket was there for a while, take it away from all."""
@@ -89,7 +98,7 @@ class BucketGrounds(Grounds):
             Harm("bursts of bucket faults", 6, partial(self._fail, torturer, chance)),
             Harm("slow times of the bucket", 2, partial(self._slow_down, torturer, chance)),
         ]
-        if time.monotonic() >= self._peaceful_until:
+        if time.monotonic() >= self.peaceful_until:
             harms.append(Harm("outages of the bucket", 6, partial(self._take_away, torturer, chance)))
         torturer.choose(*harms).do()
         return chance.uniform(0.0, 0.5)
@@ -121,12 +130,13 @@ class BucketGrounds(Grounds):
         with crew.lock:
             if crew not in torturer.crews:
                 return
-            way = self._ways[crew.machine]
-            cut(way, PARTITIONS[torturer.counts["cuts"] % len(PARTITIONS)])
+            for way in self._ways[crew.machine]:
+                cut(way, PARTITIONS[torturer.counts["cuts"] % len(PARTITIONS)])
             try:
                 torturer.pause(outage_length(chance))
             finally:
-                way.restore()
+                for way in self._ways[crew.machine]:
+                    way.restore()
         torturer.counts["cuts"] += 1
 
     def _fail(self, torturer: Torturer, chance: random.Random) -> None:
@@ -149,14 +159,18 @@ class BucketGrounds(Grounds):
     def _take_away(self, torturer: Torturer, chance: random.Random) -> None:
         """Take the bucket away from all. A bound holds only if the processes that keep it meet no such fault soon afterwards."""
         with torturer.calm:
-            cut(self._front, PARTITIONS[torturer.counts["outages of the bucket"] % len(PARTITIONS)])
+            cut(self.front, PARTITIONS[torturer.counts["outages of the bucket"] % len(PARTITIONS)])
             try:
                 torturer.pause(outage_length(chance))
             finally:
-                self._front.restore()
+                self.front.restore()
             torturer.app.jobs.counts()
         torturer.counts["outages of the bucket"] += 1
-        self._peaceful_until = time.monotonic() + TTL + AMNESTY + RECOVERY + 2.0
+        self.make_peace()
+
+    def make_peace(self) -> None:
+        """Let all leases be watched and judged once before the store is taken from all again."""
+        self.peaceful_until = time.monotonic() + TTL + AMNESTY + RECOVERY + 2.0
 
 
 async def _spoil(url: str, jobs: Sequence[UUID]) -> None:
@@ -195,13 +209,12 @@ async def _rows(url: str) -> dict[tuple[str, str], object]:
 
 
 @contextmanager
-def bucket_grounds(folder: Path) -> Iterator[BucketGrounds]:
-    """Start a server, and let all processes of the round sign their requests."""
+def signed() -> Iterator[None]:
+    """Let this process, and all that it starts, sign requests to a bucket."""
     before = {name: os.environ.get(name) for name in CREDENTIALS}
     os.environ.update(CREDENTIALS)
     try:
-        with ExitStack() as stack:
-            yield BucketGrounds(folder, stack)
+        yield
     finally:
         for name, value in before.items():
             if value is None:

@@ -18,12 +18,13 @@ from tests.e2e.fleet import Crew
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.server_site import PARTITIONS, Site, site
 from tests.e2e.torture import foreign_sessions
-from tests.e2e.torture.buckets import bucket_grounds
+from tests.e2e.torture.brokers import BrokerGrounds
+from tests.e2e.torture.buckets import BucketGrounds, signed
 from tests.e2e.torture.grounds import LOCKED, OUTAGE, RUBBISH, Grounds, outage_length, run_in_file
 from tests.e2e.torture.kept import DATA
 from tests.e2e.torture.runner import AMNESTY, RECOVERY, Harm, Torturer
 
-Store = Literal["sqlite", "postgres", "postgres+nats", "objects"]
+Store = Literal["sqlite", "postgres", "postgres+nats", "objects", "objects+broker"]
 NATS_ALIVE, NATS_DEAD = 6.0, 2.0
 
 
@@ -236,6 +237,10 @@ def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
         if store == "sqlite":
             yield FileGrounds(folder)
         elif store == "objects":
-            yield stack.enter_context(bucket_grounds(folder))
+            stack.enter_context(signed())
+            yield BucketGrounds(folder, stack)
+        elif store == "objects+broker":
+            stack.enter_context(signed())
+            yield BrokerGrounds(folder, stack)
         else:
             yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "", {"wal_level": "logical"})))

@@ -120,6 +120,13 @@ ROWS: dict[str, Callable[[Sum], str]] = {
         f"{s.done(name):,}" for name in ("backends killed", "backends stopped", "connections ended")
     ),
     "read-only, locked": lambda s: f"{s.done('read only'):,}, {s.done('locks'):,}",
+    "bucket: outages, slow, bursts of faults": lambda s: " ".join(
+        f"{s.done(name):,}" for name in ("outages of the bucket", "slow times of the bucket", "bursts of bucket faults")
+    ),
+    "leaders killed, frozen, cut off, ended": lambda s: " ".join(
+        f"{s.done(f'leaders {what}'):,}" for what in ("killed", "frozen", "cut off", "ended")
+    ),
+    "standbys killed, all brokers killed": lambda s: f"{s.done('standbys killed'):,}, {s.done('all brokers killed'):,}",
     "NATS killed": lambda s: f"{s.done('NATS killed'):,}",
     "rows locked, statements cancelled": lambda s: f"{s.done('rows locked'):,}, {s.done('statements cancelled'):,}",
     "copies, backups of the file": lambda s: f"{s.done('copies'):,}, {s.done('backups'):,}",

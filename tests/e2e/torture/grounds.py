@@ -23,9 +23,11 @@ RUBBISH = (b"", b"\xff\xfe", b'{"seconds": ', b"[1]", b'{"seconds": "soon"}', b"
 
 
 class Grounds(ABC):
-    """The setting of one round. ``bound``: seconds within which a dead owner's jobs are back in their queues."""
+    """The setting of one round. ``bound``: seconds within which a dead owner's jobs are back in their queues. ``tolerated``: errors that
+    this process may get too, because the store is away for longer than a call lasts."""
 
     url, transport, stamp = "", "", "text"
+    tolerated: tuple[type[Exception], ...] = ()
     bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
 
     def machines(self, many: int) -> list[Machine]:

@@ -7,10 +7,15 @@ STEP_LIMIT = 300.0
 """Seconds in which a running step must end, once all are asked to stop."""
 
 
-class Lanes:
-    """Threads that repeat steps; the first error ends all of them."""
+PAUSE = 0.5
+"""Seconds after a step that met a tolerated error."""
 
-    def __init__(self) -> None:
+
+class Lanes:
+    """Threads that repeat steps; the first error that is not ``tolerated`` ends all of them."""
+
+    def __init__(self, tolerated: tuple[type[Exception], ...] = ()) -> None:
+        self._tolerated = tolerated
         self._is_over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
@@ -23,6 +28,8 @@ class Lanes:
             while not self._is_over.wait(pause):
                 try:
                     pause = step()
+                except self._tolerated:
+                    pause = PAUSE
                 except BaseException as error:
                     self._errors.append(error)
                     self._is_over.set()

@@ -119,14 +119,15 @@ class _Game:
     ) -> None:
         self._table = table
         self._plan, self._grounds, self._ships, self._torturer, self._watching = plan, setting, ships, torturer, watching
-        self._began = time.monotonic()
+        self._began, self._is_paused = time.monotonic(), False
         self._chance = random.Random(plan.seed)
         self._feeder = Feeder(torturer, ships, self._chance, enough=self._chance.choice(BACKLOGS) * plan.crews * plan.processes)
         self._operator = Operator(ships.app, self._chance)
 
     def torment(self, show: Callable[[float, Counter[str]], None]) -> None:
         """Run all faults beside each other; feed jobs until the last fault, because most faults wait for busy workers."""
-        feeding, lanes, counts = Lanes(), Lanes(), self._torturer.counts
+        feeding, lanes = (Lanes(self._grounds.tolerated) for _ in range(2))
+        counts = self._torturer.counts
         steps = (self._torturer.kill_a_worker, self._torturer.hurt_a_crew, self._operate, self._spoil)
         with ExitStack() as ending:
             ending.callback(self._remember)
@@ -141,13 +142,20 @@ class _Game:
                 show(elapsed, counts)
 
     def _operate(self) -> float:
+        self._resume()
         self._operator.meddle(self._feeder.kept, self._feeder.deletable, many=2)
         if self._chance.random() < 0.1:
+            self._is_paused = True
             self._ships.app.queues.pause("default")
             self._torturer.pause(0.5)
-            self._ships.app.queues.resume("default")
+            self._resume()
         self._torturer.counts["operations"] += 4
         return self._chance.uniform(0.0, 1.0)
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._ships.app.queues.resume("default")
+            self._is_paused = False
 
     def _spoil(self) -> float:
         with self._torturer.calm:
@@ -157,6 +165,7 @@ class _Game:
 
     def end(self) -> Verdict:
         """Let every job end, end every crew, and judge what happened."""
+        self._resume()
         waiting = [view.id for view in self._ships.app.jobs.list(state="available", limit=MANY)]
         self._ships.app.jobs.cancel([*self._feeder.unknown, *self._chance.sample(waiting, len(waiting) * 4 // 5)])
         with suppress(AssertionError):  # the checker finds jobs that do not end
