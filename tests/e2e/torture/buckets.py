@@ -44,8 +44,8 @@ FAULTS = {
     ),
 }
 """How requests end: refused, reset, done without an answer, or done later. No read is stale: S3 promises that, and the probe wants it."""
-BURST, SHARE = 80, 0.25
-"""The requests of each kind that come into a burst of faults, and the part of them that fails."""
+BURST, SHARE = 200, 0.25
+"""The most requests of each kind that come into a burst of faults, and the part of them that fails."""
 SLOWEST = 0.3
 """The most seconds by which all answers are late for a while."""
 TRIES = 100
@@ -98,7 +98,7 @@ class BucketGrounds(Grounds):
             Harm("bursts of bucket faults", 6, partial(self._fail, torturer, chance)),
             Harm("slow times of the bucket", 2, partial(self._slow_down, torturer, chance)),
         ]
-        if time.monotonic() >= self.peaceful_until:
+        if time.monotonic() >= self.peaceful_until and not torturer.calm.locked():
             harms.append(Harm("outages of the bucket", 6, partial(self._take_away, torturer, chance)))
         torturer.choose(*harms).do()
         return chance.uniform(0.0, 0.5)
@@ -144,6 +144,7 @@ class BucketGrounds(Grounds):
         for method, faults in FAULTS.items():
             self.server.fail(method, *(chance.choice(faults) if chance.random() < SHARE else None for _ in range(BURST)))
         torturer.pause(2.0)
+        self.server.recover()
         self.server.apply_late()
         torturer.counts["bursts of bucket faults"] += 1
 

@@ -125,6 +125,10 @@ class BucketServer:
         """Let the next requests of this method end so, one after the other; ``None`` leaves one alone."""
         self._faults[method].extend(faults)
 
+    def recover(self) -> None:
+        """Leave the next requests alone: drop the faults that none has met yet."""
+        self._faults.clear()
+
     def apply_late(self) -> None:
         """Apply the writes that were late until now, in the order in which they came."""
         self._do(self._apply_late())
