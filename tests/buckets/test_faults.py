@@ -256,3 +256,14 @@ def test_a_process_forked_after_the_first_call_is_refused_and_does_not_hang(serv
             os._exit(7 if "before this process was forked" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+async def test_a_server_that_recovers_shows_each_write_that_takes_effect(server: BucketServer) -> None:
+    bucket, written = bucket_on(server), list[tuple[str, bytes]]()
+    server.on_write = lambda key, body: written.append((key, body))
+    server.fail("PUT", BucketFault(500), BucketFault(500, is_applied=True), *[BucketFault(500)] * 9)
+    for number in range(2):
+        await problem_of(bucket.put("head.json", b"%d" % number))
+    server.recover()
+    await bucket.put("head.json", b"2")
+    assert written == [("jobs/head.json", b"1"), ("jobs/head.json", b"2")]

@@ -19,8 +19,7 @@ from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.stores.objects.head import KEY, Commit
 from holdfast.stores.objects.replica import Replica
-from holdfast.testing.servers import BucketServer
-from holdfast.testing.servers.bucket import BucketFault
+from holdfast.testing.servers import BucketFault, BucketServer
 from proof.checker.history_objects import CommitLog, Replay, read_notes
 from tests.e2e.fleet import Crew
 from tests.e2e.machines import Machine
