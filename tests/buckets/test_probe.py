@@ -74,9 +74,17 @@ async def test_a_server_that_reports_a_failed_condition_and_writes_is_refused(se
 
 
 async def test_a_server_that_refuses_a_condition_that_holds_is_refused(server: BucketServer) -> None:
-    server.fail("PUT", None, None, None, None, BucketFault(412))
+    server.fail("PUT", None, None, None, None, *[BucketFault(412)] * 5)
     with pytest.raises(ConfigurationError, match="'right ETag': it refused a write whose condition held"):
         await probed(server.bucket_url)
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+async def test_a_server_that_asks_for_another_try_passes(server: BucketServer, *, is_applied: bool) -> None:
+    busy = BucketFault(409, is_applied=is_applied)
+    server.fail("PUT", busy, *[None] * 4, busy)
+    await probed(server.bucket_url)
+    assert server.objects == {}
 
 
 async def test_a_race_that_no_writer_wins_is_run_again(server: BucketServer) -> None:
