@@ -9,7 +9,7 @@ from tests.e2e.torture.databases import Store
 from tests.e2e.torture.kept import look
 from tests.e2e.torture.rounds import Plan, play
 
-FEW = {"kills": 4, "zombies": 1, "outages of the bucket": 1, "bursts of bucket faults": 1}
+FEW = {"kills": 2, "bursts of bucket faults": 1}
 HALF = {"kills": 20, "zombies": 4, "cuts": 4, "outages of the bucket": 2, "bursts of bucket faults": 4}
 FAILOVERS = {"kills": 8, "zombies": 2, "leaders killed": 1, "leaders frozen": 1, "leaders ended": 1}
 

@@ -146,6 +146,7 @@ class Sitting:
                 made.done, made.bound, made.jobs = dict(verdict.counts), verdict.bound, verdict.jobs
                 made.zombie_writes_refused, made.rows = verdict.refused, verdict.rows
                 made.restarts = [round(took, 3) for took in verdict.restarts]
+                made.failovers = [round(took, 3) for took in verdict.failovers]
                 made.judge(verdict.report, verdict.wrong)
                 story = "" if verdict.is_clean else verdict.explain()
         made.seconds = round(time.monotonic() - began, 1)

@@ -74,11 +74,17 @@ class BrokerGrounds(BucketGrounds):
     def _hurt_brokers(self, torturer: Torturer, chance: random.Random) -> None:
         leader = until(lambda: next((broker for broker in self._brokers if broker.leads()), None), within=TIME_LIMIT)
         (other,) = (broker for broker in self._brokers if broker is not leader)
+
+        def lead() -> None:
+            began = time.monotonic()
+            until(other.leads, within=TIME_LIMIT)
+            torturer.failovers.append(time.monotonic() - began)
+
         harm = torturer.choose(
-            Harm("leaders killed", 4, partial(self._kill, leader, other)),
-            Harm("leaders frozen", 3, partial(self._freeze, leader, other)),
-            Harm("leaders cut off", 2, partial(self._cut_off_leader, leader, other)),
-            Harm("leaders ended", 2, partial(self._end, leader, other)),
+            Harm("leaders killed", 4, partial(self._kill, leader, lead)),
+            Harm("leaders frozen", 3, partial(self._freeze, leader, lead)),
+            Harm("leaders cut off", 2, partial(self._cut_off_leader, leader, lead)),
+            Harm("leaders ended", 2, partial(self._end, leader, lead)),
             Harm("standbys killed", 1, partial(self._restart, torturer, chance, other)),
             Harm("all brokers killed", 1, partial(self._restart, torturer, chance, leader, other)),
         )
@@ -86,33 +92,33 @@ class BrokerGrounds(BucketGrounds):
         torturer.counts[harm.name] += 1
 
     @staticmethod
-    def _kill(leader: TorturedBroker, other: TorturedBroker) -> None:
+    def _kill(leader: TorturedBroker, lead: Callable[[], None]) -> None:
         leader.kill()
-        until(other.leads, within=TIME_LIMIT)
+        lead()
         leader.start()
 
     @staticmethod
-    def _freeze(leader: TorturedBroker, other: TorturedBroker) -> None:
+    def _freeze(leader: TorturedBroker, lead: Callable[[], None]) -> None:
         """Freeze the leader until the other one leads, and wake it: it may answer nothing more."""
         os.kill(leader.pid, signal.SIGSTOP)
         try:
-            until(other.leads, within=TIME_LIMIT)
+            lead()
         finally:
             os.kill(leader.pid, signal.SIGCONT)
 
-    def _cut_off_leader(self, leader: TorturedBroker, other: TorturedBroker) -> None:
+    def _cut_off_leader(self, leader: TorturedBroker, lead: Callable[[], None]) -> None:
         """Cut the leader's way to the bucket until the other one leads; clients still reach it."""
         way = self._ways_of_brokers[self._brokers.index(leader)]
         way.blackhole("both")
         try:
-            until(other.leads, within=TIME_LIMIT)
+            lead()
         finally:
             way.restore()
 
     @staticmethod
-    def _end(leader: TorturedBroker, other: TorturedBroker) -> None:
+    def _end(leader: TorturedBroker, lead: Callable[[], None]) -> None:
         leader.stop()
-        until(other.leads, within=TIME_LIMIT)
+        lead()
         leader.start()
 
     @staticmethod

@@ -18,7 +18,8 @@ TOGETHER = "together"
 
 class Figures(Struct, kw_only=True):
     """The figures of one round. ``done``: the number of each fault. ``recoveries``: seconds until a dead owner's job was queued again.
-    ``restarts``: seconds from there until its code ran again, behind the backlog. ``rows``: those of the watched table."""
+    ``restarts``: seconds from there until its code ran again, behind the backlog. ``failovers``: seconds until another broker led.
+    ``rows``: those of the watched table."""
 
     store: str
     seed: int
@@ -40,6 +41,7 @@ class Figures(Struct, kw_only=True):
     rows: int = 0
     recoveries: list[float] = []
     restarts: list[float] = []
+    failovers: list[float] = []
 
     @property
     def violations(self) -> int:
@@ -147,6 +149,7 @@ ROWS: dict[str, Callable[[Sum], str]] = {
     "the bound": Sum.bound,
     "returned jobs that ran again": lambda s: f"{sum(len(each.restarts) for each in s.rounds):,}",
     "until their code ran: p50 / p99 / max": lambda s: s.quantiles("restarts"),
+    "until another broker led: p50 / p99 / max": lambda s: s.quantiles("failovers"),
 }
 """The rows of the table. "Out" means outside the timing assumptions, by a process that was frozen."""
 

@@ -69,6 +69,7 @@ class Verdict(Struct):
     refused: int
     rows: int = 0
     restarts: list[float] = field(default_factory=list)
+    failovers: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -188,6 +189,7 @@ class _Game:
             refused=self._watching.counts[REFUSED],
             rows=self._table.rows,
             restarts=[took for _, took in restarts],
+            failovers=self._torturer.failovers,
             wrong=[*wrong, *(f"{name} was not checked" for name in JUDGED if not report.checked[name])],
         )
 

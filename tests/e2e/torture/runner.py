@@ -68,6 +68,8 @@ class Torturer(FaultRun):
         self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
         self.rate = 5.0
+        self.failovers: list[float] = []
+        """Seconds from the loss of a leading broker until another one led."""
 
     def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
         """Start another crew of workers."""
