@@ -14,7 +14,7 @@ from holdfast.errors import StoreUnavailable
 from tests.e2e.torture.broker import TorturedBroker
 from tests.e2e.torture.buckets import BucketGrounds
 from tests.e2e.torture.grounds import outage_length
-from tests.e2e.torture.runner import RECOVERY, REST, TIME_LIMIT, TTL, Harm, Torturer
+from tests.e2e.torture.runner import AMNESTY, RECOVERY, REST, TIME_LIMIT, TTL, Harm, Torturer
 from tests.e2e.waiting import until
 from tests.servers.proxy import TcpProxy
 
@@ -25,8 +25,8 @@ FAILOVER = 17.0
 class BrokerGrounds(BucketGrounds):
     """A bucket with two brokers. Machines in turns find them in the bucket, have the URLs of both, or wait for one that leads.
 
-    ``bound``: the leader may be lost when the lease has almost run out, and its successor watches all leases from the beginning. Calls
-    of this process last 10 s, so that they may fail in that time.
+    Leases last 3 s: the loss of a leader costs all of them. ``bound``: it may be lost when a lease has almost run out, and its successor
+    watches all leases from the beginning. Calls of this process last 10 s, so that they may fail in that time.
     """
 
     bound = BucketGrounds.bound + FAILOVER + TTL + RECOVERY
@@ -130,3 +130,11 @@ class BrokerGrounds(BucketGrounds):
         for broker in brokers:
             broker.start()
         until(lambda: any(broker.leads() for broker in brokers) or len(brokers) == 1, within=TIME_LIMIT)
+
+
+class FailoverGrounds(BrokerGrounds):
+    """The same with leases that outlast the loss of a leader, as they do by default: running jobs go on, and each
+    leader judges leases that others judged before."""
+
+    ttl = 30.0
+    bound = BrokerGrounds.bound + (2.0 + 1.001 + AMNESTY / TTL) * (30.0 - TTL)

@@ -26,7 +26,7 @@ from tests.e2e.machines import Machine
 from tests.e2e.records import COMMITS
 from tests.e2e.server_site import PARTITIONS, cut
 from tests.e2e.torture.grounds import OUTAGE, RUBBISH, Grounds, outage_length, run_in_file
-from tests.e2e.torture.runner import AMNESTY, RECOVERY, TTL, Harm, Torturer
+from tests.e2e.torture.runner import RECOVERY, TTL, Harm, Torturer
 from tests.e2e.torture.table import FILE
 from tests.servers.proxy import TcpProxy
 
@@ -170,7 +170,7 @@ class BucketGrounds(Grounds):
 
     def make_peace(self) -> None:
         """Let all leases be watched and judged once before the store is taken from all again."""
-        self.peaceful_until = time.monotonic() + TTL + AMNESTY + RECOVERY + 2.0
+        self.peaceful_until = time.monotonic() + self.peace
 
 
 async def _spoil(url: str, jobs: Sequence[UUID]) -> None:

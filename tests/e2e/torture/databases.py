@@ -18,13 +18,14 @@ from tests.e2e.fleet import Crew
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.server_site import PARTITIONS, Site, site
 from tests.e2e.torture import foreign_sessions
-from tests.e2e.torture.brokers import BrokerGrounds
+from tests.e2e.torture.brokers import BrokerGrounds, FailoverGrounds
 from tests.e2e.torture.buckets import BucketGrounds, signed
 from tests.e2e.torture.grounds import LOCKED, OUTAGE, RUBBISH, Grounds, outage_length, run_in_file
 from tests.e2e.torture.kept import DATA
 from tests.e2e.torture.runner import AMNESTY, RECOVERY, Harm, Torturer
 
-Store = Literal["sqlite", "postgres", "postgres+nats", "objects", "objects+broker"]
+Store = Literal["sqlite", "postgres", "postgres+nats", "objects", "objects+broker", "objects+failover"]
+BUCKETS = {"objects": BucketGrounds, "objects+broker": BrokerGrounds, "objects+failover": FailoverGrounds}
 NATS_ALIVE, NATS_DEAD = 6.0, 2.0
 
 
@@ -236,11 +237,8 @@ def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
     with ExitStack() as stack:
         if store == "sqlite":
             yield FileGrounds(folder)
-        elif store == "objects":
+        elif store in BUCKETS:
             stack.enter_context(signed())
-            yield BucketGrounds(folder, stack)
-        elif store == "objects+broker":
-            stack.enter_context(signed())
-            yield BrokerGrounds(folder, stack)
+            yield BUCKETS[store](folder, stack)
         else:
             yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "", {"wal_level": "logical"})))

@@ -26,9 +26,14 @@ class Grounds(ABC):
     """The setting of one round. ``bound``: seconds within which a dead owner's jobs are back in their queues. ``tolerated``: errors that
     this process may get too, because the store is away for longer than a call lasts."""
 
-    url, transport, stamp = "", "", "text"
+    url, transport, stamp, ttl = "", "", "text", TTL
     tolerated: tuple[type[Exception], ...] = ()
     bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
+
+    @property
+    def peace(self) -> float:
+        """Seconds in which each lease is watched and judged once."""
+        return self.ttl + AMNESTY * self.ttl / TTL + RECOVERY + 2.0
 
     def machines(self, many: int) -> list[Machine]:
         """Return the machines of the first crews."""

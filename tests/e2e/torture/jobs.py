@@ -42,6 +42,8 @@ steadfast = partial(app.task, max_crashes=1000, max_attempts=1000, backoff=Backo
 """Budgets of jobs that complete under all faults of their workers."""
 forking = threading.Lock()
 """Taken to start a process: a child forked during the start of another would delay that start for as long as it lives."""
+SILENCE = f"{0.5 * float(os.environ['E2E_TTL'].removesuffix('s'))}s"
+"""Longer than a beat and a margin of its leases."""
 STEPS = 20
 """Enough writes that a zombie in a thread, which cannot be stopped, writes before it is killed."""
 _has_begun = False
@@ -248,7 +250,7 @@ def overstay(job: SyncJob, seconds: float) -> None:
         time.sleep(600)
 
 
-@app.task(progress_within="1.5s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
+@app.task(progress_within=SILENCE, max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
 async def stand_still(job: Job, seconds: float) -> None:
     """Report no progress, but stop when cancelled."""
     async with recorded_in_thread(job):

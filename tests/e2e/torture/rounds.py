@@ -98,7 +98,7 @@ def play(plan: Plan, folder: Path, show: Callable[[float, Counter[str]], None] =
 
 def _play(plan: Plan, setting: Grounds, folder: Path, show: Callable[[float, Counter[str]], None]) -> Verdict:
     chance = random.Random(plan.seed)
-    settings = {**SETTINGS, "poll": chance.choice(["0.2s", "1s"])}
+    settings = {**SETTINGS, "ttl": f"{setting.ttl}s", "poll": chance.choice(["0.2s", "1s"])}
     with ExitStack() as stack:
         ships = Fleet(folder, setting.url, setting.transport, **settings)
         stack.callback(ships.stop)
@@ -108,7 +108,7 @@ def _play(plan: Plan, setting: Grounds, folder: Path, show: Callable[[float, Cou
         table = WatchedTable(setting.say, setting.stamp)
         watching = stack.enter_context(log_deaths(folder / PROCESS_LOG))
         torturer = Torturer(ships, chance, setting.machines(plan.crews), watching, processes=plan.processes)
-        torturer.make_machine, torturer.wanted = setting.machine, plan.wanted
+        torturer.make_machine, torturer.wanted, torturer.ttl = setting.machine, plan.wanted, setting.ttl
         game = _Game(plan, setting, ships, torturer, watching, table)
         game.torment(show)
         return game.end()

@@ -27,6 +27,8 @@ from tests.e2e.waiting import until
 
 TTL, BEAT, MARGIN, RECOVERY = 3.0, 0.6, 0.5, 0.5
 AMNESTY = BEAT + MARGIN
+UNNOTICED = (TTL - MARGIN - BEAT) / TTL
+"""The part of a ttl for which a worker may stand still without a loss; a beat and a margin are fixed parts of it too."""
 SETTINGS = {"ttl": f"{TTL}s", "recovery": f"{RECOVERY}s", "grace": "1s"}
 TIME_LIMIT = 90.0
 """Seconds for steps that take a few seconds on an idle machine."""
@@ -67,7 +69,7 @@ class Torturer(FaultRun):
         self.counts: Counter[str] = Counter()
         self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
-        self.rate = 5.0
+        self.rate, self.ttl = 5.0, TTL
         self.failovers: list[float] = []
         """Seconds from the loss of a leading broker until another one led."""
 
@@ -173,7 +175,7 @@ class Torturer(FaultRun):
     def freeze_for_a_moment(self, crew: Crew) -> None:
         """Freeze a whole crew, for less time than would cost a job anything."""
         frozen = self._freeze(crew)
-        self.pause(TTL - MARGIN - BEAT - 0.6)
+        self.pause(self.ttl * UNNOTICED - 0.6)
         self._wake(crew, frozen, crew.workers())
         self.counts["freezes"] += 1
 
@@ -269,7 +271,7 @@ class Torturer(FaultRun):
             return [process.pid for process in self._watching.up()]
 
     def _until(self, predicate: Callable[[], object]) -> None:
-        until(predicate, within=TIME_LIMIT)
+        until(predicate, within=TIME_LIMIT + 4 * (self.ttl - TTL))
 
 
 def _guards(worker: int) -> list[int]:
