@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from holdfast._core.apart import is_apart
 from holdfast._core.book.rows import Lease
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
@@ -20,7 +21,7 @@ def job_row(row: JobRecord, now: datetime, *, is_known: bool = True, hooks_commi
         policy=row.policy,
         is_cancel_requested=row.cancel_requested,
         witness=row.message or "",
-        result=token_in(None if row.result is None else decode_json(row.result)),
+        result=token_in(None if row.result is None or is_apart(row.result) else decode_json(row.result)),  # a token is short
         reason=row.reason,
         queue=row.queue,
         key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",

@@ -42,6 +42,8 @@ steadfast = partial(app.task, max_crashes=1000, max_attempts=1000, backoff=Backo
 """Budgets of jobs that complete under all faults of their workers."""
 forking = threading.Lock()
 """Taken to start a process: a child forked during the start of another would delay that start for as long as it lives."""
+BALLAST = "much to remember " * 200
+"""So much that a bucket keeps the checkpoint in a separate object."""
 SILENCE = f"{0.5 * float(os.environ['E2E_TTL'].removesuffix('s'))}s"
 """Longer than a beat and a margin of its leases."""
 STEPS = 20
@@ -125,7 +127,7 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
         for step in range(STEPS):
             job.progress(fraction=step / STEPS, message=str(job.token))
             time.sleep(seconds / STEPS)
-        job.checkpoint({"by": str(job.token)})
+        job.checkpoint({"by": str(job.token), "ballast": BALLAST})
     return str(job.token)
 
 
