@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -193,6 +194,29 @@ def test_closing_a_store_ends_its_running_statements(database: str) -> None:
         await store.close()
         with pytest.raises(StoreUnavailable):
             await asking
+
+    play(Site(database), act)
+
+
+def test_a_connection_that_is_closed_between_two_steps_of_a_call_is_unavailable(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(at: Scene) -> None:
+        await at.store.counts()
+        executing = asyncpg.Connection._do_execute
+
+        async def close_first(connection: asyncpg.Connection, query: str, executor: Any, *more: Any, **options: Any) -> Any:
+            async def execute(*arguments: Any) -> Any:
+                connection.terminate()
+                return executor(*arguments)
+
+            return await executing(connection, query, execute, *more, **options)
+
+        monkeypatch.setattr(asyncpg.Connection, "_do_execute", close_first)
+        with pytest.raises(StoreUnavailable, match="closed during the call"):
+            await at.store.counts()
+        monkeypatch.undo()
+        assert await at.store.counts() == {}
 
     play(Site(database), act)
 

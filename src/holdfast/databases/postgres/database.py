@@ -184,9 +184,11 @@ class Database(Forked):
         try:
             found = await connection.fetch(sql, *arguments)
         except BaseException as error:
+            was_closed = connection.is_closed()
             (pool.release if failures.leaves_connection_sound(error) else pool.discard)(connection)
             if isinstance(error, failures.Errors) and loop.time() + EARLY >= until:
                 raise TimeoutError from error
+            failures.require_open(error, was_closed=was_closed)
             raise
         pool.release(connection)
         return found
@@ -206,7 +208,9 @@ class Database(Forked):
                     raise asyncpg.InterfaceError("the transaction was rolled back")
             except BaseException as error:
                 if not failures.leaves_connection_sound(error):
+                    was_closed = connection.is_closed()
                     pool.discard(connection)
+                    failures.require_open(error, was_closed=was_closed)
                     raise
                 await self._roll_back(pool, connection)
                 raise

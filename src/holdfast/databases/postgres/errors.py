@@ -99,6 +99,12 @@ class RolledBack(Exception):
     """Raised in a transaction, between two of its statements, so that it is rolled back; its connection can be used again."""
 
 
+def require_open(error: BaseException, *, was_closed: bool) -> None:
+    """Raise what the driver raises for a closed connection, if it was closed between two steps of a call: the driver does not expect it."""
+    if was_closed and isinstance(error, AttributeError):
+        raise asyncpg.InterfaceError("the connection was closed during the call") from error
+
+
 def leaves_connection_sound(error: BaseException) -> bool:
     """Return whether the server takes another statement on the same connection after this error."""
     if isinstance(error, RolledBack):
