@@ -95,7 +95,13 @@ async def measure(reports: Reports, kill: Kill, kills: int, concurrency: int) ->
 
 async def kill_one(reports: Reports, kill: Kill) -> list[float]:
     """Kill the worker whose job began last; seconds until each of its jobs has begun again, once they all have ended."""
-    running = reports.running()
+    running = list[Start]()
+
+    def are_running() -> bool:
+        running[:] = reports.running()
+        return bool(running)
+
+    await reports.until(are_running, "a running job")
     victim = max(running, key=lambda start: start.at).pid
     killed = time.monotonic()
     kill(victim)

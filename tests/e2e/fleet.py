@@ -74,9 +74,10 @@ class Crew:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Send SIGKILL to the supervisor and its workers at nearly the same time."""
+        """Send SIGKILL to the supervisor and its workers, all frozen: a worker whose supervisor has died returns its jobs."""
         doomed = [self.pid, *self.workers()]
         sessions = [pid for worker in doomed[1:] for pid in living(worker)]
+        _send(signal.SIGSTOP, doomed)
         for pid in (*doomed, *sessions):
             end(pid)
         until(lambda: not any(is_alive(pid) for pid in (*doomed, *sessions)), within=START)

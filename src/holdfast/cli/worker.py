@@ -139,13 +139,12 @@ async def _serve(
     banner.listen(events, lambda: keeper.supervisor)
     loop = asyncio.get_running_loop()
     ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    loop.add_signal_handler(signal.SIGQUIT, lambda: _show_stacks(keeper.supervisor))  # from now on any signal wakes the loop
     for number in ending:
-        loop.add_signal_handler(number, keeper.end, number)
-    loop.add_signal_handler(signal.SIGQUIT, lambda: _show_stacks(keeper.supervisor))
+        signal.signal(number, lambda number, _: loop.call_soon_threadsafe(keeper.end, signal.Signals(number)))
     code = await keeper.run()
     for number in ending:  # one more signal would kill a process that has done all its work, and its exit code would show it
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, signal.SIG_IGN)  # handlers of the loop would be removed first: such a signal could come in between
     return keeper.reason, code
 
 
