@@ -78,8 +78,8 @@ class Bodies:
 
     async def close(self) -> None:
         """End the connections, which open again with the next call."""
-        for bucket in self._idle:
-            await bucket.close()
+        while self._idle:
+            await self._idle.pop().close()
 
     def _is_large(self, data: bytes) -> bool:
         return len(data) > self._inline or is_apart(data)

@@ -1,6 +1,7 @@
 """Copies of a store in another place, and stores made of copies.
 
-The head is read first: all objects that it names stay for a day, so the copy is the store at one moment although others write.
+The head is read first: all runs that it names stay for a day, so the copy is the store at one moment although others write. The body of
+a job that is deleted in that time may go. The copy then ends with an error, and can be made again.
 """
 
 from typing import Any
