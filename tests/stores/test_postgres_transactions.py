@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -53,6 +53,10 @@ class Notes(Part):
         question = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast transaction%'"
         ((count,),) = self.home.sql(f"{question} AND xact_start IS NOT NULL" if self.home.through else question)
         return int(count)
+
+    def asleep(self) -> bool:
+        """Return whether a handler's statement sleeps on the server."""
+        return bool(self.home.sql("SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
 
 
 @pytest.fixture(params=[kind for kind in ("18", "serializable", "pooled") if KINDS[kind]])
@@ -385,11 +389,33 @@ def test_a_cancelled_block_leaves_nothing_open(plain: Notes) -> None:
 
             task = asyncio.create_task(stay())
             await entered.wait()
+            if "sleep" in statement:  # PostgreSQL ignores a request to cancel a statement that it has not begun
+                await eventually(plain.asleep, within=STALL)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             await eventually(lambda: plain.open_ones() == 0, within=STALL)
         assert plain.written() == []
+
+    play(plain, act)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_connection_that_cannot_be_closed_does_not_change_the_outcome_of_its_block(
+    plain: Notes, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stall(link: asyncpg.Connection, *, timeout: float) -> None:
+        link.terminate()
+        raise TimeoutError
+
+    async def act(at: Scene) -> None:
+        active = await at.running()
+        with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError) if fails else nullcontext():
+            patched.setattr(asyncpg.Connection, "close", stall)
+            async with at.store.transaction(active.id, active.token, idle=LONG) as connection:
+                await connection.execute("INSERT INTO notes VALUES ('mine')")
+                assert 1 / (not fails)
+        assert plain.written() == ["mine"] * (not fails)
 
     play(plain, act)
 

@@ -16,7 +16,7 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
-from holdfast.databases.postgres.pool import EARLY, Connection, Pool
+from holdfast.databases.postgres.pool import EARLY, Connection, Pool, hang_up
 from holdfast.errors import ConfigurationError, StoreUnavailable
 
 CONNECTIONS = 8
@@ -131,10 +131,7 @@ class Database(Forked):
         except failures.Errors as error:
             raise failures.statement_error("store", self._location.public, error) from error
         finally:
-            try:
-                await connection.close(timeout=1.0)
-            except failures.Errors:
-                connection.terminate()
+            await hang_up(connection)
 
     async def connect(self) -> Connection:
         """Open one more connection, which the caller closes; the schema may not exist yet."""

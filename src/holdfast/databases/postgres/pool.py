@@ -13,12 +13,19 @@ from contextlib import asynccontextmanager, suppress
 
 from asyncpg import Connection as Connection
 
+from holdfast.databases.postgres import errors as failures
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 TURN_LIMIT = 20.0
 CLOSE_LIMIT = 1.0
 EARLY = 0.01
 """The most seconds by which the event loop's timer may fire early."""
+
+
+async def hang_up(link: Connection, within: float = CLOSE_LIMIT) -> None:
+    """Close the connection; the driver aborts it if the server takes longer than ``within``, in seconds."""
+    with suppress(*failures.Errors):  # what the caller did on it is over, so its outcome must not depend on this
+        await link.close(timeout=within)
 
 
 class Pool:

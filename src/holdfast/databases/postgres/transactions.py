@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.pool import Connection
+from holdfast.databases.postgres.pool import Connection, hang_up
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 CONNECTIONS = 8
@@ -138,7 +138,7 @@ async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bo
                     await link.execute("ROLLBACK")  # now, before the next user of the connection
         link.remove_query_logger(spoke)
         if not (is_kept and is_over):
-            await link.close(timeout=GOOD_BYE)
+            await hang_up(link, GOOD_BYE)
 
 
 async def _asked(link: Connection, question: Question) -> asyncpg.Record:

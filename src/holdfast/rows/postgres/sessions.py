@@ -11,7 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.database import Database, keep_alive
-from holdfast.databases.postgres.pool import Connection, Pool, file_of
+from holdfast.databases.postgres.pool import Connection, Pool, file_of, hang_up
 from holdfast.databases.postgres.transactions import GOOD_BYE, UserTransaction, awaited
 from holdfast.errors import MissingExtra
 
@@ -91,9 +91,7 @@ class Sessions(Database):
     async def _young(self, pool: Pool) -> Connection:
         while self._is_old(self._born[link := await pool.acquire()]) or _has_unread(file_of(link)):
             try:
-                await link.close(timeout=GOOD_BYE)
-            except failures.Errors:
-                pass  # it is dropped anyway
+                await hang_up(link, GOOD_BYE)
             finally:
                 pool.discard(link)
         return link
