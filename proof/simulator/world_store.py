@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.book.book import Book
+from holdfast.stores.objects.tidying import Sizes
 from proof.simulator import flow_programs, growth_programs
 from proof.simulator.profiles import Brand, Profile
 from proof.simulator.programs import NAMES
@@ -44,7 +45,7 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror | BucketWorld
                 known=KNOWN,
                 floor=plan.floor,
                 records_claims=plan.lanes is not None,
-                full=plan.full,
+                sizes=Sizes(plan.full, archive=2),
                 faults=world.faults,
                 carry=world.carry,
                 brokers=None if plan.brokers is None else "require" if plan.brokers.is_required else "auto",

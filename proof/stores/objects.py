@@ -23,6 +23,7 @@ from holdfast.databases.buckets.memory_bucket import MemoryBucket
 from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.head import KEY, read
 from holdfast.stores.objects.replica import Replica
+from holdfast.stores.objects.tidying import Sizes
 from proof.checker.history import IN_MEMORY, Event, History, LeaseRow, Phase
 from proof.simulator.call_outcomes import Faults
 from proof.simulator.hosts import SimChance, SimClock
@@ -40,7 +41,7 @@ BrokerOption = Literal["auto", "require"]
 
 
 class BucketWorld:
-    """The bucket of one world. ``full``: the bytes of changes that a process flushes. ``faults``: of each process, by its name.
+    """The bucket of one world. ``sizes``: from which on a process flushes and archives. ``faults``: of each process, by its name.
     ``brokers``: how processes look for the broker that leads; ``None``: they do not. ``listeners``: the brokers by their URL."""
 
     clock_of: Callable[[str], SimClock]
@@ -58,7 +59,7 @@ class BucketWorld:
         known: Collection[str],
         floor: float,
         records_claims: bool,
-        full: int,
+        sizes: Sizes,
         faults: dict[str, Faults],
         carry: Callable[[Process, Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
         brokers: BrokerOption | None = None,
@@ -66,7 +67,7 @@ class BucketWorld:
         self.history, self.now = history, now
         self.clock = clock
         self._kind, self._loop, self._known = kind, loop, known
-        self._floor, self._records_claims, self._full, self._faults, self._carry = floor, records_claims, full, faults, carry
+        self._floor, self._records_claims, self._sizes, self._faults, self._carry = floor, records_claims, sizes, faults, carry
         self._brokers, self.listeners = brokers, dict[str, Listener]()
         self._url = f"memory-object://world-{next(_NUMBERS)}" + (f"?broker={brokers}" if brokers else "")
         self._bucket = MemoryBucket(BucketUrl.of(self._url), clock)
@@ -94,7 +95,13 @@ class BucketWorld:
         # A process may have several stores, such as that of an App in it: each needs other nonces.
         self._stores[process.title] += 1
         chance = SimChance(Random(f"{self._loop.seed}/store {self._stores[process.title]} of {process.title}"), clock)
-        kept: dict[str, Any] = {"clock": clock, "chance": chance, "bucket": connection, "full": self._full, "new_book": new_book}
+        kept: dict[str, Any] = {
+            "clock": clock,
+            "chance": chance,
+            "bucket": connection,
+            "sizes": self._sizes,
+            "new_book": new_book,
+        }
         thread = VirtualThread(self._loop, process)
         if self._brokers is None:
             store = SimulatedObjects(self._url, **kept)

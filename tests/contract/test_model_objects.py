@@ -23,6 +23,7 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._ports.store import Store
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.stores.objects.store import ObjectStore
+from holdfast.stores.objects.tidying import Sizes
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance
 from holdfast.testing.contracts.scene import PROCESS
@@ -85,7 +86,7 @@ class ObjectModel(Model):
     def handle(self) -> ObjectStore:
         bucket = FaultyBucket(open_bucket(self.name, self.clock), Random(self.seeds.random()), writes=0.1, reads=0.05)
         chance = FakeChance(self.seeds.getrandbits(64))
-        return ObjectStore(self.name, clock=SleepingClock(self.clock), chance=chance, bucket=bucket, full=3000)
+        return ObjectStore(self.name, clock=SleepingClock(self.clock), chance=chance, bucket=bucket, sizes=Sizes(3000, archive=2))
 
     @rule(index=st.integers(0, 1))
     def reload(self, index: int) -> None:

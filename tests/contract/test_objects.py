@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from holdfast._core.book.book import Book
 from holdfast._ports.bucket import BucketUnavailable
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
@@ -20,6 +21,7 @@ from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.routed_store import RoutedStore
 from holdfast.stores.objects.store import ObjectStore
+from holdfast.stores.objects.tidying import Sizes
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.claiming import ClaimContract
@@ -128,8 +130,45 @@ class TestObjectsWithFaults(Handles, StoreContract):
         bucket = FaultyBucket(open_bucket(self.name, clock), Random(number), writes=0.2, reads=0.05)
         inline = -1 if number % 2 else INLINE
         store = ObjectStore(
-            self.name, clock=SleepingClock(clock), chance=FakeChance(number), bucket=bucket, full=2000, inline=inline
+            self.name,
+            clock=SleepingClock(clock),
+            chance=FakeChance(number),
+            bucket=bucket,
+            sizes=Sizes(2000, archive=2),
+            inline=inline,
         )
+        self.handles.append(store)
+        return store
+
+
+class EagerBook(Book):
+    """A book whose finished jobs are archived at once."""
+
+    floors = 0
+
+
+class EagerStore(ObjectStore):
+    """A store that has archived all that it can before a call returns."""
+
+    async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        try:
+            return await super()._ask(verb, arguments, keywords)
+        finally:
+            await self._thread.run(self._rest())
+
+    async def _rest(self) -> None:
+        while self._committer._serving is not None or self._committer._tidying._task is not None:
+            await self._committer.finish()
+
+
+@pytest.mark.prove
+class TestObjectsArchived(Handles, StoreContract):
+    """The same with each finished job in an archive as soon as it has ended."""
+
+    def make_store(self, clock: FakeClock) -> Store:
+        connection: dict[str, Any] = {"clock": SleepingClock(clock), "chance": FakeChance(next(_NUMBERS))}
+        bucket = open_bucket(self.name, clock)
+        store = EagerStore(self.name, **connection, bucket=bucket, sizes=Sizes(2000, archive=1), new_book=EagerBook)
         self.handles.append(store)
         return store
 

@@ -22,6 +22,7 @@ from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.head import KEY, Head, read
 from holdfast.stores.objects.limits import LIMITS, Limits
 from holdfast.stores.objects.store import ObjectStore
+from holdfast.stores.objects.tidying import Sizes
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.buckets.support import SkippingClock
 
@@ -97,9 +98,13 @@ class World:
         asyncio.run(create(open_bucket(self.name, self.clock), UUID(int=1)))
         self.opened: list[ObjectStore] = []
 
-    def open(self, *, full: int = 10**6, options: str = "", limits: Limits = LIMITS) -> tuple[ObjectStore, Scripted]:
+    def open(
+        self, *, full: int = 10**6, archived: int = 10**6, options: str = "", limits: Limits = LIMITS
+    ) -> tuple[ObjectStore, Scripted]:
         bucket, chance = Scripted(self.name, self.clock), FakeChance(names.uuid4().int)
-        store = ObjectStore(self.name + options, clock=self.clock, chance=chance, bucket=bucket, full=full, limits=limits)
+        store = ObjectStore(
+            self.name + options, clock=self.clock, chance=chance, bucket=bucket, sizes=Sizes(full, archived), limits=limits
+        )
         self.opened.append(store)
         return store, bucket
 

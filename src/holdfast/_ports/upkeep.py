@@ -17,6 +17,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     ``written_at``. ``broker``: the URL of the broker that leads. ``epoch``: how often one has taken over. Of the head, ``tail_commits``
     are the newest writes, with ``tail_bytes`` of changes. ``run_bytes``: before compression. ``garbage``: the objects that the head has
     dropped, and that are deleted after a day. ``unnamed``: those below ``runs/`` that it neither names nor has dropped.
+    ``finished``: jobs that are loaded by each process. ``archived``: finished jobs that are read only when a call names them.
     """
 
     url: str
@@ -38,6 +39,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     rows: Mapping[str, int]
     unfinished: int
     finished: int
+    archived: int
 
 
 class Damage(Struct, frozen=True):

@@ -37,7 +37,7 @@ def inspect(target: str | None, url: str | None, as_json: bool) -> None:
             f"{found.version:,}" + ("" if found.written_at is None else f", written {found.written_at:%Y-%m-%d %H:%M:%S}Z"),
         ),
         ("broker", "none leads" if found.broker is None else f"{found.broker} leads, epoch {found.epoch:,}"),
-        ("jobs", f"{found.unfinished:,} unfinished, {found.finished:,} finished"),
+        ("jobs", f"{found.unfinished:,} unfinished, {found.finished:,} finished, {found.archived:,} archived"),
         ("head", f"{found.head_bytes:,} bytes; its tail: {found.tail_commits} writes, {found.tail_bytes:,} bytes of changes"),
         ("runs", f"{found.runs}, {found.run_bytes:,} bytes before compression"),
         (

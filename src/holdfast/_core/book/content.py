@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.book.archive import Archive
 from holdfast._core.book.line import Line
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks, Range, UniqueKey, Waiting
 from holdfast._core.book.table import Change, Grouped, Index, Journaled, RowChange, Table
@@ -21,6 +22,8 @@ from holdfast._core.workflow import Edge, Flow
 Receipt = tuple[datetime, EnqueueAnswer]
 Group = tuple[str, str]
 """A queue and a task."""
+Ended = tuple[float, bool, bool]
+"""The retention of finished jobs, whether they are stubs, and whether nothing else depends on their rows."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -45,6 +48,8 @@ class Snapshot(Struct, frozen=True):
     signals: dict[UUID, tuple[Signal, ...]]
     flows: dict[UUID, Flow]
     edges: dict[UUID, dict[UUID, Edge]]
+    archives: dict[str, Archive]
+    recalled: dict[str, dict[UUID, bool]]
     numbers: dict[str, int]
 
     @property
@@ -61,12 +66,14 @@ TABLES = tuple(field.name for field in structs.fields(Snapshot))
 
 
 class Content:
-    """Tables and indexes. ``edges``: by child and parent. ``signals``: those that a job has not consumed, oldest first.
+    """Tables and indexes. ``edges``: by child and parent. ``signals``: those that a job has not consumed, oldest first. ``archives``: by
+    the key of the object that has the jobs. ``recalled``: the jobs in it that are in the book again.
 
     Of the indexes, ``ranges``: waiting jobs, by due time. ``holds``: the active jobs of each lease. ``tally``: how many jobs of a queue and
-    a task are in each state but AVAILABLE. ``awaiting``: jobs that wait for a signal. ``parked``: the pending jobs of a queue that are not
-    available. ``timed``: running jobs with a limit of time. ``expiring`` and ``owed``: jobs that may expire, and jobs that are owed a hook,
-    by the time of that. ``ended``: finished jobs by retention and whether they are stubs, by their end. ``open_flows``: unfinished roots.
+    a task are in each state but AVAILABLE, archived ones among them. ``awaiting``: jobs that wait for a signal. ``parked``: the pending
+    jobs of a queue that are not available. ``timed``: running jobs with a limit of time. ``expiring`` and ``owed``: jobs that may expire,
+    and jobs that are owed a hook, by the time of that. ``ended``: finished jobs by their end. ``open_flows``: unfinished roots.
+    ``archived_until``: archives by their greatest id.
     """
 
     def __init__(self, index_job: Index) -> None:
@@ -87,6 +94,8 @@ class Content:
         self.signals = Table[UUID, tuple[Signal, ...]]("signals", noted)
         self.flows = Table[UUID, Flow]("flows", noted)
         self.edges = Grouped[UUID, UUID, Edge]("edges", noted, self._index_edge)
+        self.archives = Table[str, Archive]("archives", noted, self._index_archive)
+        self.recalled = Grouped[str, UUID, bool]("recalled", noted)
         self.numbers = Table[str, int]("numbers", noted)
 
         self.ranges = dict[Range, Line[Waiting]]()
@@ -98,7 +107,7 @@ class Content:
         self.timed = dict[UUID, None]()
         self.expiring = Line[Waiting]()
         self.owed = dict[str, Line[Waiting]]()
-        self.ended = dict[tuple[float, bool], Line[Waiting]]()
+        self.ended = dict[Ended, Line[Waiting]]()
         self.members = dict[UUID, dict[UUID, None]]()
         self.open_flows = Line[UUID]()
         self.children = dict[UUID, dict[UUID, None]]()
@@ -106,6 +115,7 @@ class Content:
         self.received = Line[Waiting]()
         self.ended_leases = Line[Waiting]()
         self.worn_beats = Line[tuple[datetime, int]]()
+        self.archived_until, self.worn_archives = Line[tuple[UUID, str]](), Line[tuple[datetime, str]]()
 
     def table(self, name: str) -> Journaled:
         found: Journaled = getattr(self, name)
@@ -150,6 +160,17 @@ class Content:
         if new is not None:
             self.worn_beats.add((new.delete_after, number))
 
+    def _index_archive(self, key: str, old: Archive | None, new: Archive | None) -> None:
+        if old is not None:
+            self.archived_until.remove((old.high, key))
+            self.worn_archives.remove((old.delete_after, key))
+        if new is not None:
+            self.archived_until.add((new.high, key))
+            self.worn_archives.add((new.delete_after, key))
+        for archive, sign in ((old, -1), (new, 1)):
+            for queue, task, state, number in () if archive is None else archive.groups:
+                self._count((queue, task, state), sign * number)
+
     def _index_edge(self, key: tuple[UUID, UUID], old: Edge | None, new: Edge | None) -> None:
         child, parent = key
         if new is not None:
@@ -158,6 +179,11 @@ class Content:
             del self.children[parent][child]
             if not self.children[parent]:
                 del self.children[parent]
+
+    def _count(self, group: tuple[str, str, State], more: int) -> None:
+        number = self.tally.pop(group, 0) + more
+        if number:
+            self.tally[group] = number
 
 
 def _copy(table: Any) -> dict[Any, Any]:

@@ -3,7 +3,7 @@
 from typing import TypeVar
 from uuid import UUID
 
-from holdfast._core.book.content import Content
+from holdfast._core.book.content import Content, Ended
 from holdfast._core.book.line import Line
 from holdfast._core.book.rows import Waiting, range_of
 from holdfast._core.job import ACTIVE, FINISHED, State
@@ -67,7 +67,7 @@ class BookIndexes:
         if state is _BLOCKED or state is _HELD:
             known.parked.setdefault(row.queue, {})[row.id] = None
         elif row.finished_at is not None and not self._is_kept_for_root(row):
-            _add(known.ended, (retention_of(row), row.is_stub), (row.finished_at, row.id))
+            _add(known.ended, _ended(row), (row.finished_at, row.id))
         if row.hook_due_at is not None and state is not _BLOCKED:
             _add(known.owed, row.task, (row.hook_due_at, row.id))
 
@@ -110,7 +110,7 @@ class BookIndexes:
         if state is _BLOCKED or state is _HELD:
             _drop(known.parked, row.queue, row.id)
         elif row.finished_at is not None and not self._is_kept_for_root(row):
-            _remove(known.ended, (retention_of(row), row.is_stub), (row.finished_at, row.id))
+            _remove(known.ended, _ended(row), (row.finished_at, row.id))
         if row.hook_due_at is not None and state is not _BLOCKED:
             _remove(known.owed, row.task, (row.hook_due_at, row.id))
 
@@ -118,7 +118,7 @@ class BookIndexes:
         """Let the finished members of a flow be pruned by their own age while its root is not there, and only then."""
         for row in [self._all.jobs[member] for member in self._all.members[root] if member != root]:
             if row.state in FINISHED and row.finished_at is not None:
-                which, waiting = (retention_of(row), row.is_stub), (row.finished_at, row.id)
+                which, waiting = _ended(row), (row.finished_at, row.id)
                 if is_root_here:
                     _remove(self._all.ended, which, waiting)
                 else:
@@ -126,6 +126,10 @@ class BookIndexes:
 
     def _is_kept_for_root(self, row: JobRecord) -> bool:
         return row.member is not None and row.member.flow != row.id and row.member.flow in self._all.jobs
+
+
+def _ended(row: JobRecord) -> Ended:
+    return retention_of(row), row.is_stub, row.member is None and row.hook_due_at is None
 
 
 def _is_timed(row: JobRecord) -> bool:

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
+from holdfast._core.book.archiving import BookArchiving
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.rows import Rows
 from holdfast._core.book.workflows import BookWorkflows
@@ -24,7 +25,7 @@ from holdfast._core.record import (
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
 
 
-class BookOperations(BookWorkflows):
+class BookOperations(BookWorkflows, BookArchiving):
     """The verbs of operators and of maintenance; each keeps the promise of the verb of this name in ``_ports/store``."""
 
     def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -137,11 +138,12 @@ class BookOperations(BookWorkflows):
         receipts, leases = self._prune_receipts_and_leases(now.wall, limit)
         attempts, beats = self._prune_attempts(now.wall, limit), self._prune_beats(now.wall, limit)
         self._prune_rates(now.wall, limit)
-        return Pruned(len(jobs), len(stubs), receipts, leases, attempts, beats)
+        archived = self._prune_archives(now.wall, limit - len(jobs))
+        return Pruned(len(jobs) + archived, len(stubs), receipts, leases, attempts, beats)
 
     def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
         lines, floor = self._all.ended.items(), wall - timedelta(seconds=self.floor)
-        past = [(line, wall - timedelta(seconds=retention), is_stub) for (retention, is_stub), line in lines]
+        past = [(line, wall - timedelta(seconds=retention), is_stub) for (retention, is_stub, _), line in lines]
         old = self._each(job for _, job in merge(*(line.until(min(end, floor)) for line, end, _ in past)))
         gone = [*islice((each for row in old if not self._is_awaited(row) for each in self._pruned_with(row, wall)), limit)]
         young = merge(*(line.between(floor, end) for line, end, is_stub in past if not is_stub))
@@ -185,6 +187,14 @@ class BookOperations(BookWorkflows):
         for number in gone:
             del self._all.beats[number]
         return len(gone)
+
+    def _prune_archives(self, wall: datetime, limit: int) -> int:
+        """Forget archives whose jobs need not be kept any more, each as a whole; return how many jobs they had."""
+        pruned = 0
+        for _, key in [*self._all.worn_archives.until(wall)]:
+            if pruned < limit:
+                pruned += self._drop_archive(key)
+        return pruned
 
     def _prune_rates(self, wall: datetime, limit: int) -> None:
         now = (wall - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -17,6 +17,9 @@ def problems_of(book: Book, wall: datetime) -> list[str]:
     known, again = _content(book), _content(fresh)
     found = [f"the index {name} does not follow from the rows" for name in known if known[name] != again[name]]
     counted = Counter(("", as_read(row, wall).state) for row in book._all.jobs.values())
+    for archive in book._all.archives.values():
+        for _, _, state, number in archive.groups:
+            counted["", state] += number
     if book.counts(Moment(wall, 0)) != counted:
         found.append("the counts of jobs do not follow from the rows")
     return found

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.book.archive import Archive
 from holdfast._core.book.content import Receipt
 from holdfast._core.book.job_row import JobRow, SharedRead, SharedWritten
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks
@@ -41,6 +42,8 @@ class Deleted(Struct, omit_defaults=True, forbid_unknown_fields=True):
     signals: list[UUID] = []
     flows: list[UUID] = []
     edges: list[tuple[UUID, UUID]] = []
+    archives: list[str] = []
+    recalled: list[tuple[str, UUID]] = []
 
 
 class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -64,6 +67,8 @@ class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
     signals: dict[UUID, tuple[Signal, ...]] = {}
     flows: dict[UUID, Flow] = {}
     edges: list[tuple[tuple[UUID, UUID], Edge]] = []
+    archives: dict[str, Archive] = {}
+    recalled: list[tuple[tuple[str, UUID], bool]] = []
     numbers: dict[str, int] = {}
     deleted: Deleted | None = None
 
@@ -95,10 +100,10 @@ class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
             yield from ((name, key, row) for key, row in getattr(self, name).items())
 
 
-_LISTS = ("attempts", "limits", "rates", "steps", "edges")
+_LISTS = ("attempts", "limits", "rates", "steps", "edges", "recalled")
 _DICTS = (
     *("marks", "places", "receipts", "leases", "paused_queues", "queue_settings", "schedules", "beats", "signals", "flows"),
-    "numbers",
+    *("archives", "numbers"),
 )
 _decoder = msgspec.json.Decoder(Tables)
 

@@ -60,7 +60,7 @@ class Bodies:
     async def fetch(self, answer: Any) -> Any:
         """Return an answer with the bytes that it names; or with the problem, as text, if their object is missing or damaged."""
         keys = sorted({place_of(name).key for name in _found(answer, is_apart)})
-        objects = dict(zip(keys, await asyncio.gather(*map(self._object, keys)), strict=True))
+        objects = dict(zip(keys, await asyncio.gather(*map(self.object_of, keys)), strict=True))
 
         def body_of(data: bytes) -> bytes:
             if not is_apart(data):
@@ -76,15 +76,8 @@ class Bodies:
 
         return replaced(answer, body_of)
 
-    async def close(self) -> None:
-        """End the connections, which open again with the next call."""
-        while self._idle:
-            await self._idle.pop().close()
-
-    def _is_large(self, data: bytes) -> bool:
-        return len(data) > self._inline or is_apart(data)
-
-    async def _object(self, key: str) -> bytes | None:
+    async def object_of(self, key: str) -> bytes | None:
+        """Return an object, from memory if it was used lately; ``None`` if it is missing."""
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -94,6 +87,14 @@ class Bodies:
         assert isinstance(found, Found)
         self._keep(key, found.body)
         return found.body
+
+    async def close(self) -> None:
+        """End the connections, which open again with the next call."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    def _is_large(self, data: bytes) -> bool:
+        return len(data) > self._inline or is_apart(data)
 
     async def _write(self, key: str, whole: bytes) -> None:
         await self._insist(lambda bucket: bucket.put(key, whole))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any
@@ -12,22 +12,22 @@ from msgspec import Raw, Struct, json, structs
 
 from holdfast._core.answers import BeatAnswer
 from holdfast._core.book.book import Book
-from holdfast._core.book.table import RowChange
+from holdfast._core.book.naming import READING
 from holdfast._core.book.tables import decode, encode, encode_sayable
 from holdfast._core.flow_changes import FlowChange
 from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.leading import Misdirected
 from holdfast.errors import StoreRefused, StoreUnavailable
+from holdfast.stores.objects.archives import Jobs, take_back
 from holdfast.stores.objects.bodies import FRESH
 from holdfast.stores.objects.election import Election
-from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Dropped, Head, Leader
+from holdfast.stores.objects.head import KEY, MOST_HEAD, Commit, Head, Leader
 from holdfast.stores.objects.limits import ADDING, Limits
-from holdfast.stores.objects.orphans import Orphans
 from holdfast.stores.objects.pauses import Pauses
-from holdfast.stores.objects.pieces import Damaged, NewRun, collect, flush, merge, mergeable
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.sightings import Sighted, Sightings
+from holdfast.stores.objects.tidying import Sizes, Tidying
 from holdfast.stores.objects.wall_clock import WallClock
 
 LONGEST_WAIT = 10.0
@@ -44,8 +44,8 @@ _OUTAGE = 5.0
 
 
 class Request(Struct):
-    """A verb and its arguments. ``asked_at``: on the monotonic clock. ``body_at``: when the bodies that it names were about to be
-    written, by the time since boot."""
+    """A verb and its arguments. ``asked_at``: on the monotonic clock. ``body_at``: when the objects that it names were about to be
+    written, by the time since boot. ``read``: the jobs in archives that were read for it."""
 
     verb: str
     arguments: tuple[Any, ...]
@@ -53,6 +53,7 @@ class Request(Struct):
     asked_at: float
     answer: Future[Any]
     body_at: float | None = None
+    read: Mapping[str, Jobs] = {}
 
 
 class Outcome(Struct):
@@ -87,24 +88,20 @@ class Committer:
         clock: Clock,
         chance: Randomness,
         pauses: Pauses,
-        full: int,
+        sizes: Sizes,
         new_book: Callable[[], Book] = Book,
         limits: Limits,
     ) -> None:
-        self._large = large
         self._bucket, self._name, self._clock, self._chance = bucket, name, clock, chance
         self._replica, self._sightings = Replica(bucket, name, new_book, limits), Sightings(clock)
-        self.notices, self._pauses, self._full = self._replica.notices, pauses, full
+        self.notices, self._pauses = self._replica.notices, pauses
         self.wall_clock = WallClock(bucket, clock, chance, self.notices)
-        self._orphans = Orphans(large, clock, chance)
+        self._tidying = Tidying(large, clock, chance, self.notices, sizes, self._archive)
         self._me: Leader | None = None
         self._election, self._epoch = Election(None), 0
         self._turn = asyncio.Lock()  # to read or write the head
         self._waiting = deque[Request]()
         self._serving: asyncio.Task[None] | None = None
-        self._tidying: asyncio.Task[None] | None = None
-        self._new_run: NewRun | None = None
-        self._collected: tuple[Dropped, ...] = ()
         self._hurry = asyncio.Event()
         self._is_known, self._must_look = False, True
 
@@ -122,9 +119,10 @@ class Committer:
 
     async def finish(self) -> None:
         """Return when all requests are answered, and no run is being written."""
-        for task in (self._serving, self._tidying):
-            if task is not None:
-                await asyncio.wait([task])
+        await self._tidying.finish()
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
+        await self._tidying.finish()
 
     def now(self) -> datetime:
         """Return the time of the next verb."""
@@ -223,7 +221,11 @@ class Committer:
                 return Outcome(self._beat(*request.arguments, first=first)), b""
             if request.body_at is not None and self._clock.boottime() - request.body_at > FRESH:
                 raise StoreUnavailable(f"{self._name}: this process stood still in the call: call again")
+            if book.has_archives:
+                take_back(book, request.verb, request.arguments, request.keywords, request.read)
             answer = getattr(book, request.verb)(now, *request.arguments, **request.keywords)
+            if request.verb in READING:
+                book.undo(start)
             if request.verb in ADDING and book.job_count > jobs:
                 self._replica.require_room()
             if not (changes := book.changes(start)):
@@ -256,13 +258,13 @@ class Committer:
         started, sent = self._clock.monotonic(), self._clock.boottime()
         now = self.wall_clock.now(base)
         commit = Commit(base.version + 1, nonce, now, tuple(Raw(each) for each in made.changes))
-        garbage = tuple(each for each in base.garbage if each not in self._collected)
+        new_run, collected = self._tidying.new_run, self._tidying.collected
+        garbage = tuple(each for each in base.garbage if each not in collected)
         head = structs.replace(base.followed_by(commit), garbage=garbage)
-        new_run, collected = self._new_run, self._collected
         if new_run is not None:
             head = new_run.put_into(head, now)
         if len(body := json.encode(head)) > MOST_HEAD:
-            self._begin_tidying(base)
+            self._tidying.begin(base, self._replica.book, now)
             raise StoreUnavailable(
                 f"{self._name}: {KEY} would be too large until a run is written: try again, or see holdfast check"
             )
@@ -274,10 +276,7 @@ class Committer:
             self._must_look = True
             raise
         self._replica.adopt(head, etag)
-        if self._new_run is new_run:  # else another one was written during the call
-            self._new_run = None
-        if self._collected is collected:
-            self._collected = ()
+        self._tidying.has_written(new_run, collected)
         if self._election.has_lapsed(self._clock.boottime()):
             self._sightings.forget()
         if self._me is not None and head.broker == self._me:
@@ -285,7 +284,10 @@ class Committer:
         self._enter(head.epoch)
         self._pauses.wrote(self._clock.monotonic() - started)
         self._has_ended_outage()
-        self._begin_tidying(head)
+        self._tidying.begin(head, self._replica.book, now)
+
+    def _archive(self, arguments: tuple[Any, ...], written_at: float) -> None:
+        self.add(Request("archive", arguments, {}, self._clock.monotonic(), Future(), written_at))
 
     async def _look(self, deadline: float) -> bool:
         """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""
@@ -341,28 +343,6 @@ class Committer:
             await asyncio.wait(sleeping, return_when=asyncio.FIRST_COMPLETED)
             for each in sleeping:
                 each.cancel()
-
-    def _begin_tidying(self, head: Head) -> None:
-        if self._tidying is None:
-            rows = [*self._replica.book.contents()] if self._orphans.needs_rows else []
-            self._tidying = asyncio.get_running_loop().create_task(self._tidy(head, rows))
-
-    async def _tidy(self, head: Head, rows: Sequence[RowChange]) -> None:
-        """Flush a full tail, or merge runs; the next commit puts the result into the head. Delete what nothing names."""
-        try:
-            nonce = self._chance.uuid4()
-            if head.tail_size > self._full:
-                self._new_run = await flush(self._large, head, nonce)
-            elif old := mergeable(head.runs):
-                self._new_run = await merge(self._large, head, old, nonce)
-            self._collected = await collect(self._large, head, self.now())
-            await self._orphans.search(rows)
-        except Damaged as error:
-            self.notices.damage(error.key, error.what)
-        except BucketUnavailable:
-            pass  # the next commit tries again
-        finally:
-            self._tidying = None
 
     def _new_nonce(self) -> str:
         return self._chance.uuid4().hex[:16]

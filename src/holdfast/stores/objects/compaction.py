@@ -10,9 +10,9 @@ from holdfast._ports.bucket import Bucket, BucketUnavailable
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.upkeep import Compaction
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.objects.bodies import keys_in
+from holdfast.stores.objects.archives import named_in
 from holdfast.stores.objects.head import KEY, Commit, Dropped, Past
-from holdfast.stores.objects.orphans import old_bodies
+from holdfast.stores.objects.orphans import old_objects
 from holdfast.stores.objects.pieces import KEPT, RUNS, NewRun, collect, flush, merge
 from holdfast.stores.objects.replica import Replica
 from holdfast.stores.objects.wall_clock import bucket_time
@@ -87,12 +87,12 @@ class Compacting(Struct, frozen=True):
 
     async def _delete_orphans(self, replica: Replica) -> int:
         """Delete objects that nothing names. The head is read after the list: one that was listed may be named only now."""
-        listed, bodies = await self.bucket.list(RUNS), await old_bodies(self.bucket, self.chance)
+        listed, old = await self.bucket.list(RUNS), await old_objects(self.bucket, self.chance)
         await replica.look()
         latest = await bucket_time(self.bucket, self.chance)
         runs = {each.key for each in listed if latest - each.modified > KEPT and _OUR_RUN.fullmatch(each.key)}
-        named = keys_in(row for _, _, row in replica.book.contents())
-        orphans = sorted((runs - replica.head.keys) | (bodies - named))
+        named = await named_in(self.bucket, replica.book.contents())
+        orphans = sorted((runs - replica.head.keys) | (old - named))
         for key in orphans:
             await self.bucket.delete(key)
         return len(orphans)

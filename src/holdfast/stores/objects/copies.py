@@ -13,7 +13,7 @@ from holdfast._core.book.table import RowChange
 from holdfast._ports.backup import Backup
 from holdfast._ports.bucket import ABSENT, Absent, Bucket, BucketUnavailable, Found
 from holdfast.errors import ConfigurationError, SchemaMissing
-from holdfast.stores.objects.bodies import keys_in
+from holdfast.stores.objects.archives import named_in
 from holdfast.stores.objects.head import KEY, Head, read
 from holdfast.stores.objects.inspection import latest, read_head
 from holdfast.stores.objects.pieces import fetch, rows_in
@@ -70,7 +70,7 @@ async def _copy(bucket: Bucket, head: Head, target: Bucket) -> tuple[dict[tuple[
         await target.put(run.key, body)
         size += len(body)
     newest = latest(rows, head)
-    for key in sorted(keys_in(newest.values())):
+    for key in sorted(await named_in(bucket, ((table, key, row) for (table, key), row in newest.items()))):
         body = await fetch(bucket, key)
         await target.put(key, body)
         size += len(body)
@@ -94,4 +94,5 @@ def _is_of(found: Found, store: UUID) -> bool:
 
 
 def _jobs(rows: dict[tuple[str, Any], Any]) -> int:
-    return sum(table == "jobs" for table, _ in rows)
+    archived: int = sum(row.jobs for (table, _), row in rows.items() if table == "archives")
+    return archived + sum(table == "jobs" for table, _ in rows)

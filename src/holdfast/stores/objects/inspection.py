@@ -1,6 +1,7 @@
 """What a store consists of, and whether all of it is there and fits together. Nothing is written."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast._core.job import FINISHED
 from holdfast._ports.bucket import ABSENT, Bucket, Found
 from holdfast._ports.upkeep import Damage, Inspection, Verification
 from holdfast.errors import SchemaMissing, SchemaTooNew
+from holdfast.stores.objects.archives import rows_of
 from holdfast.stores.objects.bodies import BODIES, keys_in
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
 from holdfast.stores.objects.pieces import REMEDY, RUNS, Damaged, load
@@ -26,6 +28,7 @@ async def inspect(bucket: Bucket, name: str) -> Inspection:
     rows = latest([row for run in head.runs for row in await load(bucket, run)], head)
     jobs = [row for (table, _), row in rows.items() if table == "jobs"]
     finished = sum(row.state in FINISHED for row in jobs)
+    archived = sum(row.jobs for (table, _), row in rows.items() if table == "archives")
     listed = await bucket.list()
     return Inspection(
         url=name,
@@ -47,6 +50,7 @@ async def inspect(bucket: Bucket, name: str) -> Inspection:
         rows=dict(sorted(Counter(table for table, _ in rows).items())),
         unfinished=len(jobs) - finished,
         finished=finished,
+        archived=archived,
     )
 
 
@@ -74,10 +78,17 @@ async def verify(bucket: Bucket, name: str, wall: datetime) -> Verification:
         found += [Damage(KEY, problem, remedy) for problem in problems_of(book, wall)]
     newest = {(table, key): row for table, key, row in rows}
     left = [table for (table, _), row in newest.items() if row is not None]
-    bodies, stored = keys_in(newest.values()), {each.key for each in await bucket.list(BODIES)}
+    archives, bodies = await _archived(bucket, newest, found)
+    bodies |= keys_in(newest.values())
+    stored = {each.key for each in await bucket.list(BODIES)}
     found += [Damage(key, "is missing in the bucket", REMEDY) for key in sorted(bodies - stored)]
-    objects = 1 + len(head.runs) + len(bodies)
-    return Verification(version=head.version, objects=objects, rows=len(left), jobs=left.count("jobs"), damage=tuple(found))
+    return Verification(
+        version=head.version,
+        objects=1 + len(head.runs) + archives + len(bodies),
+        rows=len(left),
+        jobs=left.count("jobs") + sum(row.jobs for (table, _), row in newest.items() if table == "archives" and row is not None),
+        damage=tuple(found),
+    )
 
 
 async def read_head(bucket: Bucket, name: str, key: str = KEY) -> tuple[int, Head]:
@@ -103,6 +114,23 @@ def latest(rows: list[RowChange], head: Head) -> dict[tuple[str, Any], Any]:
         raise Damaged(KEY, "has a commit that cannot be read") from None
     newest = {(table, key): row for table, key, row in rows}
     return {key: row for key, row in newest.items() if row is not None}
+
+
+async def _archived(bucket: Bucket, rows: Mapping[tuple[str, Any], Any], found: list[Damage]) -> tuple[int, set[str]]:
+    """Read all archives, and add what is damaged; return how many there are, and the bodies that their jobs name."""
+    archives = {key: row for (table, key), row in rows.items() if table == "archives" and row is not None}
+    recalled = Counter(key[0] for (table, key), row in rows.items() if table == "recalled" and row is not None)
+    bodies = set[str]()
+    for key, archive in archives.items():
+        try:
+            changes = await rows_of(bucket, key, archive)
+        except Damaged as error:
+            found.append(Damage(key, error.what, REMEDY))
+            continue
+        bodies |= keys_in(row for _, _, row in changes)
+        if sum(table == "jobs" for table, _, _ in changes) != archive.jobs + recalled[key]:
+            found.append(Damage(key, "has other jobs than were written", REMEDY))
+    return len(archives), bodies
 
 
 def _gaps(head: Head) -> list[Damage]:

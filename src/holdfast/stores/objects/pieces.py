@@ -120,14 +120,19 @@ def _merged(runs: tuple[Run, ...], bodies: list[bytes], *, drops_deletions: bool
 
 def rows_in(run: Run, body: bytes) -> list[RowChange]:
     """Return the changes in a run as it is stored. ``Damaged``: it cannot be read, or unpacks to more than its head names."""
+    return unpacked(run.key, run.size, body)
+
+
+def unpacked(key: str, size: int, body: bytes) -> list[RowChange]:
+    """Return the changes in an object of this size before compression. ``Damaged``: it cannot be read, or has another size."""
     try:
         unpacking = zlib.decompressobj(_GZIP)
-        data = unpacking.decompress(body, min(run.size, MOST_RUN) + 1)
-        if len(data) == run.size and unpacking.eof:
+        data = unpacking.decompress(body, min(size, MOST_RUN) + 1)
+        if len(data) == size and unpacking.eof:
             return [*decode(data)]
     except (DecodeError, RecursionError, zlib.error):
         pass
-    raise Damaged(run.key, "cannot be read")
+    raise Damaged(key, "cannot be read")
 
 
 def _latest(rows: Iterable[RowChange]) -> list[RowChange]:

@@ -14,8 +14,8 @@ from holdfast._ports.store import Store
 from holdfast._ports.workflows import FlowReports
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.objects.committer import LONGEST_WAIT
-from holdfast.stores.objects.pieces import FULL
 from holdfast.stores.objects.store import ObjectStore
+from holdfast.stores.objects.tidying import SIZES, Sizes
 
 SHORTEST, LONGEST = 0.05, 1.0
 """The seconds before a call is sent again, doubled each time."""
@@ -36,10 +36,10 @@ class RoutedStore(ObjectStore):
         clock: Clock,
         chance: Randomness,
         bucket: Bucket | None = None,
-        full: int = FULL,
+        sizes: Sizes = SIZES,
         new_book: Callable[[], Book] = Book,
     ) -> None:
-        super().__init__(url, clock=clock, chance=chance, bucket=bucket, full=full, new_book=new_book)
+        super().__init__(url, clock=clock, chance=chance, bucket=bucket, sizes=sizes, new_book=new_book)
         self._connect, self._brokers = connect, dict[str, Store]()
         self._is_required = BucketUrl.of(url).broker == "require"
         self._leader: str | None = None

@@ -15,7 +15,8 @@ from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.flow_changes import FlowChange
-from holdfast._core.requests import BeatNote
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import BeatNote, JobFilter
 from holdfast._core.store_notices import StoreNotice
 from holdfast._core.write_budget import WriteBudget
 from holdfast._forks import Forked, register
@@ -28,6 +29,7 @@ from holdfast.databases.buckets.opening import open_bucket, open_copy
 from holdfast.databases.buckets.probe import probe
 from holdfast.databases.loop_thread import LoopThread
 from holdfast.errors import ConfigurationError
+from holdfast.stores.objects.archives import Archived, Archives, Jobs
 from holdfast.stores.objects.bodies import INLINE, Bodies, is_named
 from holdfast.stores.objects.committer import Request
 from holdfast.stores.objects.compaction import Compacting
@@ -40,15 +42,15 @@ from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.inspection import inspect, read_head, verify
 from holdfast.stores.objects.limits import LIMITS, Limits
 from holdfast.stores.objects.pauses import Pauses
-from holdfast.stores.objects.pieces import FULL
+from holdfast.stores.objects.tidying import SIZES, Sizes
 from holdfast.stores.objects.wall_clock import bucket_time
 
 
 class ObjectStore(BookVerbs, Forked):
     """Jobs in one bucket below one prefix. A loop in a separate thread serves the calls of all threads and loops of the process.
 
-    ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``full``: the bytes of newest changes beyond
-    which they are flushed. ``limits``: the sizes from which on it takes no new jobs. ``inline``: the most bytes of a payload, result or
+    ``bucket``: another one than that of the URL, for tests; ``new_book`` makes another book. ``sizes``: those from which on parts of it
+    become separate objects. ``limits``: the sizes from which on it takes no new jobs. ``inline``: the most bytes of a payload, result or
     checkpoint that its row has in it.
     """
 
@@ -59,14 +61,14 @@ class ObjectStore(BookVerbs, Forked):
         clock: Clock,
         chance: Randomness,
         bucket: Bucket | None = None,
-        full: int = FULL,
+        sizes: Sizes = SIZES,
         new_book: Callable[[], Book] = Book,
         limits: Limits = LIMITS,
         inline: int = INLINE,
     ) -> None:
         self._limits, self._inline = limits, inline
         self._open_connection = (lambda: open_bucket(url, clock)) if bucket is None else (lambda: bucket)
-        self._url, self._clock, self._chance, self._full, self._new_book = url, clock, chance, full, new_book
+        self._url, self._clock, self._chance, self._sizes, self._new_book = url, clock, chance, sizes, new_book
         self._name = BucketUrl.of(url).public
         self._bucket, self._large = bucket or open_bucket(url, clock), bucket or open_bucket(url, clock)
         self._thread = LoopThread("holdfast-objects")
@@ -162,11 +164,13 @@ class ObjectStore(BookVerbs, Forked):
             clock=self._clock,
             chance=self._chance,
             pauses=Pauses(self._clock, self._chance, url.interval, [WriteBudget(*each) for each in url.writes]),
-            full=self._full,
+            sizes=self._sizes,
             new_book=self._new_book,
             limits=self._limits,
         )
-        self._bodies = Bodies(self._open_connection, self._clock, self._chance, self._committer.notices, inline=self._inline)
+        notices = self._committer.notices
+        self._bodies = Bodies(self._open_connection, self._clock, self._chance, notices, inline=self._inline)
+        self._archives = Archives(self._bodies, notices)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall(), UTC)
@@ -176,7 +180,23 @@ class ObjectStore(BookVerbs, Forked):
         if self._bodies.are_large((arguments, keywords)):
             body_at = self._clock.boottime()
             arguments, keywords = await self._thread.run(self._bodies.put_apart((arguments, keywords)))
-        request = Request(verb, arguments, keywords, self._clock.monotonic(), Future(), body_at)
-        self._thread.call(self._committer.add, request)
-        answer = await asyncio.wrap_future(request.answer)
+        if verb == "list":
+            answer = await self._listed(*arguments, **keywords)
+        else:
+            answer = await self._commit(verb, arguments, keywords, body_at)
         return await self._thread.run(self._bodies.fetch(answer)) if is_named(answer) else answer
+
+    async def _listed(self, which: JobFilter) -> tuple[JobRecord, ...]:
+        whole = await self._commit("list_whole", (which,), {})
+        return await self._thread.run(self._archives.listed(whole, which)) if whole.archives else whole.rows
+
+    async def _commit(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], body_at: float | None = None) -> Any:
+        """Return the answer of a commit. A call that needs archives waits apart until they are read, so that no other call waits."""
+        read = dict[str, Jobs]()
+        while True:
+            request = Request(verb, arguments, keywords, self._clock.monotonic(), Future(), body_at, read)
+            self._thread.call(self._committer.add, request)
+            try:
+                return await asyncio.wrap_future(request.answer)
+            except Archived as needed:
+                read = {**read, **await self._thread.run(self._archives.read(verb, needed.archives))}
