@@ -103,8 +103,11 @@ class Replay:
                 yield from self._request(note, [*decode(changes)])
 
     def _request(self, note: Landed, changes: Sequence[RowChange]) -> Iterator[Event]:
+        is_archiving = any(name == "archives" and (name, key) not in self.rows for name, key, _ in changes)
         settled = {key for name, key, row in changes if name == "attempts" and row is not None}
         for name, key, after in changes:
+            if is_archiving and after is None:
+                continue  # the store still has the row, in another object
             before = self.rows.pop((name, key), None)
             if after is not None:
                 self.rows[name, key] = after

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.book.book import Book
+from holdfast.stores.objects.archives import JOBS
+from holdfast.stores.objects.pieces import FULL
 from holdfast.stores.objects.tidying import Sizes
 from proof.simulator import flow_programs, growth_programs
 from proof.simulator.profiles import Brand, Profile
@@ -45,7 +47,7 @@ def open_store(world: World, kind: type[Book]) -> Witness | Mirror | BucketWorld
                 known=KNOWN,
                 floor=plan.floor,
                 records_claims=plan.lanes is not None,
-                sizes=Sizes(plan.full, archive=2),
+                sizes=Sizes(plan.full, archive=2 if plan.full < FULL else JOBS),
                 faults=world.faults,
                 carry=world.carry,
                 brokers=None if plan.brokers is None else "require" if plan.brokers.is_required else "auto",

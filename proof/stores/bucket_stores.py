@@ -28,18 +28,18 @@ class VirtualThread:
     """The thread of a process in which its store works, on the loop of the world."""
 
     def __init__(self, loop: VirtualLoop, process: Process) -> None:
-        self._loop, self._process = loop, process
+        self._loop, self.process = loop, process
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function there, later. The answer to a request knows who calls."""
         for each in arguments:
             if isinstance(each, Request):
-                each.answer = CalledAnswer(CALLER.get() or self._process.name)
-        self._loop.call_soon(function, *arguments, context=self._loop.context_of(self._process.thread))
+                each.answer = CalledAnswer(CALLER.get() or self.process.name)
+        self._loop.call_soon(function, *arguments, context=self._loop.context_of(self.process.thread))
 
     async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine there, and return its result. A caller that is cancelled cancels it."""
-        task: asyncio.Task[Result] = self._loop.create_task(work, context=self._loop.context_of(self._process.thread))
+        task: asyncio.Task[Result] = self._loop.create_task(work, context=self._loop.context_of(self.process.thread))
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
@@ -69,7 +69,7 @@ class SimulatedObjects(ObjectStore):
 
     def place(self, thread: VirtualThread, uncommitted: Uncommitted, noted: Noted) -> None:
         """Place it in its process. ``uncommitted``: where its book records its changes."""
-        self._thread = thread  # type: ignore[assignment]
+        self._thread, self._process = thread, thread.process  # type: ignore[assignment]
         uncommitted.wall = self._committer.now
         call: Callable[[Request, int], tuple[Outcome, bytes]] = self._committer._call
         setattr(self._committer, "_call", partial(self._record, call, uncommitted, noted))  # noqa: B010 - a method of one object
@@ -87,8 +87,9 @@ class SimulatedObjects(ObjectStore):
         number: int,
     ) -> tuple[Outcome, bytes]:
         """Call a verb in the name of its caller. What changes nothing leaves no events for a later write."""
+        if not isinstance(request.answer, CalledAnswer):  # a request of the store itself
+            request.answer = CalledAnswer(self._process.name)
         answer, book = request.answer, self._committer._replica.book
-        assert isinstance(answer, CalledAnswer)
         assert isinstance(book, CommittedBook)
         uncommitted.caller = answer.caller
         if not number:

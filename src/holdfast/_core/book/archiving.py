@@ -56,11 +56,7 @@ class BookArchiving(BookReading):
         """Take jobs back into the book; ``jobs``: their rows in the object, which must have them."""
         for rows in jobs.values():
             self.write(rows)
-        left = self._all.archives[key].without(self._rows([*jobs]))
-        if not left.groups:
-            self._drop_archive(key)
-            return
-        self._all.archives[key] = left
+        self._all.archives[key] = self._all.archives[key].without(self._rows([*jobs]))
         for job in jobs:
             self._all.recalled.put(key, job, True)
 
