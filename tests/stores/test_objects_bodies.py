@@ -17,7 +17,7 @@ from holdfast._core.store_notices import DamagedObject
 from holdfast._ports.bucket import Absent, BucketProblem, BucketUnavailable
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.objects.bodies import BODIES, FRESH, INLINE
-from holdfast.stores.objects.orphans import EVERY
+from holdfast.stores.objects.orphans import EVERY, GRACE
 from holdfast.stores.objects.pieces import KEPT
 from holdfast.stores.objects.store import ObjectStore
 from tests.stores.objects_world import Scripted, World, enqueue, names, new, opened, tidied
@@ -129,8 +129,8 @@ async def test_o6_a_body_is_deleted_once_no_row_names_it_and_it_is_a_day_old(wor
         await enqueue(store, new())
         await tidied(store)
     assert len(await keys(bucket)) == 2
-    world.clock.advance(EVERY)
-    for many in (2, 1):
+    for passed, many in ((EVERY, 2), (0, 2), (GRACE, 2), (0, 1)):  # two searches, each of two commits
+        world.clock.advance(passed)
         await enqueue(store, new())
         await tidied(store)
         assert len(await keys(bucket)) == many

@@ -7,7 +7,6 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Check
-from holdfast._core.job import State
 from holdfast.stores.objects.findings import findings_of, writes_per_minute
 from holdfast.stores.objects.head import Commit, Head, Leader, Run
 from holdfast.stores.objects.limits import LIMITS, MANY_JOBS, MANY_RUN_BYTES
@@ -25,8 +24,7 @@ def head(*, size: int = 0, commits: int = 0, seconds: float = 60.0) -> Head:
 
 def findings(found: Head, *, jobs: int = 7, ahead: float = 0.0) -> dict[str, Check]:
     bucket_now = NOW - timedelta(seconds=ahead)
-    counts = {("", State.AVAILABLE): jobs}
-    return {each.name: each for each in findings_of(found, counts, LIMITS, now=NOW, bucket_now=bucket_now)}
+    return {each.name: each for each in findings_of(found, jobs, LIMITS, now=NOW, bucket_now=bucket_now)}
 
 
 @pytest.mark.parametrize(("more", "level"), [(0, "ok"), (1, "warning")])

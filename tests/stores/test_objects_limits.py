@@ -25,7 +25,7 @@ async def test_a_store_with_too_many_jobs_refuses_new_ones_and_names_the_remedy(
     store, _ = world.open(limits=Limits(jobs=3))
     call, jobs = names.uuid4(), [new(), new()]
     await store.enqueue(call, jobs)
-    with pytest.raises(StoreFull, match="its limit of 3 jobs, finished ones among them: shorten the retention of tasks"):
+    with pytest.raises(StoreFull, match="its limit of 3 jobs, without archived ones: delete jobs"):
         await enqueue(store, new(), new())
     assert await jobs_in(world) == 2
     assert await enqueue(store, new()) == EnqueueAnswer()

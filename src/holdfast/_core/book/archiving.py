@@ -90,7 +90,7 @@ class BookArchiving(BookReading):
         return jobs
 
     def _rows_of(self, jobs: Iterable[UUID]) -> Iterator[RowChange]:
-        """Return all rows of finished jobs that are no members of workflows."""
+        """Return all rows of finished jobs outside workflows."""
         known = self._all
         for job in jobs:
             if (row := known.jobs.get(job)) is not None:

@@ -1,10 +1,9 @@
 """What a check reports about a store in a bucket: its size, its objects, the clock, its leader, and what its writes cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 
 from holdfast._core.answers import Check
-from holdfast._core.job import State
 from holdfast.stores.objects.election import LEADER_TTL
 from holdfast.stores.objects.head import Head
 from holdfast.stores.objects.limits import MANY_JOBS, MANY_RUN_BYTES, Limits
@@ -17,11 +16,10 @@ _MONTH = 30 * 24 * 60
 _MIB = 1024 * 1024
 
 
-def findings_of(
-    head: Head, counts: Mapping[tuple[str, State], int], limits: Limits, *, now: datetime, bucket_now: datetime
-) -> Iterator[Check]:
-    """Return what is right and wrong with a store. ``bucket_now``: the bucket's clock when this machine's showed ``now``."""
-    yield _size(sum(counts.values()), limits)
+def findings_of(head: Head, jobs: int, limits: Limits, *, now: datetime, bucket_now: datetime) -> Iterator[Check]:
+    """Return what is right and wrong with a store. ``jobs``: those that are not archived. ``bucket_now``: the bucket's clock when this
+    machine's showed ``now``."""
+    yield _size(jobs, limits)
     yield _objects(head, limits)
     yield _clock((now - bucket_now).total_seconds())
     if head.epoch:
@@ -47,8 +45,8 @@ def _newest(head: Head) -> int:
 
 def _size(jobs: int, limits: Limits) -> Check:
     if jobs <= MANY_JOBS:
-        return Check("ok", "size", f"{jobs} jobs; the store takes up to {limits.jobs:,}")
-    remedy = "shorten the retention of tasks, or use a PostgreSQL store"
+        return Check("ok", "size", f"{jobs} jobs that are not archived; the store takes up to {limits.jobs:,}")
+    remedy = "keep fewer jobs waiting, or use a PostgreSQL store"
     if (excess := limits.excess_of_jobs(jobs + 1)) is not None:
         return Check(
             "error", "size", f"{jobs} jobs: the store takes no new ones, because it would have {excess.problem}", excess.remedy

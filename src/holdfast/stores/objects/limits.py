@@ -7,7 +7,7 @@ from msgspec import Struct
 ADDING: Final = frozenset(("enqueue", "enqueue_flow", "enqueue_member", "enqueue_after", "advance"))
 """The verbs that a full store refuses if they would add jobs. A job that settles may still add children, because it must end."""
 MANY_JOBS: Final = 100_000
-"""The jobs beyond which a check warns. Each takes about 2 KB of memory, and is read at the start."""
+"""The jobs beyond which a check warns, without archived ones. Each takes about 2 KB of memory, and is read at the start."""
 MANY_RUN_BYTES: Final = 128 * 1024 * 1024
 """The bytes of all runs before compression beyond which a check warns: a merge keeps them in memory."""
 _MIB = 1024 * 1024
@@ -21,7 +21,7 @@ class Excess(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """``jobs``: finished ones among them. ``run_bytes``: of all runs before compression; a run of twice as many could not be read."""
+    """``jobs``: without archived ones. ``run_bytes``: of all runs before compression; a run of twice as many could not be read."""
 
     jobs: int = 1_000_000
     run_bytes: int = 512 * _MIB
@@ -34,8 +34,8 @@ class Limits(Struct, frozen=True):
         """Return what ``excess`` does, of the jobs."""
         if jobs <= self.jobs:
             return None
-        remedy = "shorten the retention of tasks, delete jobs, or use a PostgreSQL store"
-        return Excess(f"more than its limit of {self.jobs:,} jobs, finished ones among them", remedy)
+        remedy = "delete jobs, or use a PostgreSQL store"
+        return Excess(f"more than its limit of {self.jobs:,} jobs, without archived ones", remedy)
 
     def excess_of_runs(self, run_bytes: int) -> Excess | None:
         """Return what ``excess`` does, of the runs."""

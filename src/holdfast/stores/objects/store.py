@@ -100,10 +100,13 @@ class ObjectStore(BookVerbs, Forked):
             return (Check("error", "conditions", str(error), "move the jobs to a server that passes before more are lost"),)
         server = BucketUrl.of(self._url).server
         kept = Check("ok", "conditions", f"{server} keeps the conditions of writes, also of 16 writers at once")
-        counts = await self.counts()
+        content = await self.inspect()
         _, head = await self._thread.run(read_head(self._bucket, self._name))
         bucket_now = await self._thread.run(bucket_time(self._bucket, self._chance))
-        return (kept, *findings_of(head, counts, self._limits, now=self._now(), bucket_now=bucket_now))
+        return (
+            kept,
+            *findings_of(head, content.unfinished + content.finished, self._limits, now=self._now(), bucket_now=bucket_now),
+        )
 
     async def inspect(self) -> Inspection:
         return await self._thread.run(inspect(self._large, self._name))

@@ -29,7 +29,7 @@ SIZES = Sizes()
 
 
 class Tidying:
-    """The tidying of one process. ``new_run`` and ``collected``: what the next commit puts into the head, and takes out of it.
+    """The tidying of one process. ``new_run`` and ``collected``: what the next commit adds to the head, and removes from its garbage.
 
     ``archive``: takes the arguments of a call of the verb ``archive``, and the time since boot at which its object was about to be written.
     """
