@@ -48,6 +48,7 @@ from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
 from proof.simulator.world_store import open_store
 from proof.stores.objects import BucketWorld
+from proof.stores.recording_commits import archived_in
 from proof.stores.statement_recorder import Known
 
 STRANGER = "stranger"  # a task that no worker knows
@@ -329,7 +330,7 @@ class World:
     async def _operate(self, client: Client, operations: Sequence[Operation]) -> None:
         for operation in operations:
             await self.pause(max(0.0, operation.time - self.now()))
-            ids = list(self.store.snapshot().jobs)
+            ids = [*(known := self.store.snapshot()).jobs, *archived_in(known)]
             if ids and not self.is_calm:
                 try:
                     await self._interfere(client, operation, ids[int(operation.pick * len(ids))])

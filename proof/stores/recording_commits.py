@@ -6,6 +6,7 @@ from uuid import UUID
 
 from holdfast._core.book.archive import Archive
 from holdfast._core.book.book import Book
+from holdfast._core.book.content import Snapshot
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.state import Savepoint
 from holdfast._core.book.table import RowChange
@@ -110,6 +111,13 @@ class CommittedBook(RecordingBook):
     def _record(self, what: str, by: By | None, **fields: Json) -> None:
         if not self._is_archiving:
             super()._record(what, by, **fields)
+
+
+def archived_in(known: object) -> list[UUID]:
+    """Return the jobs that are in archives and not in the book; a store without a book has none."""
+    if not isinstance(known, Snapshot):
+        return []
+    return [job for key in known.archives for job in _ARCHIVED[key] if job not in known.recalled.get(key, ())]
 
 
 def committed(kind: type[Book], around: Uncommitted, *, floor: float, records_claims: bool) -> Callable[[], Book]:

@@ -17,6 +17,7 @@ from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import Store
 from holdfast.stores.objects.pieces import FULL
+from holdfast.stores.objects.tidying import Sizes
 from holdfast.stores.objects.wall_clock import EVERY, TOLERATED
 from proof.checker.history import Event, History, LeaseRow
 from proof.search.decisions import Mishap
@@ -55,7 +56,7 @@ class OneBucket:
             known=(),
             floor=RETENTION_FLOOR,
             records_claims=False,
-            full=full,
+            sizes=Sizes(full),
             faults=self.faults,
             carry=self._carry,
         )
