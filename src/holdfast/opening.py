@@ -127,7 +127,9 @@ def open_transport(settings: Settings) -> Transport:
 
         return LocalTransport(_path(settings.url), SystemHost().process())
     if address is None and scheme_of(settings.url) in broker_url.SCHEMES:
-        return _open_broker_hints(settings)
+        return _open_broker_hints(settings.url)
+    if address is None and scheme_of(settings.url) in BUCKETS and BucketUrl.of(settings.url).broker != "never":
+        return _open_leader_hints(settings.url)
     from holdfast.transports.polling import PollingTransport
 
     return PollingTransport()
@@ -142,12 +144,22 @@ def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
     return NatsTransport(address, stream, clock=SystemClock(), chance=SystemRandomness())
 
 
-def _open_broker_hints(settings: Settings) -> Transport:
+def _open_leader_hints(url: str) -> Transport:
+    from holdfast.databases.buckets.opening import open_bucket
+    from holdfast.stores.objects.leader_look import LeaderLook
+    from holdfast.transports.leader import LeaderTransport
+
+    clock, chance = SystemClock(), SystemRandomness()
+    name = BucketUrl.of(url).public
+    return LeaderTransport(name, lambda: LeaderLook(open_bucket(url, clock)), _open_broker_hints, clock=clock, chance=chance)
+
+
+def _open_broker_hints(url: str) -> Transport:
     try:
         from holdfast.transports.broker import BrokerTransport
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
-    servers, token, certificate = _broker_of(settings.url)
+    servers, token, certificate = _broker_of(url)
     clock, chance = SystemClock(), SystemRandomness()
     return BrokerTransport(servers, token=token, clock=clock, chance=chance, certificate=certificate)
 

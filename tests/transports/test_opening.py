@@ -29,6 +29,10 @@ def kind_of(url: str, transport: str | None = None, pooler: str | None = None) -
         (PG, "poll", "PollingTransport"),
         (PG, "nats://127.0.0.1:9", "NatsTransport"),
         (f"{PG}?pooler=transaction", None, "PollingTransport"),
+        ("http://127.0.0.1:9", None, "BrokerTransport"),
+        ("memory-object://jobs", None, "LeaderTransport"),
+        ("memory-object://jobs", "poll", "PollingTransport"),
+        ("memory-object://jobs?broker=never", None, "PollingTransport"),
     ],
 )
 def test_what_is_opened(url: str, transport: str | None, expected: str) -> None:

@@ -36,6 +36,7 @@ from holdfast.http.settling import Settling
 from holdfast.http.stats import stats
 from holdfast.http.submitting import Submitting
 from holdfast.settings import Settings
+from holdfast.transports.polling import PollingTransport
 
 HINT_BYTES = 1 << 20
 READY = 2.0
@@ -80,8 +81,10 @@ class Broker:
         self._authenticate = authenticate
         self._store, self._port = environment.store, Port(environment.store)
         self._leadership = Leadership(environment.store, environment.clock)
-        self.hub = Hub(environment.transport, environment.chance.uuid4())
-        environment = structs.replace(environment, transport=HubTransport(self.hub, environment.transport))
+        # where brokers are elected, their transport would be the leader's hub
+        transport = PollingTransport() if self._leadership.is_elected else environment.transport
+        self.hub = Hub(transport, environment.chance.uuid4())
+        environment = structs.replace(environment, transport=HubTransport(self.hub, transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
         rates = None if rate is None else Rates(rate, environment.clock.monotonic)
         self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate, rates)

@@ -25,13 +25,18 @@ class Leadership:
         self._ending: asyncio.Future[None] | None = None
 
     @property
+    def is_elected(self) -> bool:
+        """Whether the store is one whose brokers elect the one that leads."""
+        return hasattr(self._store, "stand")
+
+    @property
     def standing(self) -> Standing:
         """Whether this broker leads, and who does."""
         return Standing(True, None, "") if self._electing is None else self._electing.standing
 
     async def stand(self, url: str) -> None:
         """Stand for election, if the store has one. ``url``: where clients reach this broker."""
-        if hasattr(self._store, "stand"):
+        if self.is_elected:
             electing = cast(Electing, self._store)
             await electing.stand(url)
             self._electing = electing
