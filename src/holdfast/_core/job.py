@@ -118,7 +118,7 @@ class AttemptOutcome(StrEnum):
     SNOOZED = "snoozed"
 
 
-class Token(Struct, frozen=True):
+class Token(Struct, frozen=True, gc=False):
     """The right to change one job: the claim's 128 random bits and the claim's growing number.
 
     A pending job has no owner: its token is ``Token(None, number)``. The random part is needed because a store that lost its newest

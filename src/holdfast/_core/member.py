@@ -33,7 +33,7 @@ class Input(Struct, frozen=True):
     is_item: bool = False
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class Member(Struct, frozen=True, kw_only=True, gc=False):
     """What a job of a workflow has beside what every job has.
 
     ``node``: its name in the workflow. ``join``: how many of its parents must succeed; ``None``: all. ``is_gate``: it has no code, and

@@ -94,7 +94,7 @@ class Backoff(Struct, frozen=True):
                 assert_never(self.kind)
 
 
-class Policy(Struct, frozen=True, omit_defaults=True):
+class Policy(Struct, frozen=True, omit_defaults=True, gc=False):
     """The budgets and limits of a task: handler failures and worker crashes are counted separately.
 
     ``progress_within``: seconds in which the job must make progress. ``timeout``: seconds since its start. ``None``: no limit.

@@ -30,7 +30,7 @@ OUTCOME_OF = {
 }
 
 
-class AttemptRecord(Struct, frozen=True, kw_only=True):
+class AttemptRecord(Struct, frozen=True, kw_only=True, gc=False):
     """The record of one attempt, keyed by job and token; a first-try success leaves none."""
 
     job: UUID
@@ -46,7 +46,7 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     late_result: bytes | None = None
 
 
-class JobRecord(Struct, frozen=True, kw_only=True):
+class JobRecord(Struct, frozen=True, kw_only=True, gc=False):
     """A job in full, read in one snapshot, its attempts included.
 
     ``is_stub``: its retention has passed, and only what the answer to repeated requests needs is left of it.
@@ -95,7 +95,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class SettledAttempt(Struct, frozen=True):
+class SettledAttempt(Struct, frozen=True, gc=False):
     """The record of one attempt, by its token. ``requested_state``: the target of its transition, before a requested cancellation
     applies. No ``record``: its code never ran, and it is kept only to answer the same release sent again. ``prunable_from``: when the
     attempt of an unfinished job may be pruned; None: with its job."""
