@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 from uuid import UUID
 
+from holdfast._core.flow_changes import FlowChange
 from holdfast.stores.objects.committer import Outcome, Request, _is_soft
 from holdfast.stores.objects.head import Leader
 from holdfast.stores.objects.routed_store import RoutedStore
@@ -73,10 +74,17 @@ class SimulatedObjects(ObjectStore):
         uncommitted.wall = self._committer.now
         call: Callable[[Request, int], tuple[Outcome, bytes]] = self._committer._call
         setattr(self._committer, "_call", partial(self._record, call, uncommitted, noted))  # noqa: B010 - a method of one object
+        undo = self._committer._replica.undo
+        setattr(self._committer._replica, "undo", partial(self._take_back, undo, uncommitted))  # noqa: B010 - a method of one object
 
     async def stand(self, url: str) -> None:
         """Stand for election, without the probe of the bucket's server."""
         await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
+
+    def _take_back(self, undo: Callable[[], tuple[FlowChange, ...]], uncommitted: Uncommitted) -> tuple[FlowChange, ...]:
+        """Take back a write that has not landed, as far as is known, and the beats that were to be answered with it."""
+        uncommitted.beats.clear()
+        return undo()
 
     def _record(
         self,
