@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from holdfast import App, State
+from holdfast._ports.leading import Misdirected
 from holdfast._system.clock import SystemClock, SystemRandomness
+from holdfast.broker import application
 from holdfast.broker.serving import Listening
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.opening import open_store
 from holdfast.settings import Settings
 from holdfast.stores.objects.creation import create
+from holdfast.stores.objects.leader_look import LeaderLook
 from holdfast.stores.objects.store import ObjectStore
 from holdfast.stores.remote.store import RemoteStore
 from holdfast.testing.clock import FakeChance
@@ -110,3 +113,16 @@ def test_a_broker_that_listens_everywhere_must_say_where_it_is_reached() -> None
 def test_a_wrong_advertised_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--advertise: "):
         Listening.of("127.0.0.1", None, None, None, is_open=False, advertised=url)
+
+
+async def test_an_application_with_a_url_stands_for_election_and_hands_over_at_its_end(bucket: str) -> None:
+    url, app = "https://broker.example:7700", App(bucket)
+    served, store = application(app, url=url), ObjectStore(bucket, clock=CLOCK, chance=SystemRandomness())
+    leader = LeaderLook(open_bucket(bucket, CLOCK)).leader
+    async with served.router.lifespan_context(served):
+        assert await leader() == url
+        with pytest.raises(Misdirected, match=f"the broker at {url} leads"):
+            await store.counts()
+    assert await leader() is None
+    await store.close()
+    await app.aclose()

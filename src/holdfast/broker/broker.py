@@ -65,7 +65,7 @@ class Broker:
     """What a broker serves. ``authenticate``: by default it recognises requests of this machine only.
 
     ``maintains=False``: leave recovery, expiry and pruning to the supervisors of workers. ``rate``: the requests a second that each sender
-    may make to the API.
+    may make to the API. ``url``: it stands for election when its application starts, and clients reach it there.
     """
 
     def __init__(
@@ -77,8 +77,9 @@ class Broker:
         authenticate: Authenticate = local,
         maintains: bool = True,
         rate: int | None = None,
+        url: str | None = None,
     ) -> None:
-        self._authenticate = authenticate
+        self._authenticate, self._url = authenticate, url
         self._store, self._port = environment.store, Port(environment.store)
         self._leadership = Leadership(environment.store, environment.clock)
         # where brokers are elected, their transport would be the leader's hub
@@ -126,6 +127,8 @@ class Broker:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as closing:
             await self.hub.open()
+            if self._url is not None:
+                await self.stand(self._url)
             closing.callback(self.hub.close)
             await closing.enter_async_context(self._leadership.maintained(self._maintenance))
             yield
