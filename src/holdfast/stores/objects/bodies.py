@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from holdfast._core.apart import is_apart, name_apart, place_of
 from holdfast._ports.bucket import ABSENT, Absent, Bucket, BucketUnavailable, Found, Unchanged
 from holdfast._ports.clock import Clock, Randomness
-from holdfast.stores.objects.carriers import replaced
+from holdfast.stores.objects.carriers import bytes_in, replaced
 from holdfast.stores.objects.notices import Notices
 
 BODIES = "bodies"
@@ -144,12 +144,4 @@ def _groups(bodies: list[bytes]) -> Iterator[list[bytes]]:
 
 
 def _found(value: Any, is_wanted: Callable[[bytes], bool]) -> list[bytes]:
-    found = dict[bytes, None]()
-
-    def look(data: bytes) -> bytes:
-        if is_wanted(data):
-            found[data] = None
-        return data
-
-    replaced(value, look)
-    return [*found]
+    return [*dict.fromkeys(each for each in bytes_in(value) if is_wanted(each))]

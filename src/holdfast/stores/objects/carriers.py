@@ -24,6 +24,28 @@ def replaced(value: Any, change: Callable[[bytes], bytes]) -> Any:
     return value
 
 
+def bytes_in(value: Any) -> list[bytes]:
+    """Return the bytes in a value."""
+    found = list[bytes]()
+    _find(value, found)
+    return found
+
+
+def _find(value: Any, found: list[bytes]) -> None:
+    kind = type(value)
+    if kind is bytes:
+        found.append(value)
+    elif kind is tuple or kind is list:
+        for each in value:
+            _find(each, found)
+    elif isinstance(value, Struct):
+        for name in _carrying(type(value)):
+            _find(getattr(value, name), found)
+    elif isinstance(value, dict):
+        for each in value.values():
+            _find(each, found)
+
+
 @cache
 def _carrying(kind: type[Struct]) -> tuple[str, ...]:
     """Return the fields of a class that may have bytes in them."""
