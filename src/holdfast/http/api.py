@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -37,7 +38,6 @@ class Api:
         self._authenticate, self._rates = authenticate, rates
         # A route with a parameter would also match the fixed ones.
         self._operations = sorted(operations, key=lambda each: "{" in each.path)
-        self._document = _encode(document(self._operations))
 
     def routes(self, admitted: Callable[[Operation, Endpoint], Endpoint]) -> list[Route]:
         """Return the routes; ``admitted`` limits how many requests of a call there are at once."""
@@ -45,6 +45,10 @@ class Api:
             Route(PREFIX + each.path, admitted(each, self._endpoint(each)), methods=[each.method]) for each in self._operations
         ]
         return [*found, Route(f"{PREFIX}/openapi.json", self._describe, methods=["GET"])]
+
+    @cached_property
+    def _document(self) -> bytes:
+        return _encode(document(self._operations))
 
     async def _describe(self, _: Request) -> Response:
         return Response(self._document, media_type=_JSON)
