@@ -20,6 +20,7 @@ from proof.simulator.loop import Stuck
 from proof.simulator.plans import Plan, draw_for
 from proof.simulator.profiles import Brand, Profile
 from proof.simulator.world import World
+from proof.stores.shared_decoding import decoded_once
 
 PRUNING = 80.0  # seconds in which every supervisor has pruned once
 
@@ -84,7 +85,8 @@ def watch(world: World, live: Callable[[], Coroutine[Any, Any, None]], seed: int
     gc.disable()  # the time of its runs must not depend on earlier code
     try:
         try:
-            world.loop.run_until_complete(live())
+            with decoded_once():
+                world.loop.run_until_complete(live())
         except Stuck as error:
             world.loop.complaints.append(str(error))
         seconds = world.now()
