@@ -1,6 +1,7 @@
 """The stores of a bucket as simulated processes have them: the real ones, with their threads on the loop of the world."""
 
 import asyncio
+from _thread import RLock
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -52,11 +53,24 @@ class VirtualThread:
         """Do nothing: the loop belongs to the world."""
 
 
+class _OneLock(RLock):  # type: ignore[misc]  # final in its stub only
+    """The lock of all answers: in a world there is only one thread."""
+
+    def notify_all(self) -> None:
+        """Do nothing: no other thread waits."""
+
+
+_LOCK: Any = _OneLock()
+
+
 class CalledAnswer(Future[Any]):
     """The answer to a call of the process ``caller``. ``leave`` is called as soon as it is given."""
 
     def __init__(self, caller: str) -> None:
-        super().__init__()
+        # That of the class makes a lock for each answer, and takes it a dozen times.
+        self._condition, self._state = _LOCK, "PENDING"
+        self._result = self._exception = None
+        self._waiters, self._done_callbacks = list[Any](), list[Any]()
         self.caller = caller
         self.leave: Callable[[], None] = lambda: None
 
