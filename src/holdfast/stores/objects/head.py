@@ -27,11 +27,6 @@ class Commit(Struct, frozen=True):
     at: datetime
     changes: tuple[Raw, ...]
 
-    @property
-    def size(self) -> int:
-        """The bytes of its changes."""
-        return sum(len(memoryview(each)) for each in self.changes)
-
     def rows(self) -> Iterator[RowChange]:
         """Return all changed rows, in order."""
         return chain.from_iterable(decode(each) for each in self.changes)
@@ -97,7 +92,7 @@ class Head(Struct, frozen=True, kw_only=True):
     @property
     def tail_size(self) -> int:
         """The bytes of all changes in the tail."""
-        return sum(commit.size for commit in self.tail)
+        return sum(len(each) for commit in self.tail for each in commit.changes)
 
     @property
     def keys(self) -> frozenset[str]:
