@@ -198,7 +198,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             void_bound=void_bound(self, recovery, latency),
             has_lanes=self.lanes is not None,
             claims_once=self.brand is Brand.MEMORY and self.mode is not Mode.FORGETFUL,
-            table=self.rows.rules(recovery + OPERATION + CALLS * latency, self) if self.rows else None,
+            table=self.rows.rules(recovery + OPERATION + CALLS * latency + fail_over(self), self) if self.rows else None,
         )
 
     @property
