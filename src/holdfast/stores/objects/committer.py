@@ -37,6 +37,8 @@ MOST_CHANGES = MOST_HEAD // 2
 """The bytes of changes of one call beyond which it is refused: a head that it makes too large could not be read."""
 _SMALLER = "enqueue fewer jobs in a call, or put large payloads into objects of your own"
 _URGENT = frozenset(("beat", "open_lease", "end_lease"))
+_ROUNDS = 5
+"""How often at most a commit waits for those that were just answered."""
 _STAMPS = 2**20
 """The stamps of one version: each request of a commit gets a different one."""
 _OUTAGE = 5.0
@@ -336,10 +338,21 @@ class Committer:
             await self._clock.sleep(seconds)
 
     async def _rest(self, requests: int) -> None:
-        """Let others write, unless a request must not wait."""
-        pause = self._pauses.after_commit(requests)
-        if pause > 0 and not self._hurry.is_set():
-            sleeping = [asyncio.ensure_future(self._clock.sleep(pause)), asyncio.ensure_future(self._hurry.wait())]
+        """Let others write; or wait while those that were just answered come again, so that they share the next commit."""
+        if (pause := self._pauses.for_others()) > 0:
+            return await self._sleep(pause)
+        everyone = len(self._waiting) + requests
+        for _ in range(_ROUNDS if requests > 1 else 0):
+            if (seen := len(self._waiting)) >= everyone:
+                return
+            await self._sleep(self._pauses.for_company())
+            if len(self._waiting) == seen or self._hurry.is_set():
+                return
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait, unless a request comes that must not."""
+        if not self._hurry.is_set():
+            sleeping = [asyncio.ensure_future(self._clock.sleep(seconds)), asyncio.ensure_future(self._hurry.wait())]
             await asyncio.wait(sleeping, return_when=asyncio.FIRST_COMPLETED)
             for each in sleeping:
                 each.cancel()

@@ -12,7 +12,7 @@ from holdfast._ports.clock import Clock, Randomness
 _MEMORY = 60.0
 """The seconds for which a process remembers that another one has written."""
 _COMPANY = 0.05
-"""The part of the time of a commit for which those just answered are waited for, so that they share the next one."""
+"""The part of the time of a commit for which those just answered are waited for, and again while some of them come."""
 _THROTTLED = 1.0
 _FAILED = 0.1
 
@@ -56,11 +56,14 @@ class Pauses:
         now = self._clock.monotonic()
         return max(0.0, self.wrote_at + self.interval - now, *(each.take(now) for each in self._budgets))
 
-    def after_commit(self, requests: int) -> float:
-        """Return the pause after a commit of this process."""
-        if self._clock.monotonic() - self._others_at < _MEMORY:
-            return (2.0 + self._chance.jitter()) * self._average
-        return _COMPANY * self._average if requests > 1 else 0.0
+    def for_others(self) -> float:
+        """Return the pause after a commit of this process, so that others can write; 0 if no other does."""
+        is_alone = self._clock.monotonic() - self._others_at >= _MEMORY
+        return 0.0 if is_alone else (2.0 + self._chance.jitter()) * self._average
+
+    def for_company(self) -> float:
+        """Return the pause in which some of those just answered come again, to share the next commit."""
+        return _COMPANY * self._average
 
     def after_failure(self, error: BucketUnavailable) -> float:
         """Return the pause after a write or read that did not succeed. Those that lost a race hardly wait: the winner does."""
