@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from holdfast._core.write_budget import DAY, MINUTE, WriteBudget
 from holdfast._ports.bucket import BucketProblem, BucketUnavailable, Found
 from holdfast.databases.buckets.opening import open_bucket
 from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, SchemaTooNew, StoreRefused, StoreUnavailable
+from holdfast.stores.objects.committer import Request
 from holdfast.stores.objects.head import KEY, RING
 from holdfast.stores.objects.pauses import Pauses
 from holdfast.stores.objects.sightings import Sighted, Sightings
@@ -235,13 +237,34 @@ def test_a_writer_that_has_company_pauses_after_each_of_its_commits() -> None:
     clock, chance = FakeClock(), FakeChance()
     pauses = Pauses(clock, chance, 0.0)
     pauses.wrote(0.1)
-    assert (pauses.after_commit(1), pauses.after_commit(2)) == (0.0, pytest.approx(0.005))
+    assert (pauses.for_others(), pauses.for_company()) == (0.0, pytest.approx(0.005))
     pauses.saw_others()
-    assert 0.1 <= pauses.after_commit(1) <= 0.3
+    assert 0.1 <= pauses.for_others() <= 0.3
     lost = BucketUnavailable("", BucketProblem.CONDITION)
     assert 0.0 <= pauses.after_failure(lost) <= 0.03
     clock.advance(61.0)
-    assert pauses.after_commit(1) == 0.0
+    assert pauses.for_others() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answered", "arrivals", "pauses"),
+    [(1, [1], 0), (4, [2, 2, 2], 2), (9, [3, 3, 0, 3], 3), (9, [0, 9], 1), (99, [1, 1, 1, 1, 1, 1], 5)],
+)
+async def test_a_commit_waits_for_those_just_answered_while_some_of_them_come(
+    world: World, answered: int, arrivals: list[int], pauses: int
+) -> None:
+    store, _ = world.open()
+    committer, coming, slept = store._committer, iter(arrivals), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        committer._waiting.extend([request] * next(coming))
+
+    request = Request("counts", (), {}, 0.0, Future())
+    committer._sleep = sleep  # type: ignore[method-assign]
+    await committer._rest(answered)
+    assert len(slept) == pauses
+    await store.close()
 
 
 def test_writes_keep_the_interval_of_their_bucket() -> None:

@@ -58,8 +58,9 @@ class Pauses:
 
     def for_others(self) -> float:
         """Return the pause after a commit of this process, so that others can write; 0 if no other does."""
-        is_alone = self._clock.monotonic() - self._others_at >= _MEMORY
-        return 0.0 if is_alone else (2.0 + self._chance.jitter()) * self._average
+        if self._clock.monotonic() - self._others_at >= _MEMORY:
+            return 0.0
+        return (2.0 + self._chance.jitter()) * self._average
 
     def for_company(self) -> float:
         """Return the pause in which some of those just answered come again, to share the next commit."""
