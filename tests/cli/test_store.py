@@ -27,7 +27,7 @@ def test_a_store_is_inspected(url: str) -> None:
     found = answer("store", "inspect", "--url", url)
     assert (found["url"], found["version"], found["unfinished"], found["rows"]["jobs"]) == (url, 1, 1, 1)
     done = run("store", "inspect", "--url", url)
-    assert "jobs\t1 unfinished, 0 finished\n" in done.stdout
+    assert "jobs\t1 unfinished, 0 finished, 0 archived\n" in done.stdout
     assert "rows of jobs\t1\n" in done.stdout
 
 
