@@ -4,11 +4,13 @@ import asyncio
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from holdfast.errors import InsideEventLoop
 from holdfast.sync import Portal, blocking
+from tests.e2e.waiting import STALL, until
 
 
 class Clerk:
@@ -68,7 +70,11 @@ def test_ctrl_c_ends_the_wait_and_cancels_the_call() -> None:
 
     def interrupt() -> None:
         begun.wait()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        main = threading.main_thread()
+        state = Path(f"/proc/self/task/{main.native_id}/stat")
+        # a signal between Python's last look for one and the wait for the lock would only be seen after the wait
+        until(lambda: state.read_text().rpartition(") ")[2][0] == "S", within=STALL)
+        signal.pthread_kill(main.ident or 0, signal.SIGINT)
 
     async def answer() -> int:
         return 42
