@@ -1,5 +1,6 @@
 """Finished jobs of long ago are objects of which no process loads anything, and calls answer as if they were in the book."""
 
+import asyncio
 from pathlib import Path
 from uuid import UUID
 
@@ -7,21 +8,23 @@ import pytest
 
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer
+from holdfast._core.book import archiving
 from holdfast._core.dependencies import After
 from holdfast._core.job import Claim, NewJob, State
 from holdfast._core.outcome import Done
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._core.requests import ClaimRequest, JobFilter
+from holdfast._core.requests import AttemptNote, ClaimRequest, JobFilter
 from holdfast._core.store_notices import DamagedObject
-from holdfast._ports.bucket import Absent
+from holdfast._ports.bucket import Absent, Found
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.objects.archives import PAST
 from holdfast.stores.objects.bodies import BODIES, FRESH, INLINE
 from holdfast.stores.objects.orphans import EVERY, GRACE
 from holdfast.stores.objects.pieces import KEPT
 from holdfast.stores.objects.store import ObjectStore
-from tests.stores.objects_world import Scripted, World, enqueue, names, new, opened, tidied
+from tests.stores.objects_world import Scripted, World, at_once, enqueue, names, new, opened, tidied
 
+DAY = 86400.0
 OLD = 2 * RETENTION_FLOOR + 1
 WEEK = Policy().retention
 
@@ -225,23 +228,84 @@ async def test_archives_end_with_the_retention_and_their_objects_later(world: Wo
     await close(store)
 
 
+async def test_a_damaged_archive_ends_the_search_for_objects_that_nothing_names(world: World) -> None:
+    store, bucket, _ = await archived(world, *(new(payload=b'"%s"' % (b"a" * INLINE)) for _ in range(2)))
+    (key,) = await keys(bucket)
+    await bucket._bucket.put(key, b"rubbish")
+    await archive(world, store, after=EVERY + 1)
+    await archive(world, store, after=EVERY + 1)
+    assert bucket.calls[f"GET {key}"] <= 2
+    assert await keys(bucket) == [key]
+    await close(store)
+
+
+async def test_a_store_closes_while_jobs_may_be_archived_and_opens_again(world: World) -> None:
+    store, _ = world.open(archived=2)
+    await finished(store, *(new() for _ in range(12)))
+    world.clock.advance(OLD)
+    await enqueue(store, new())
+    await store.close()
+    async with asyncio.timeout(5):
+        assert (await store.counts())["", State.COMPLETED] == 12
+    await archive(world, store)
+    assert (await store.inspect()).archived == 12
+    await close(store)
+
+
+async def test_each_archive_is_written_once(world: World) -> None:
+    store, bucket = world.open(archived=2)
+    await finished(store, *(new() for _ in range(20)))
+    world.clock.advance(OLD)
+    for _ in range(20):
+        await at_once(store, *(enqueue(store, new()) for _ in range(5)))
+    await tidied(store)
+    assert bucket.calls[f"PUT {PAST}"] == (await store.inspect()).rows["archives"]
+    await close(store)
+
+
+async def test_an_archive_has_jobs_that_ended_within_a_day_and_few_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _ = world.open(archived=4)
+    await finished(store, new())
+    world.clock.advance(2 * DAY)
+    await finished(store, *(new() for _ in range(3)))
+    await archive(world, store)
+    assert (await store.inspect()).archived == 1
+    monkeypatch.setattr(archiving, "MOST_ROWS", 4)
+    await finished(store, new())
+    await archive(world, store)
+    assert (await store.inspect()).archived == 1 + 2
+    await close(store)
+
+
 @pytest.mark.parametrize("body", [None, b"rubbish"])
-async def test_a_call_for_a_job_in_a_damaged_archive_fails_and_workers_go_on(world: World, body: bytes | None) -> None:
+async def test_a_call_for_a_job_in_a_damaged_archive_fails_and_workers_go_on(
+    world: World, tmp_path: Path, body: bytes | None
+) -> None:
     jobs = [new(), new()]
     store, bucket, claims = await archived(world, *jobs)
     (key,) = await keys(bucket)
+    whole = await bucket.get(key)
+    assert isinstance(whole, Found)
     await (bucket.delete(key) if body is None else bucket._bucket.put(key, body))
     problem = "is missing in the bucket" if body is None else "cannot be read"
     other, _ = world.open()
-    for call in (other.get(jobs[0].id), other.reopen([jobs[0].id])):
+    for call in (
+        other.get(jobs[0].id),
+        other.reopen([jobs[0].id]),
+        other.enqueue_after(names.uuid4(), [new()], After((jobs[0].id,))),
+        other.back_up(str(tmp_path)),
+    ):
         with pytest.raises(StoreUnavailable, match=f"{key} {problem}: restore the object"):
             await call
     again = lifecycle.finish(claims[0].job, Done(b'"other"'), jitter=0.0)
     assert (await other.exchange([again])).answers == (Answer.MISSING,)
+    await other.annotate([AttemptNote(job=jobs[0].id, token=claims[0].job.token, late_result=b"1")])
     assert len(await finished(other, new())) == 1
     assert (await other.counts())["", State.COMPLETED] == 3
     assert other.take_notices() == (DamagedObject(key, problem),)
     assert [(each.key, each.problem) for each in (await other.verify()).damage] == [(key, problem)]
+    await bucket._bucket.put(key, whole.body)
+    assert await other.get(jobs[0].id) is not None
     await close(store, other)
 
 

@@ -82,8 +82,9 @@ class Broker:
         self._authenticate, self._url = authenticate, url
         self._store, self._port = environment.store, Port(environment.store)
         self._leadership = Leadership(environment.store, environment.clock)
-        # where brokers are elected, their transport would be the leader's hub
-        transport = PollingTransport() if self._leadership.is_elected else environment.transport
+        # where brokers are elected, the usual transport leads to the hub of the leader
+        is_own_hub = self._leadership.is_elected and settings.transport is None
+        transport = PollingTransport() if is_own_hub else environment.transport
         self.hub = Hub(transport, environment.chance.uuid4())
         environment = structs.replace(environment, transport=HubTransport(self.hub, transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None

@@ -23,7 +23,7 @@ class Look(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connection; the next look opens it again."""
+        """Close the connection, which no look uses any more."""
         ...
 
 
@@ -35,7 +35,7 @@ class LeaderTransport:
     def __init__(
         self, name: str, look: Callable[[], Look], connect: Callable[[str], Transport], *, clock: Clock, chance: Randomness
     ) -> None:
-        self._loops = PerLoop(lambda: _LoopLeader(name, look(), connect, clock, chance))
+        self._loops = PerLoop(lambda: _LoopLeader(name, look, connect, clock, chance))
 
     async def publish(self, hints: Sequence[Hint]) -> None:
         """Send the hints in the background, if a broker leads."""
@@ -61,8 +61,10 @@ class LeaderTransport:
 class _LoopLeader:
     """The leader as one event loop knows it."""
 
-    def __init__(self, name: str, look: Look, connect: Callable[[str], Transport], clock: Clock, chance: Randomness) -> None:
-        self._look, self._connect, self._clock = look, connect, clock
+    def __init__(
+        self, name: str, open_look: Callable[[], Look], connect: Callable[[str], Transport], clock: Clock, chance: Randomness
+    ) -> None:
+        self._open_look, self._connect, self._clock = open_look, connect, clock
         self._wakes = list[Callable[[Hint], None]]()
         self._url: str | None = None
         self._broker: Transport | None = None
@@ -85,16 +87,19 @@ class _LoopLeader:
         await self._upkeep.close()
 
     async def _follow(self, opened: Callable[[bool], None]) -> None:
+        look = self._open_look()
         try:
-            await self._turn_to(await self._look.leader())
+            await self._turn_to(await look.leader())
             opened(True)
             while True:
                 await self._clock.sleep(LOOK)
                 with suppress(StoreUnavailable):  # the broker may answer while the bucket does not
-                    await self._turn_to(await self._look.leader())
+                    await self._turn_to(await look.leader())
         finally:
-            await self._turn_to(None)
-            await self._look.close()
+            try:
+                await self._turn_to(None)
+            finally:
+                await look.close()
 
     async def _turn_to(self, url: str | None) -> None:
         if url == self._url:

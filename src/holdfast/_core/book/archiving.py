@@ -8,14 +8,20 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.book.archive import Archive, ListedArchive
+from holdfast._core.book.line import Line
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.reading import BookReading
+from holdfast._core.book.rows import Waiting
 from holdfast._core.book.table import RowChange
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 
 LEAST_RETENTION = 3600.0
 """The least retention, in seconds, of jobs that are archived."""
+SPAN = timedelta(days=1)
+"""The most time between the ends of the jobs of one archive: the first ones are kept longer by as much."""
+MOST_ROWS = 20_000
+"""The rows, beside those of one more job, that are archived at once: the commit deletes each of them."""
 
 
 class WholeList(Struct, frozen=True):
@@ -35,12 +41,21 @@ class BookArchiving(BookReading):
     floors = 2
 
     def archivable(self, wall: datetime, count: int) -> list[RowChange]:
-        """Return the rows of ``count`` jobs of one retention, those that ended first; none while there are not as many."""
+        """Return the rows of up to ``count`` jobs of one retention, those that ended first; none while there are not as many."""
         end = wall - timedelta(seconds=self.floors * self.floor)
         for (retention, is_stub, is_plain), line in self._all.ended.items():
             if is_plain and not is_stub and retention >= LEAST_RETENTION and len(line) - line.later(end) >= count:
-                return [*self._rows_of([job for _, job in islice(line, count)])]
+                return self._first_rows(line, count)
         return []
+
+    def _first_rows(self, line: Line[Waiting], count: int) -> list[RowChange]:
+        """Return the rows of the first jobs of a line. They end on the same day, because an archive is deleted as a whole."""
+        rows, last = list[RowChange](), next(iter(line))[0] + SPAN
+        for ended, job in islice(line, count):
+            if ended > last or len(rows) >= MOST_ROWS:
+                break
+            rows += self._rows_of([job])
+        return rows
 
     def archive(self, now: Moment, key: str, archive: Archive, rows: Sequence[RowChange]) -> bool:
         """Take jobs out of the book that an object has now; return whether that was done. It is not if one of them has changed since."""

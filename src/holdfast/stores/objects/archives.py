@@ -31,7 +31,7 @@ JOBS = 5000
 """The jobs of an archive."""
 _DECODED = 8
 """The archives that a process keeps decoded, the last used ones."""
-_LENIENT = frozenset(("exchange", "enqueue", "enqueue_after", "enqueue_flow", "list_whole"))
+_LENIENT = frozenset(("exchange", "annotate", "enqueue", "enqueue_flow", "list_whole"))
 """The verbs that go on without the jobs of a damaged archive: a worker must not stop because of them."""
 
 Jobs = Mapping[UUID, Sequence[RowChange]]
@@ -65,7 +65,7 @@ class Archives:
                 break
             jobs = await self._jobs(each.key, each.archive, is_lenient=True)
             rows = (row for job, changes in jobs.items() if job not in each.gone for table, _, row in changes if table == "jobs")
-            found |= {row.id: row for row in rows if matches(row, which, whole.wall)}
+            found = {row.id: row for row in rows if matches(row, which, whole.wall)} | found
             found = {job: found[job] for job in sorted(found, reverse=True)[: which.limit]}
         return tuple(found.values())
 
@@ -78,6 +78,7 @@ class Archives:
                 self._decoded[key] = await asyncio.to_thread(_unpack, key, archive, body)
             except Damaged as error:
                 self._notices.damage(error.key, error.what)
+                self._bodies.forget(key)
                 if is_lenient:
                     return {}
                 raise

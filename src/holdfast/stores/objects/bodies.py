@@ -88,6 +88,10 @@ class Bodies:
         self._keep(key, found.body)
         return found.body
 
+    def forget(self, key: str) -> None:
+        """Read an object again when it is next used."""
+        self._kept.pop(key, None)
+
     async def close(self) -> None:
         """End the connections, which open again with the next call."""
         while self._idle:

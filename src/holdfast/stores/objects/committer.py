@@ -121,10 +121,10 @@ class Committer:
 
     async def finish(self) -> None:
         """Return when all requests are answered, and no run is being written."""
-        await self._tidying.finish()
-        if self._serving is not None:
-            await asyncio.wait([self._serving])
-        await self._tidying.finish()
+        while self._serving is not None or self._tidying.is_busy:
+            await self._tidying.finish()
+            if self._serving is not None:
+                await asyncio.wait([self._serving])
 
     def now(self) -> datetime:
         """Return the time of the next verb."""
@@ -288,8 +288,10 @@ class Committer:
         self._has_ended_outage()
         self._tidying.begin(head, self._replica.book, now)
 
-    def _archive(self, arguments: tuple[Any, ...], written_at: float) -> None:
-        self.add(Request("archive", arguments, {}, self._clock.monotonic(), Future(), written_at))
+    def _archive(self, arguments: tuple[Any, ...], written_at: float) -> Future[bool]:
+        request = Request("archive", arguments, {}, self._clock.monotonic(), Future(), written_at)
+        self.add(request)
+        return request.answer
 
     async def _look(self, deadline: float) -> bool:
         """Read until an answer counts; return whether verbs may answer differently now. ``StoreUnavailable`` after the deadline."""

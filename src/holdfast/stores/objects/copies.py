@@ -16,7 +16,7 @@ from holdfast.errors import ConfigurationError, SchemaMissing
 from holdfast.stores.objects.archives import named_in
 from holdfast.stores.objects.head import KEY, Head, read
 from holdfast.stores.objects.inspection import latest, read_head
-from holdfast.stores.objects.pieces import fetch, rows_in
+from holdfast.stores.objects.pieces import fetch, rows_in, unpacked
 
 COPY = "backup.json"
 """The head of a copy. It has another name than that of a store, so that no worker uses a copy as one."""
@@ -72,6 +72,8 @@ async def _copy(bucket: Bucket, head: Head, target: Bucket) -> tuple[dict[tuple[
     newest = latest(rows, head)
     for key in sorted(await named_in(bucket, ((table, key, row) for (table, key), row in newest.items()))):
         body = await fetch(bucket, key)
+        if (archive := newest.get(("archives", key))) is not None:
+            unpacked(key, archive.size, body)
         await target.put(key, body)
         size += len(body)
     return newest, size

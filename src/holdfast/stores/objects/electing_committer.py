@@ -78,7 +78,9 @@ class ElectingCommitter(Committer):
         """Stop to stand for election, and return when all requests are answered."""
         if self._candidacy is not None:
             self._candidacy.cancel()
+        self._tidying.is_ending = True
         await self.finish()
+        self._tidying.is_ending = False  # a call after the end opens the store again
 
     async def _stand(self) -> None:
         while True:

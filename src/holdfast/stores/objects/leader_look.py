@@ -26,5 +26,5 @@ class LeaderLook:
         return self._leader
 
     async def close(self) -> None:
-        """Close the connection; the next look opens it again."""
+        """Close the connection, which no look uses any more."""
         await self._bucket.close()

@@ -32,8 +32,8 @@ class Orphans:
     async def search(self, rows: Sequence[RowChange]) -> None:
         """Take the next step. ``rows``: all of them, as of a commit after the step before, if it needs them."""
         if self._suspects:
-            unnamed = self._suspects - await named_in(self._bucket, rows)
-            self._suspects = frozenset()
+            suspects, self._suspects = self._suspects, frozenset()
+            unnamed = suspects - await named_in(self._bucket, rows)
             for key in sorted(unnamed & self._condemned):
                 await self._bucket.delete(key)
             self._condemned = unnamed - self._condemned

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +32,8 @@ SIZES = Sizes()
 class Tidying:
     """The tidying of one process. ``new_run`` and ``collected``: what the next commit adds to the head, and removes from its garbage.
 
-    ``archive``: takes the arguments of a call of the verb ``archive``, and the time since boot at which its object was about to be written.
+    ``archive``: takes the arguments of a call of the verb ``archive``, and the time since boot at which its object was about to be written;
+    returns its answer. ``is_ending``: no step begins any more.
     """
 
     def __init__(
@@ -41,19 +43,27 @@ class Tidying:
         chance: Randomness,
         notices: Notices,
         sizes: Sizes,
-        archive: Callable[[tuple[Any, ...], float], None],
+        archive: Callable[[tuple[Any, ...], float], "Future[bool]"],
     ) -> None:
         self._bucket, self._clock, self._chance, self._notices, self._sizes = bucket, clock, chance, notices, sizes
         self._orphans, self._archive = Orphans(bucket, clock, chance), archive
         self.new_run: NewRun | None = None
         self.collected: tuple[Dropped, ...] = ()
         self._task: asyncio.Task[None] | None = None
+        self._archived: Future[bool] | None = None
+        self.is_ending = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step is being taken."""
+        return self._task is not None
 
     def begin(self, head: Head, book: Book, now: datetime) -> None:
         """Take the next step, unless the last one has not ended. ``book``: as of this head."""
-        if self._task is None:
+        if self._task is None and not self.is_ending:
             rows = [*book.contents()] if self._orphans.needs_rows else []
-            old = book.archivable(now, self._sizes.archive)
+            # until the last archive is named, or not, its jobs are in the book
+            old = book.archivable(now, self._sizes.archive) if self._archived is None or self._archived.done() else []
             self._task = asyncio.get_running_loop().create_task(self._tidy(head, rows, old, now))
 
     async def finish(self) -> None:
@@ -90,4 +100,5 @@ class Tidying:
         archive, content = await asyncio.to_thread(archive_of, rows)
         key, written_at = key_of(archive, self._chance), self._clock.boottime()
         await self._bucket.put(key, content)
-        self._archive((key, archive, rows), written_at)
+        if not self.is_ending:
+            self._archived = self._archive((key, archive, rows), written_at)
