@@ -57,10 +57,10 @@ class Upkeep(Generic[Session]):
         self._is_closed = True
         self._task.cancel()
 
-    async def close(self) -> None:
-        """Close it, and return when it is closed, or after a short while."""
+    async def close(self, within: float = CLOSING) -> None:
+        """Close it, and return when it is closed, or after ``within``, in seconds."""
         self.stop()
-        await asyncio.wait({self._task}, timeout=CLOSING)
+        await asyncio.wait({self._task}, timeout=within)
 
     async def _keep(self) -> None:
         failures = 0

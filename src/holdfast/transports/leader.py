@@ -11,6 +11,8 @@ from holdfast.transports._upkeep import PerLoop, Upkeep
 
 LOOK = 10.0
 """Seconds between two looks which broker leads."""
+CLOSING = 10.0
+"""Seconds at the end for the transport of the broker, which sends what waits."""
 FIRST_LOOK = 2.0
 """The most seconds for which a process that enqueues waits for its first look."""
 
@@ -84,7 +86,7 @@ class _LoopLeader:
         self._upkeep.stop()
 
     async def close(self) -> None:
-        await self._upkeep.close()
+        await self._upkeep.close(CLOSING)
 
     async def _follow(self, opened: Callable[[bool], None]) -> None:
         look = self._open_look()

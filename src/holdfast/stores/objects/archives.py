@@ -128,17 +128,18 @@ def key_of(archive: Archive, chance: Randomness) -> str:
 
 async def rows_of(bucket: Bucket, key: str, archive: Archive) -> list[RowChange]:
     """Return the rows in an archive, also of jobs that it no longer has. ``Damaged``: it is missing, or cannot be read."""
-    return unpacked(key, archive.size, await fetch(bucket, key))
+    return await asyncio.to_thread(unpacked, key, archive.size, await fetch(bucket, key))
 
 
-async def named_in(bucket: Bucket, rows: Iterable[RowChange]) -> set[str]:
-    """Return the keys of the archives and bodies that rows name, and of the bodies that the jobs in the archives name."""
-    found = [*rows]
+async def named_in(bucket: Bucket, known: Iterable[RowChange]) -> set[str]:
+    """Return the keys of the archives and bodies that known rows name, and of the bodies that the jobs in the archives name."""
+    found = [*known]
     named = await asyncio.to_thread(keys_in, (row for _, _, row in found))
     for key, archive in ((key, row) for table, key, row in found if table == "archives" and row is not None):
         named.add(key)
         if archive.names_bodies:
-            named |= keys_in(row for _, _, row in await rows_of(bucket, key, archive))
+            rows = await rows_of(bucket, key, archive)
+            named |= await asyncio.to_thread(keys_in, [row for _, _, row in rows])
     return named
 
 
