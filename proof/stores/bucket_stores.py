@@ -46,6 +46,7 @@ class VirtualThread:
             await asyncio.wait([task])
         except asyncio.CancelledError:
             task.cancel()
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # no caller will take it
             raise
         return task.result()
 
