@@ -4,7 +4,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
 
 from holdfast._core.text import printable
 from holdfast._ports.clock import Clock, Randomness
@@ -92,6 +93,14 @@ class Upkeep(Generic[Session]):
         self._has_tried.set()
 
 
+class Stoppable(Protocol):
+    """What belongs to one event loop: it is stopped soon, or closed before the call returns."""
+
+    def stop(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class PerLoop(Generic[Kept]):
     """One object for each event loop that uses it; the objects of closed loops are dropped."""
 
@@ -111,11 +120,16 @@ class PerLoop(Generic[Kept]):
                 kept = self._all[loop] = self._make()
         return kept
 
-    def take_all(self) -> tuple[Kept | None, list[tuple[asyncio.AbstractEventLoop, Kept]]]:
-        """Remove all: return the running loop's object, and those of other loops."""
+    async def close(self, of: Callable[[Kept], Stoppable]) -> None:
+        """Remove all: close what belongs to the running loop, and stop soon what belongs to others. ``of``: what to close of an object."""
         with self._lock:
             everything, self._all = self._all, {}
-        return everything.pop(asyncio.get_running_loop(), None), [(loop, kept) for loop, kept in everything.items()]
+        ours = everything.pop(asyncio.get_running_loop(), None)
+        for loop, kept in everything.items():
+            with suppress(RuntimeError):  # the loop is closed, with all its tasks and connections
+                loop.call_soon_threadsafe(of(kept).stop)
+        if ours is not None:
+            await of(ours).close()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -42,14 +42,7 @@ class BrokerTransport:
 
     async def close(self) -> None:
         """Stop listening, send what waits, and close the connections."""
-        ours, others = self._hints.take_all()
-        for loop, hints in others:
-            try:
-                loop.call_soon_threadsafe(hints.stop)
-            except RuntimeError:
-                pass  # the loop is closed, with all its tasks
-        if ours is not None:
-            await ours.close()
+        await self._hints.close(lambda hints: hints)
         await self._client.close()
 
 

@@ -50,14 +50,7 @@ class LeaderTransport:
 
     async def close(self) -> None:
         """Send what waits, and close the connections."""
-        ours, others = self._loops.take_all()
-        for loop, leader in others:
-            try:
-                loop.call_soon_threadsafe(leader.stop)
-            except RuntimeError:
-                pass  # the loop is closed, with all its tasks
-        if ours is not None:
-            await ours.close()
+        await self._loops.close(lambda leader: leader)
 
 
 class _LoopLeader:

@@ -81,14 +81,7 @@ class PostgresTransport:
 
     async def close(self) -> None:
         """Close the running loop's connection at once, and those of other loops soon."""
-        ours, others = self._posts.take_all()
-        for loop, post in others:
-            try:
-                loop.call_soon_threadsafe(post.upkeep.stop)
-            except RuntimeError:
-                pass  # the loop is closed, with all its connections
-        if ours is not None:
-            await ours.upkeep.close()
+        await self._posts.close(lambda post: post.upkeep)
 
 
 class Outbox:

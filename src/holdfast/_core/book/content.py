@@ -169,7 +169,7 @@ class Content:
             self.worn_archives.add((new.delete_after, key))
         for archive, sign in ((old, -1), (new, 1)):
             for queue, task, state, number in () if archive is None else archive.groups:
-                self._count((queue, task, state), sign * number)
+                self.count((queue, task, state), sign * number)
 
     def _index_edge(self, key: tuple[UUID, UUID], old: Edge | None, new: Edge | None) -> None:
         child, parent = key
@@ -180,7 +180,8 @@ class Content:
             if not self.children[parent]:
                 del self.children[parent]
 
-    def _count(self, group: tuple[str, str, State], more: int) -> None:
+    def count(self, group: tuple[str, str, State], more: int) -> None:
+        """Add to the number of jobs of a queue and a task in a state."""
         number = self.tally.pop(group, 0) + more
         if number:
             self.tally[group] = number

@@ -39,8 +39,7 @@ class BookIndexes:
             if row.awaits is not None:
                 _add(known.awaiting, (row.queue, row.task), (row.available_at, row.id))
         else:
-            group = row.queue, row.task, state
-            known.tally[group] = known.tally.get(group, 0) + 1
+            known.count((row.queue, row.task, state), 1)
             if state in ACTIVE:
                 self._add_active(row)
             else:
@@ -80,10 +79,7 @@ class BookIndexes:
             if row.awaits is not None:
                 _remove(known.awaiting, (row.queue, row.task), (row.available_at, row.id))
         else:
-            group = row.queue, row.task, state
-            number = known.tally.pop(group) - 1
-            if number:
-                known.tally[group] = number
+            known.count((row.queue, row.task, state), -1)
             if state in ACTIVE:
                 self._take_active(row)
             else:

@@ -91,14 +91,7 @@ class NatsTransport:
 
     async def close(self) -> None:
         """Close the running loop's connection, and soon those of other loops."""
-        ours, others = self._posts.take_all()
-        for loop, post in others:
-            try:
-                loop.call_soon_threadsafe(post.upkeep.stop)
-            except RuntimeError:
-                pass  # the loop is closed, with all its connections
-        if ours is not None:
-            await ours.upkeep.close()
+        await self._posts.close(lambda post: post.upkeep)
 
     async def _send(self, act: Callable[[Session], Awaitable[None]]) -> None:
         try:
