@@ -31,14 +31,15 @@ class _Move(Struct, frozen=True):
 
 
 class _Flow(Struct):
-    """A workflow. ``was_held``: whether nothing of it may have been claimed since its last write. ``is_damaged``: its counters were
-    changed by hand, and have not been right since."""
+    """A workflow. ``was_held``: whether nothing of it may have been claimed since its last write. ``had_ended``: whether it was being
+    cancelled before this write. ``is_damaged``: its counters were changed by hand, and have not been right since."""
 
     row: FlowRow = FlowRow()
     members: dict[UUID, None] = field(default_factory=dict)
     parents: dict[UUID, list[Edge]] = field(default_factory=dict)
     moves: list[_Move] = field(default_factory=list)
     was_held: bool = False
+    had_ended: bool = False
     is_damaged: bool = False
 
 
@@ -170,7 +171,7 @@ class Flows:
             moves, known.moves = known.moves, []
             if flow in self._rows:
                 self._judge(flow, known, moves, at)
-            known.was_held = _is_held(known.row)
+            known.was_held, known.had_ended = _is_held(known.row), known.row.ended_for is not None
         self._touched = {}
 
     # what a write must have done
@@ -236,7 +237,7 @@ class Flows:
             case State.COMPLETED:
                 is_right = member.is_gate and needs <= 0 and waits <= 0
             case State.FAILED if member.is_gate:
-                is_right = waits <= 0 and needs > 0 and (is_root or not is_cancelled)
+                is_right = waits <= 0 and needs > 0 and (is_root or not (known.had_ended or move.before.is_cancel_requested))
                 is_right &= after.reason is ((is_root and ended_for) or Reason.DEPENDENCY_FAILED)
             case State.FAILED:
                 is_right = waits < needs and after.reason is Reason.DEPENDENCY_FAILED and not member.is_suspended

@@ -182,6 +182,21 @@ def failed(reason: Reason) -> Flow:
     return tale.put(CHILD, "pass_on", state=State.FAILED, reason=reason).count(ROOT, 2, 1).written()
 
 
+def gate_failed(*, is_before: bool) -> Flow:
+    """A gate fails with its last parent, and its workflow is past its deadline: in that write or, ``is_before``, in an earlier one."""
+    over, tale = FlowRow(edges=EDGES, ended_for=Reason.TIMED_OUT), Flow()
+    member = tale.rows[CHILD].member
+    assert member is not None
+    tale.put(CHILD, "enqueue", member=structs.replace(member, is_gate=True)).claimed(LEFT).claimed(RIGHT)
+    tale.done(LEFT).count(CHILD, 1, 1).count(ROOT, 2, 2).written()
+    if is_before:
+        tale.flow(over)
+    by = By("exchange", token_of(RIGHT), Precondition.TOKEN, record=AttemptOutcome.FAILED)
+    tale.put(RIGHT, by, state=State.FAILED, reason=Reason.PERMANENT, failures=1, lease=None)
+    tale.put(CHILD, "pass_on", state=State.FAILED, reason=Reason.DEPENDENCY_FAILED)
+    return tale.put(ROOT, "pass_on", state=State.FAILED, reason=Reason.TIMED_OUT).flow(over)
+
+
 def blocked(seconds: float) -> Tale:
     """A worker whose event loop is blocked keeps a job that it has claimed, for so long."""
     tale = Tale().lease().say("worker.ready", Phase.LIFE, note=IN_CARE).job()
@@ -206,6 +221,12 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         Flow().parents().put(LEFT, "pass_on", state=State.AVAILABLE).written(),
     ),
     "a child fails because of its parents": ("S18", OPEN, failed(Reason.DEPENDENCY_FAILED), failed(Reason.PERMANENT)),
+    "a gate fails because of its parents only before its workflow is cancelled": (
+        "S18",
+        OPEN,
+        gate_failed(is_before=False),
+        gate_failed(is_before=True),
+    ),
     "counters are lowered in the write of the move": (
         "S19",
         OPEN,
