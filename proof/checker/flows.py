@@ -237,7 +237,8 @@ class Flows:
             case State.COMPLETED:
                 is_right = member.is_gate and needs <= 0 and waits <= 0
             case State.FAILED if member.is_gate:
-                is_right = waits <= 0 and needs > 0 and (is_root or not (known.had_ended or move.before.is_cancel_requested))
+                had_ended = known.had_ended and ended_for is not None  # else it may fail in the write that cancels, or retries
+                is_right = waits <= 0 and needs > 0 and (is_root or not (had_ended or move.before.is_cancel_requested))
                 is_right &= after.reason is ((is_root and ended_for) or Reason.DEPENDENCY_FAILED)
             case State.FAILED:
                 is_right = waits < needs and after.reason is Reason.DEPENDENCY_FAILED and not member.is_suspended
