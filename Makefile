@@ -113,7 +113,7 @@ $(DEV): $(VENV)
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(DEMO) $(BENCH)
 
-# PostgreSQL and NATS are wheels; PgBouncer and spin are not.
+# PostgreSQL, NATS and MongoDB are wheels; PgBouncer and spin are not.
 $(SERVERS): $(VENV)
 	@scripts/install_debian.sh pgbouncer spin gcc
 	@touch $@

@@ -1,6 +1,6 @@
-"""Throw-away servers to try things with, without set-up: ``python -m holdfast.testing.servers postgres`` or ``nats``.
+"""Throw-away servers to try things with, without set-up: ``python -m holdfast.testing.servers postgres``.
 
-Each prints its address and runs until Ctrl-C; what was in it is gone then.
+Others are ``nats`` and ``mongo``. Each prints its address and runs until Ctrl-C; what was in it is gone then.
 """
 
 import argparse
@@ -10,11 +10,17 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from holdfast.testing.servers.mongo_set import MongoSet
 from holdfast.testing.servers.nats import NatsServer
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.process import ServerMissing
 
-PORTS = {"postgres": 54320, "nats": 42220}
+SERVERS: dict[str, type[PostgresServer | NatsServer | MongoSet]] = {
+    "postgres": PostgresServer,
+    "nats": NatsServer,
+    "mongo": MongoSet,
+}
+PORTS = {"postgres": 54320, "nats": 42220, "mongo": 27117}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -27,19 +33,20 @@ def main(words: Sequence[str] | None = None) -> None:
     if _is_taken(port):
         sys.exit(f"error: port {port} is taken: end what listens there, or choose another with --port")
     try:
-        _run(PostgresServer() if asked.server == "postgres" else NatsServer(), port)
+        _run(SERVERS[asked.server](), port)
     except ServerMissing as missing:
         sys.exit(f"error: {missing}")
 
 
-def _run(server: PostgresServer | NatsServer, port: int) -> None:
-    server.port = port
+def _run(server: PostgresServer | NatsServer | MongoSet, port: int) -> None:
+    process = server.members[0] if isinstance(server, MongoSet) else server
+    process.port = port
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with server:
             print(server.dsn() if isinstance(server, PostgresServer) else server.url, flush=True)
-            os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
-            sys.exit(f"error: it has ended:\n{server.tail()}")
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            sys.exit(f"error: it has ended:\n{process.tail()}")
     except KeyboardInterrupt:
         pass
 

@@ -7,12 +7,14 @@ from typing import TypeVar
 import pytest
 
 from holdfast.testing.servers.databases import Databases
+from holdfast.testing.servers.mongo import drop_database, fresh_database
+from holdfast.testing.servers.mongo_set import MongoSet
 from holdfast.testing.servers.nats import NatsServer
 from holdfast.testing.servers.postgres import PostgresServer, find_psql
 from holdfast.testing.servers.process import Server
 
-S = TypeVar("S", bound=Server)
-_RUNNING = pytest.StashKey[list[Server]]()
+S = TypeVar("S", bound=Server | MongoSet)
+_RUNNING = pytest.StashKey[list[Server | MongoSet]]()
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +44,27 @@ def nats_url(request: pytest.FixtureRequest) -> str:
     """Return the address of a NATS server with JetStream, which keeps what other tests left; ``TEST_NATS_URL`` if that is set."""
     given = os.environ.get("TEST_NATS_URL")
     return given or str(request.getfixturevalue("nats_server").url)
+
+
+@pytest.fixture(scope="session")
+def mongo_set(pytestconfig: pytest.Config) -> Iterator[MongoSet]:
+    """Start a replica set of one MongoDB server of this test process, also where ``TEST_MONGO_URI`` names another."""
+    yield from _running(MongoSet(), pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def mongo_trio(pytestconfig: pytest.Config) -> Iterator[MongoSet]:
+    """Start a replica set of three; a test that ended members starts them again, by ``mongo_trio.start()``."""
+    yield from _running(MongoSet(3), pytestconfig)
+
+
+@pytest.fixture
+def mongo_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yield the address of a fresh database, dropped after the test; on the servers of ``TEST_MONGO_URI`` if that is set."""
+    given = os.environ.get("TEST_MONGO_URI")
+    url = fresh_database(given or request.getfixturevalue("mongo_set").url)
+    yield url
+    drop_database(url)
 
 
 def _running(server: S, config: pytest.Config) -> Iterator[S]:

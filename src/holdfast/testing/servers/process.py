@@ -21,8 +21,8 @@ _PAUSE = 0.01
 _PORTS = range(15_000, 32_000)  # below those that connections take, so that a restart finds its own again
 _places = itertools.count(os.getpid() * 61)  # other processes begin elsewhere
 _AS_OTHER_USER = ("unshare", "--user", "--map-user=65534", "--map-group=65534", "--")
-# If this process ends, even by SIGKILL, the pipe that this one reads is closed.
-_MOURNER = 'read -r _; kill -QUIT "$1" 2>/dev/null && sleep 1; rm -rf "$2"'
+# If this process ends, even by SIGKILL, the pipe that this one reads is closed. The server may be paused.
+_MOURNER = 'read -r _; kill -QUIT "$1" 2>/dev/null && kill -CONT "$1" 2>/dev/null && sleep 1; rm -rf "$2"'
 
 
 class ServerMissing(RuntimeError):
@@ -98,6 +98,17 @@ class Server(ABC):
         self.stop()
         self.start()
 
+    def pause(self) -> None:
+        """Send SIGSTOP, and wait until it has stopped: its connections stay open, and it does not answer."""
+        os.kill(self.pid, signal.SIGSTOP)
+        for _ in pauses(f"{self.name} does not stop", self.tail):
+            if Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][0] == "T":
+                break
+
+    def resume(self) -> None:
+        """Send SIGCONT: it goes on where it was paused."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def close(self) -> None:
         """Kill it and delete all it wrote."""
         self.kill()
@@ -113,6 +124,7 @@ class Server(ABC):
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
+                process.send_signal(signal.SIGCONT)  # one that is paused would never see the other signal
             self._wait_for_end(process)
         killer, self._killer = self._killer, None
         if killer is not None:
