@@ -1,10 +1,9 @@
 """MongoDB servers start alone or as a replica set, fail as a test asks, and leave nothing behind."""
 
 import os
-import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,12 @@ from holdfast.testing.servers.process import free_port
 from tests.e2e.waiting import STALL, until
 
 FAIL_OVER = 10.0  # seconds; it takes one or two
-ORPHAN = """
-from holdfast.testing.servers import MongoServer
-server = MongoServer().start()
-server.pause()
-print(server.pid, server.folder, flush=True)
-input()
-"""
 
 
 @pytest.fixture
-def trio(mongo_trio: MongoSet) -> Iterator[MongoSet]:
-    """Yield three members that all run, and start again what the test has ended."""
-    yield mongo_trio
-    mongo_trio.start()
+def trio(mongo_trio: MongoSet) -> MongoSet:
+    """Start again the members that a test before has ended."""
+    return mongo_trio.start()
 
 
 def insert(url: str, *names: str, database: str = "test") -> None:
@@ -46,13 +37,7 @@ def stored(url: str, database: str = "test") -> list[str]:
         return sorted(found["_id"] for found in client.get_default_database(database)["things"].find())
 
 
-def other_primary(servers: MongoSet, than: MongoServer) -> MongoServer:
-    """Wait until another member is primary, and return it."""
-    until(lambda: servers.primary() is not than, within=FAIL_OVER)
-    return servers.primary()
-
-
-def test_a_standalone_server_has_no_replica_set_and_keeps_what_it_has_acknowledged() -> None:
+def test_a_standalone_server_keeps_what_it_has_acknowledged_and_leaves_no_files(mongo_set: MongoSet) -> None:
     with MongoServer() as server:
         assert "setName" not in server.hello()
         insert(server.url, "kept")
@@ -60,6 +45,13 @@ def test_a_standalone_server_has_no_replica_set_and_keeps_what_it_has_acknowledg
         assert server.hello() == {}
         server.start()
         assert stored(server.url) == ["kept"]
+        server.pause()
+        assert server.hello() == {}
+        server.stop()
+        assert not server.is_running
+    assert not server.folder.exists()
+    assert not Path(f"/tmp/mongodb-{server.port}.sock").exists()
+    assert mongo_set.members[0].command("ping")["ok"] == 1
 
 
 def test_a_set_of_one_is_writable_and_each_test_has_its_database(mongo_set: MongoSet, mongo_url: str) -> None:
@@ -99,7 +91,7 @@ def test_another_member_takes_over_when_the_primary_is_killed(trio: MongoSet) ->
     database, first = trio.create_database(), trio.primary()
     insert(database, "before")
     first.kill()
-    assert other_primary(trio, first) in trio.members
+    assert trio.primary(within=FAIL_OVER) is not first
     insert(database, "after")
     assert stored(database) == ["after", "before"]
     trio.start()
@@ -110,22 +102,11 @@ def test_another_member_takes_over_when_the_primary_is_killed(trio: MongoSet) ->
 def test_another_member_takes_over_when_the_primary_is_paused_or_steps_down(trio: MongoSet) -> None:
     first = trio.primary()
     first.pause()
-    second = other_primary(trio, first)
+    second = trio.primary(within=FAIL_OVER)
+    assert second is not first
     first.resume()
     assert until(lambda: first in trio.secondaries(), within=STALL)
     assert trio.step_down() is not second
-
-
-def test_a_server_ends_its_process_only_and_leaves_no_files() -> None:
-    with MongoServer() as bystander:
-        with MongoServer() as server:
-            server.pause()
-            server.stop()
-            assert not server.is_running
-            folder, port = server.folder, server.port
-        assert not folder.exists()
-        assert not Path(f"/tmp/mongodb-{port}.sock").exists()
-        assert bystander.command("ping")["ok"] == 1
 
 
 def test_a_server_that_cannot_start_reports_why() -> None:
@@ -134,15 +115,6 @@ def test_a_server_that_cannot_start_reports_why() -> None:
         servers.start()
     servers.close()
     assert not servers.members[0].folder.exists()
-
-
-def test_a_killed_test_takes_its_paused_server_along() -> None:
-    script = subprocess.Popen([sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert script.stdout is not None
-    pid, folder = script.stdout.readline().split()
-    script.send_signal(signal.SIGKILL)
-    script.communicate()
-    assert until(lambda: not Path(f"/proc/{pid}/exe").exists() and not Path(folder).exists(), within=STALL)
 
 
 def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -155,20 +127,16 @@ def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPat
         MongoSet()
 
 
-def test_another_server_may_be_named(mongo_set: MongoSet, tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["holdfast.testing.servers"]')
-    (tmp_path / "test_address.py").write_text(f"""
-def test_address(mongo_url):
-    assert mongo_url.startswith("mongodb://{mongo_set.members[0].address}/test_")
-    assert mongo_url.endswith("?replicaSet=rs0")
-""")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", os.fspath(tmp_path)]
-    others = {**os.environ, "TEST_MONGO_URI": mongo_set.url}
-    done = subprocess.run(words, env=others, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+def test_another_server_may_be_named(
+    mongo_set: MongoSet, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_MONGO_URI", f"{mongo_set.url}&appName=another")
+    url = str(request.getfixturevalue("mongo_url"))
+    assert url.startswith(f"mongodb://{mongo_set.members[0].address}/test_")
+    assert url.endswith("?replicaSet=rs0&appName=another")
 
 
-def test_a_command_runs_a_throw_away_set(tmp_path: Path) -> None:
+def test_a_command_runs_a_throw_away_set_that_ends_with_it(tmp_path: Path) -> None:
     port = free_port()
     words = [sys.executable, "-m", "holdfast.testing.servers", "mongo", "--port", str(port)]
     others = {**os.environ, "TMPDIR": os.fspath(tmp_path)}
@@ -177,6 +145,7 @@ def test_a_command_runs_a_throw_away_set(tmp_path: Path) -> None:
         url = command.stdout.readline().strip()
         assert url == f"mongodb://127.0.0.1:{port}/?replicaSet=rs0"
         insert(url, "mine")
-        command.terminate()
-        assert command.wait(STALL) == 0
-    assert list(tmp_path.iterdir()) == []
+        command.kill()
+    assert until(lambda: not any(tmp_path.iterdir()), within=STALL)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))

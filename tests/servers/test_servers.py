@@ -15,8 +15,11 @@ from holdfast.testing.servers.postgres import find_postgres, find_psql
 from tests.e2e.waiting import STALL, until
 
 ORPHAN = """
+import sys
 from holdfast.testing.servers import NatsServer
 server = NatsServer().start()
+if sys.argv[1:] == ["paused"]:
+    server.pause()
 print(server.pid, server.folder, flush=True)
 input()
 """
@@ -123,8 +126,9 @@ def test_what_nats_has_stored_is_there_until_forgotten() -> None:
         assert "Server is ready" in server.tail()
 
 
-def test_a_killed_test_takes_its_servers_along() -> None:
-    script = subprocess.Popen([sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("state", ["running", "paused"])
+def test_a_killed_test_takes_its_servers_along(state: str) -> None:
+    script = subprocess.Popen([sys.executable, "-c", ORPHAN, state], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert script.stdout is not None
     assert script.stdin is not None
     pid, folder = script.stdout.readline().split()

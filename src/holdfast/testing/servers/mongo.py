@@ -81,10 +81,10 @@ class MongoServer(Server):
             return client[database].command(name, value, **more)
 
     def hello(self) -> dict[str, Any]:
-        """Return what it reports of itself and its replica set; nothing if it does not answer within a second."""
+        """Return what it reports of itself and its replica set; nothing if it is paused, or does not answer within a second."""
         from pymongo.errors import PyMongoError
 
-        if not self.is_running:
+        if not self.is_running or self.is_paused:
             return {}
         try:
             return self.command("hello", timeout=1.0)

@@ -18,6 +18,11 @@ _QUICK_SYNC: dict[str, Mapping[str, object]] = {
 }
 
 
+def _run_again(member: MongoServer) -> None:
+    member.kill()  # what is left of one that has ended by itself
+    member.start()
+
+
 class MongoSet:
     """A replica set on this machine: one member, or three of which one may be lost. A new primary is elected in about two seconds.
 
@@ -49,10 +54,10 @@ class MongoSet:
         """Drop a database, if it exists."""
         drop_database(url)
 
-    def primary(self) -> MongoServer:
-        """Return the member that takes writes; wait until there is one. If two believe it, it is the one that was elected last."""
+    def primary(self, *, within: float = 60.0) -> MongoServer:
+        """Return the member that takes writes, of two the one elected last; wait for it at most ``within`` seconds."""
         elected: list[tuple[Any, MongoServer]] = []
-        for _ in pauses("no member is primary", self.tail):
+        for _ in pauses("no member is primary", self.tail, within=within):
             answers = [(member.hello(), member) for member in self.members]
             elected = [(answer["electionId"], member) for answer, member in answers if answer.get("isWritablePrimary")]
             if elected:
@@ -74,7 +79,7 @@ class MongoSet:
     def start(self) -> Self:
         """Run the members that do not run; return once one is primary and all have its writes. A ``RuntimeError`` has their logs' ends."""
         try:
-            self._each(MongoServer.start, [member for member in self.members if not member.is_running])
+            self._each(_run_again, [member for member in self.members if not member.is_running])
             if self._is_initiated:
                 self._wait_until_all_follow()
             else:

@@ -64,6 +64,11 @@ class Server(ABC):
         """Return whether there is a process."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def is_paused(self) -> bool:
+        """Return whether the process is stopped by a signal."""
+        return self.is_running and Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][0] == "T"
+
     def start(self) -> Self:
         """Run it and return once it answers; a ``RuntimeError`` with the end of its log if it does not."""
         assert self._process is None, f"{self.name} runs already"
@@ -102,7 +107,7 @@ class Server(ABC):
         """Send SIGSTOP, and wait until it has stopped: its connections stay open, and it does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
         for _ in pauses(f"{self.name} does not stop", self.tail):
-            if Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][0] == "T":
+            if self.is_paused:
                 break
 
     def resume(self) -> None:
@@ -148,17 +153,17 @@ class Server(ABC):
         self.close()
 
 
-def pauses(complaint: str, tail: Callable[[], str]) -> Iterator[None]:
+def pauses(complaint: str, tail: Callable[[], str], *, within: float = _TIMEOUT) -> Iterator[None]:
     """Yield again and again, with short waits, until the caller leaves its loop.
 
-    If the caller is still waiting after the timeout, raise ``RuntimeError`` with ``complaint`` and the end of the log.
+    If the caller is still waiting after ``within`` seconds, raise ``RuntimeError`` with ``complaint`` and the end of the log.
     """
     clock = SystemClock()
-    deadline = clock.monotonic() + _TIMEOUT
+    deadline = clock.monotonic() + within
     while clock.monotonic() < deadline:
         yield
         blocking_sleep(_PAUSE)
-    raise RuntimeError(f"{complaint} within {_TIMEOUT:g} s:\n{tail()}")
+    raise RuntimeError(f"{complaint} within {within:g} s:\n{tail()}")
 
 
 def free_port() -> int:
