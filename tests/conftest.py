@@ -12,6 +12,7 @@ pytest_plugins = [
     "holdfast.testing.servers",
     "tests.event_loops",
     "tests.servers.absent",
+    "tests.stores.mongo_homes",
     "tests.stores.postgres_databases",
     "tests.stores.postgres_faulty_databases",
 ]

@@ -6,20 +6,19 @@ and every order is sorted.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from itertools import count
 from typing import assert_never
 from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import Answer, BeatAnswer, BeatView, Duplicate, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.apart import are_equal
 from holdfast._core.book.claims import BookClaims
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.operations import BookOperations
 from holdfast._core.book.prefetching import BookPrefetching
-from holdfast._core.book.rows import NO_WORKER, KeptBeat, KeptSchedule, Lease, Marks, UniqueKey, key_of
+from holdfast._core.book.rows import NO_WORKER, KeptSchedule, Lease, Marks, UniqueKey, kept_beat, key_of
 from holdfast._core.book.scheduling import BookScheduling
 from holdfast._core.book.steps import BookSteps
 from holdfast._core.idempotency import is_duplicate_settle
@@ -121,7 +120,8 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             self._all.leases[old.spec.id] = renewed
         for note in notes:
             if note.lease in answer.alive:
-                self._all.beats[self._all.next_number("beat")] = self._kept(note, now.wall)
+                spec = self._all.leases[note.lease].spec
+                self._all.beats[self._all.next_number("beat")] = kept_beat(note, spec, now.wall)
         elapsed = (now.stamp - min(old.renewed_at for old in olds)) / 1e6 if olds else None
         return structs.replace(answer, elapsed=elapsed)
 
@@ -165,20 +165,6 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         values = {"last_tick": move.tick, "next_at": move.following, "last_job": last_job, "version": version_of(move.change)}
         self._all.schedules[move.name] = KeptSchedule(structs.replace(old, **values), move.change)
         return _answer_of(move, last_job)
-
-    def _kept(self, note: BeatNote, wall: datetime) -> KeptBeat:
-        spec = self._all.leases[note.lease].spec
-        beat = BeatView(
-            worker=spec.worker,
-            at=wall,
-            running=note.running,
-            claimed=note.claimed,
-            slots=spec.slots,
-            memory=note.memory,
-            loop_lag=note.loop_lag,
-            answered_at=None if note.silence is None else wall - timedelta(microseconds=micros(note.silence)),
-        )
-        return KeptBeat(beat, wall + timedelta(microseconds=micros(note.kept)))
 
     def _insert(self, jobs: Sequence[NewJob], now: Moment) -> EnqueueAnswer:
         news, duplicates = list[JobRecord](), dict[UUID, Duplicate]()

@@ -105,9 +105,17 @@ class BookReading(BookState):
 
     def expired(self, now: Moment, limit: int) -> tuple[LeaseView, ...]:
         silent = [lease for lease, known in self._all.leases.items() if known.end is None and self._overdue(known, now) > 0]
-        ended = [lease for lease in self._all.holds if not self._is_alive(lease)]
+        ended = [lease for lease in self._holders() if not self._is_alive(lease)]
         found = [self._lease_view(lease, now) for lease in (*silent, *ended)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
+
+    def _holders(self) -> Collection[UUID]:
+        """Return the leases that have jobs."""
+        return self._all.holds
+
+    def _states_held(self, lease: UUID) -> Sequence[State]:
+        """Return the states of the jobs that a lease has."""
+        return [self._all.jobs[job].state for job in self._all.holds.get(lease, ())]
 
     def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
         rows = [self._all.jobs[job] for job in self._all.timed]
@@ -155,7 +163,7 @@ class BookReading(BookState):
         return [self._all.jobs[job] for _, _, job in nsmallest(most, due)]
 
     def _lease_view(self, lease: UUID, now: Moment) -> LeaseView:
-        known, states = self._all.leases.get(lease), [self._all.jobs[job].state for job in self._all.holds.get(lease, ())]
+        known, states = self._all.leases.get(lease), self._states_held(lease)
         if known is None:
             spec = structs.replace(NO_WORKER, id=lease)
             known = Lease(spec, now.wall, now.stamp, now.stamp, end=LeaseEnd(RescueReason.EXPIRED))

@@ -1,6 +1,6 @@
 """The rows of a book that no other store has as values: leases, marks, and what is kept with schedules, beats and limits."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -12,7 +12,7 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import Limit
 from holdfast._core.origin import Origin
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import NewLease
+from holdfast._core.requests import BeatNote, NewLease
 from holdfast._core.schedule import Schedule
 from holdfast._core.timing import LeaseTiming
 
@@ -78,6 +78,21 @@ class KeptLimit(Struct, frozen=True):
 
     limit: Limit
     origin: Origin
+
+
+def kept_beat(note: BeatNote, spec: NewLease, wall: datetime) -> KeptBeat:
+    """Return what is kept of a note that came with a beat of this lease."""
+    beat = BeatView(
+        worker=spec.worker,
+        at=wall,
+        running=note.running,
+        claimed=note.claimed,
+        slots=spec.slots,
+        memory=note.memory,
+        loop_lag=note.loop_lag,
+        answered_at=None if note.silence is None else wall - timedelta(microseconds=micros(note.silence)),
+    )
+    return KeptBeat(beat, wall + timedelta(microseconds=micros(note.kept)))
 
 
 def key_of(row: JobRecord) -> UniqueKey | None:

@@ -137,7 +137,7 @@ class BookWorkflows(BookState):
         """Raise, before anything is written, if a job would add a child whose id is that of another job."""
         adding = [each.children for each in transitions if each.children and self._active(each.job, each.token)]
         ids = [new.job.id for children in adding for new in children.members]
-        if len(set(ids) - self._all.jobs.keys()) < len(ids):
+        if len({job for job in ids if job not in self._all.jobs}) < len(ids):
             raise HoldfastError("exchange: a child has the id of another job; each job needs its own id")
 
     def _adopt_all(self, moved: Sequence[Transition], now: Moment) -> None:

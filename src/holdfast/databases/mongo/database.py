@@ -1,0 +1,261 @@
+"""One MongoDB database, reached from any number of event loops. What it promises is said in every command; the URL decides nothing of it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import pymongo
+from bson.codec_options import CodecOptions
+from bson.timestamp import Timestamp
+from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.client_session import AsyncClientSession as Session
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.mongo_url import MongoUrl, problems_of_mongo_url
+from holdfast._forks import Forked, Lock, register
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._system.clock import loop_sleep
+from holdfast.databases.mongo.errors import Duplicate, first_line, raise_for_reply, statement_error
+from holdfast.errors import ConfigurationError, StoreBusy, StoreUnavailable
+
+Document = dict[str, Any]
+Client = AsyncMongoClient[Document]
+Answer = TypeVar("Answer")
+
+VERB_LIMIT = 10.0
+"""Seconds for the commands of one verb."""
+BEAT_LIMIT = 5.0
+SEARCH_LIMIT = 75.0
+CONFLICT_LIMIT = 5.0
+"""Seconds for which a transaction is begun again after conflicts with others."""
+
+MAJORITY: Final = {"w": "majority", "j": True}
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_TRANSIENT, _UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
+
+
+class _Clients:
+    """The clients of one event loop. Beats have a separate one: they must not wait behind other commands."""
+
+    def __init__(self, connect: Callable[[int], Client]) -> None:
+        self.shared, self.beats = connect(8), connect(2)
+        self.ending = _close_at_the_end(self.shared, self.beats)
+        try:
+            self.ending.__anext__().send(None)
+        except StopIteration:
+            pass  # the generator is at its `yield` now, and waits for the end of the loop
+
+
+async def _close_at_the_end(*clients: Client) -> AsyncGenerator[None]:
+    """Close the clients at the end of the event loop, which closes the asynchronous generators begun in it: no caller has to do it."""
+    try:
+        yield
+    finally:
+        for client in clients:
+            await client.close()
+
+
+class MongoDatabase(Forked):
+    """A database. ``time``: the newest operation of which a reply has told; what is believed must be read at or after it."""
+
+    def __init__(self, url: str, *, clock: Clock, chance: Randomness, process: ProcessIdentity) -> None:
+        if problems := problems_of_mongo_url(url):
+            raise ConfigurationError(problems)
+        self.location = MongoUrl.of(url)
+        self.time: Timestamp | None = None
+        self.term = -1
+        self._clock, self._chance, self._process = clock, chance, process
+        self._clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
+        self._of_parent: list[object] = []
+        self._lock = threading.Lock()
+        register(self)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        with self._lock:
+            clients = self._clients.pop(asyncio.get_running_loop(), None)
+        if clients is not None:
+            await clients.ending.aclose()
+
+    async def write(self, command: Document, *, session: Session | None = None, for_beat: bool = False) -> Document:
+        """Send a command that writes, and return its reply: a majority has the write in its journal then.
+
+        ``Duplicate``: a unique index refuses it. In a transaction, the commit waits for the majority.
+        """
+        said = command if session is not None else {**command, "writeConcern": MAJORITY}
+        reply = await self.command(said, session=session, for_beat=for_beat)
+        raise_for_reply(self.location.public, reply)
+        return reply
+
+    async def command(
+        self, command: Document, *, session: Session | None = None, for_beat: bool = False, limit: float | None = None
+    ) -> Document:
+        """Send a command and return its reply, in which the caller looks for failures of its parts."""
+        clients = self._here()
+        client = clients.beats if for_beat else clients.shared
+        try:
+            with pymongo.timeout(limit or (BEAT_LIMIT if for_beat else VERB_LIMIT)):
+                reply: Document = await client[self.location.database].command(
+                    command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=_CODEC
+                )
+        except PyMongoError as error:
+            if session is not None and error.has_error_label(_TRANSIENT):
+                raise
+            raise statement_error(self.location.public, error) from error
+        self._learn(reply)
+        return reply
+
+    def collection(self, name: str, concern: str | None = "majority") -> AsyncCollection[Document]:
+        """Return a collection for reads. ``concern``: ``None`` inside sessions that have theirs."""
+        database = self._here().shared[self.location.database]
+        return database.get_collection(
+            name,
+            codec_options=_CODEC,
+            read_preference=ReadPreference.PRIMARY,
+            read_concern=ReadConcern(concern) if concern else None,
+            write_concern=WriteConcern("majority", j=True),
+        )
+
+    async def find(
+        self,
+        name: str,
+        which: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        session: Session | None = None,
+        concern: str = "majority",
+        seconds: float = VERB_LIMIT,
+        **options: Any,
+    ) -> list[Document]:
+        """Return the documents of a filter, or of a pipeline; outside a session as a majority has them, after all that this object wrote."""
+        try:
+            with pymongo.timeout(seconds):
+                if session is None and concern == "majority" and self.time is not None:
+                    async with self._here().shared.start_session(causal_consistency=True) as causal:
+                        causal.advance_operation_time(self.time)
+                        return await self._find(name, which, causal, concern, options)
+                return await self._find(name, which, session, None if session else concern, options)
+        except PyMongoError as error:
+            if session is not None and error.has_error_label(_TRANSIENT):
+                raise
+            raise statement_error(self.location.public, error) from error
+
+    async def _find(
+        self, name: str, which: Any, session: Session | None, concern: str | None, options: Mapping[str, Any]
+    ) -> list[Document]:
+        collection = self.collection(name, concern)
+        if isinstance(which, Mapping):
+            return await collection.find(which, session=session, batch_size=1000, **options).to_list()
+        return await (await collection.aggregate(which, session=session, **options)).to_list()
+
+    async def snapshot(self, act: Callable[[Session], Awaitable[Answer]], *, limit: float = SEARCH_LIMIT) -> Answer:
+        """Return what the reads of ``act`` return, all of them at one time."""
+        try:
+            with pymongo.timeout(limit):
+                async with self._here().shared.start_session(snapshot=True, causal_consistency=False) as session:
+                    return await act(session)
+        except PyMongoError as error:
+            raise statement_error(self.location.public, error) from error
+
+    async def transaction(self, act: Callable[[Session], Awaitable[Answer]]) -> Answer:
+        """Return what ``act`` returns once its writes have committed; it is begun again after conflicts.
+
+        ``StoreBusy``: others were in the way for 5 s, and nothing was written. ``StoreUnavailable``: it is unknown whether it committed.
+        """
+        waited, pause = 0.0, _SHORTEST_PAUSE
+        while True:
+            try:
+                return await self._once(act)
+            except PyMongoError as error:
+                if not error.has_error_label(_TRANSIENT):
+                    raise statement_error(self.location.public, error) from error
+                if waited >= CONFLICT_LIMIT:
+                    raise StoreBusy(f"{self.location.public}: {first_line(error)}: others write the same jobs") from error
+            seconds = pause * (1.0 + self._chance.jitter()) / 2
+            await loop_sleep(seconds)
+            waited, pause = waited + seconds + 0.001, min(pause * 2, _LONGEST_PAUSE)
+
+    async def _once(self, act: Callable[[Session], Awaitable[Answer]]) -> Answer:
+        with pymongo.timeout(VERB_LIMIT):
+            async with self._here().shared.start_session(causal_consistency=True) as session:
+                if self.time is not None:
+                    session.advance_operation_time(self.time)
+                await session.start_transaction(
+                    ReadConcern("snapshot"), WriteConcern("majority", j=True), ReadPreference.PRIMARY
+                )
+                try:
+                    answer = await act(session)
+                except BaseException:
+                    await self._give_up(session)
+                    raise
+                await self._commit(session)
+                self._advance(session.operation_time)
+                return answer
+
+    async def _give_up(self, session: Session) -> None:
+        try:
+            await asyncio.shield(session.abort_transaction())
+        except PyMongoError:
+            pass  # the server ends it
+
+    async def _commit(self, session: Session) -> None:
+        for left in (2, 1, 0):
+            try:
+                await session.commit_transaction()
+            except PyMongoError as error:
+                if error.has_error_label(_TRANSIENT):
+                    raise
+                if not error.has_error_label(_UNKNOWN) or not left:
+                    raise StoreUnavailable(f"{self.location.public}: the commit was not answered: {first_line(error)}") from error
+            else:
+                return
+
+    def _learn(self, reply: Mapping[str, Any]) -> None:
+        self._advance(reply.get("operationTime"))
+        written = reply.get("opTime")
+        if isinstance(written, dict):  # in a transaction it is a time alone
+            self.term = max(self.term, int(written["t"]))
+
+    def _advance(self, time: Timestamp | None) -> None:
+        if time is not None and (self.time is None or time > self.time):
+            self.time = time
+
+    def _here(self) -> _Clients:
+        loop = asyncio.get_running_loop()
+        found = self._clients.get(loop)
+        if found is None:
+            with self._lock:
+                for closed in [each for each in [*self._clients] if each.is_closed()]:
+                    self._clients.pop(closed, None)
+                found = self._clients[loop] = _Clients(self._connect)
+        return found
+
+    def _connect(self, most: int) -> Client:
+        return AsyncMongoClient(
+            self.location.url,
+            appname=f"holdfast {self._process.host}-{self._process.pid}",
+            maxPoolSize=most,
+            connectTimeoutMS=2000,
+            heartbeatFrequencyMS=2000,
+            serverSelectionTimeoutMS=4000,
+            uuidRepresentation="standard",
+            tz_aware=True,
+            retryWrites=True,
+            w="majority",
+            journal=True,
+        )
+
+    # A fork copies sockets that the parent uses: the child forgets its copies without closing them.
+
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
+
+    def after_fork_in_child(self) -> None:
+        self._of_parent.append(self._clients)
+        self._clients, self._lock = {}, threading.Lock()
+
+
+_CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, uuid_representation=4)

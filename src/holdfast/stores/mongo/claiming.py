@@ -1,0 +1,371 @@
+"""The claim: pick, write under a nonce, read back together with the lease.
+
+A claim is handed out only if the lease is still open in a read that is causally after the write. The end of a lease is monotone, so the
+lease was open when the claim landed; a claim that lands after the end is undone, or is found by those who look for jobs of ended leases.
+No transaction: two workers that pick the same head would conflict as a whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast._core.book.rows import KeptLimit, Range
+from holdfast._core.job import Claim, State
+from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, share, weight_of
+from holdfast._core.limited_claim import LaneName
+from holdfast._core.limits import CountedBy, Scope, is_limited
+from holdfast._core.record import active_job, needs_isolation
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, QueueSettings
+from holdfast._core.text import json_text
+from holdfast._ports.clock import Randomness
+from holdfast.databases.mongo.database import Document, MongoDatabase
+from holdfast.databases.mongo.errors import Duplicate
+from holdfast.stores.mongo.documents import line_of, lines_between, range_in, record_of
+from holdfast.stores.mongo.loading import unexpired
+from holdfast.stores.mongo.names import Names
+from holdfast.stores.mongo.settling import MOST
+
+CHUNK = 32
+"""The lines whose first jobs one command reads."""
+FARTHEST = 8
+"""How many times as far a claim looks while other workers take what it picks."""
+MOST_TRIES = 6
+
+
+class Picked(Struct, frozen=True):
+    """What a claim takes: the jobs to start at once, those to keep claimed, and the cursor after them."""
+
+    running: tuple[UUID, ...]
+    claimed: tuple[UUID, ...]
+    lines: frozenset[str]
+    cursor: Cursor
+
+
+class View(Struct, frozen=True):
+    """What a claim reads first. ``lease``: ``None`` if it takes nothing."""
+
+    now: datetime
+    lease: NewLease | None
+    lines: tuple[str, ...]
+    paused: frozenset[str]
+    settings: Mapping[str, QueueSettings]
+    limits: Mapping[Scope, KeptLimit]
+
+    def weight(self, lane: LaneName) -> int:
+        _, queue, key = lane
+        chosen = self.settings.get(queue, QueueSettings())
+        return weight_of(chosen.weight, chosen.key_weights, key)
+
+    def may_take(self, which: Range, queues: Sequence[str] | None) -> bool:
+        task, queue, key, _ = which
+        is_wanted = queues is None or queue in queues
+        return is_wanted and queue not in self.paused and not is_limited(CountedBy(task, queue, key), self.limits)
+
+
+class Claiming:
+    """Claims of jobs that no limit counts. ``now``: the expression by which the server knows the time."""
+
+    def __init__(self, database: MongoDatabase, names: Names, chance: Randomness) -> None:
+        self._database, self._names, self._chance = database, names, chance
+        self._reach = 1
+
+    async def look(self, now: Any, request: ClaimRequest) -> View:
+        """Read the lease, the settings, and the lines in which jobs of these tasks wait."""
+        lines = [
+            {"$unionWith": {"coll": self._names.jobs, "pipeline": [{"$match": {"line": {"$gt": after, "$lt": before}}}, _GROUP]}}
+            for after, before in _spans(request)
+        ]
+        pipeline = [
+            {"$match": {"_id": "settings"}},
+            {"$set": {"now": now}},
+            {"$unionWith": {"coll": self._names.leases, "pipeline": [{"$match": {"_id": request.lease}}]}},
+            *lines,
+        ]
+        found = await self._database.find(self._names.state, pipeline, concern="local")
+        settings = found[0]
+        lease = next((each for each in found[1:] if "spec" in each), None)
+        limits = [msgspec.json.decode(text, type=tuple[Scope, KeptLimit]) for text in settings["limits"]]
+        is_open = lease is not None and "ended_at" not in lease and lease["expires_at"] >= settings["now"]
+        is_voided = lease is not None and request.voids is not None and lease["voids"] != request.voids
+        return View(
+            now=settings["now"],
+            lease=msgspec.json.decode(lease["spec"], type=NewLease) if lease is not None and is_open and not is_voided else None,
+            lines=tuple(each["_id"] for each in found[1:] if isinstance(each["_id"], str)),
+            paused=frozenset(queue for queue, _ in settings["paused"]),
+            settings={queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings["queues"]},
+            limits=dict(limits),
+        )
+
+    async def claim(self, now: Any, view: View, request: ClaimRequest) -> tuple[tuple[Claim, ...], Cursor, bool]:
+        """Take jobs; return them, the next cursor, and whether the claim found all that it could have."""
+        claims, cursor = list[Claim](), request.cursor
+        for _ in range(MOST_TRIES):
+            wanted = _rest(request, claims, cursor)
+            if view.lease is None or not wanted.room:
+                return tuple(claims), cursor, True
+            picked = await self._pick(view, wanted)
+            cursor, ids = picked.cursor, (*picked.running, *picked.claimed)
+            taken = await self._claim_these(now, view.lease, wanted, picked) if ids else ()
+            if taken is None:
+                return tuple(claims), cursor, True
+            claims += taken
+            if len(taken) == len(ids):
+                self._reach = max(1, self._reach // 2)
+                return tuple(claims), cursor, True
+            self._reach = min(FARTHEST, self._reach * 2)
+            view = await self.look(now, request)
+        return tuple(claims), cursor, False
+
+    async def _claim_these(self, now: Any, lease: NewLease, request: ClaimRequest, picked: Picked) -> tuple[Claim, ...] | None:
+        """Return those of the picked jobs that no other worker took; ``None`` if the lease takes none any more."""
+        base = await self._reserve(len(picked.running) + len(picked.claimed))
+        try:
+            await self._take(now, lease, request, picked, base)
+        except Duplicate:  # a lease for isolated attempts has a job
+            return None
+        claims = await self._read_back(now, request, base)
+        order = {job: place for place, job in enumerate((*picked.running, *picked.claimed))}
+        return None if claims is None else tuple(sorted(claims, key=lambda claim: order.get(claim.job.id, len(order))))
+
+    async def _pick(self, view: View, request: ClaimRequest) -> Picked:
+        if request.ids is not None:
+            return await self._pick_delivered(view, request)
+        ranges = {line: range_in(line) for line in view.lines}
+        lanes = dict[LaneName, list[str]]()
+        for line, which in ranges.items():
+            if view.may_take(which, request.queues):
+                _, queue, key, priority = which
+                lanes.setdefault((priority, queue, key), []).append(line)
+        due, cursor, chosen = dict[LaneName, list[Document]](), request.cursor, list[list[UUID]]()
+        lines = set[str]()
+        for part in request.parts():
+            ring = in_ring([LaneHead(*lane, 0, view.weight(lane)) for lane in lanes], cursor)
+            await self._read_heads(view.now, ring, lanes, due, request.room * self._reach, part.room)
+            heads = [LaneHead(*lane, len(jobs), view.weight(lane)) for lane, jobs in due.items() if jobs]
+            looked, is_cut = looked_at(in_ring(heads, cursor), part.room)
+            unread = {lane.priority for lane in ring if (lane.priority, lane.queue, lane.key) not in due}
+            is_cut = is_cut or (bool(looked) and looked[-1].priority in unread)
+            dealt = deal(looked, part.room, cursor, is_cut=is_cut)
+            cursor, ids = dealt.cursor, list[tuple[int, datetime, UUID]]()
+            for lane, number in zip(looked, dealt.takes, strict=True):
+                name = (lane.priority, lane.queue, lane.key)
+                taken = self._some(due[name], number)
+                due[name] = [each for each in due[name] if each not in taken]
+                lines |= {each["line"] for each in taken}
+                ids += [(lane.priority, each["available_at"], each["_id"]) for each in taken]
+            chosen.append([job for *_, job in sorted(ids)])
+        running = chosen[0] if request.limit > 0 and chosen else []
+        claimed = chosen[-1] if request.prefetch > 0 and chosen else []
+        return Picked(tuple(running), tuple(claimed), frozenset(lines), cursor)
+
+    def _some(self, due: Sequence[Document], number: int) -> Sequence[Document]:
+        """Return as many jobs of a line: the first, or a random run while others take the first, too."""
+        start = round((len(due) - number) * (self._chance.jitter() + 1) / 2) if self._reach > 1 else 0
+        return due[start : start + number]
+
+    async def _read_heads(
+        self,
+        now: datetime,
+        ring: Sequence[LaneHead],
+        lanes: Mapping[LaneName, Sequence[str]],
+        due: dict[LaneName, list[Document]],
+        most: int,
+        room: int,
+    ) -> None:
+        """Read the first due jobs of lanes in the order of claims, until they fill the room."""
+        number, unread = 0, list[LaneHead]()
+        for lane in ring:
+            name = (lane.priority, lane.queue, lane.key)
+            if number >= room:
+                return
+            if name not in due:
+                unread.append(lane)
+                if len(unread) < CHUNK:
+                    continue
+                await self._read(now, unread, lanes, due, most)
+                number += sum(_given(each, due, room) for each in unread)
+                unread.clear()
+            else:
+                number += _given(lane, due, room)
+        if unread and number < room:
+            await self._read(now, unread, lanes, due, most)
+
+    async def _read(
+        self,
+        now: datetime,
+        some: Sequence[LaneHead],
+        lanes: Mapping[LaneName, Sequence[str]],
+        due: dict[LaneName, list[Document]],
+        most: int,
+    ) -> None:
+        names = {line: (each.priority, each.queue, each.key) for each in some for line in lanes[each.priority, each.queue, each.key]}
+        first, *others = [_head_of(now, line, most) for line in names]
+        pipeline = [*first, *({"$unionWith": {"coll": self._names.jobs, "pipeline": each}} for each in others)]
+        for each in some:
+            due[each.priority, each.queue, each.key] = []
+        for found in await self._database.find(self._names.jobs, pipeline, concern="local"):
+            due[names[found["line"]]].append(found)
+        for each in some:
+            jobs = due[each.priority, each.queue, each.key]
+            jobs.sort(key=lambda job: (job["available_at"], job["_id"]))
+            del jobs[most:]
+
+    async def _pick_delivered(self, view: View, request: ClaimRequest) -> Picked:
+        which = {"_id": {"$in": [*(request.ids or ())]}, "line": {"$exists": True}, "available_at": {"$lte": view.now}, **unexpired(view.now)}
+        found = await self._database.find(
+            self._names.jobs, which, concern="local", projection={"line": 1, "available_at": 1}
+        )
+        spans = _spans(request)
+        rows = [(range_in(each["line"]), each) for each in found if any(a < each["line"] < b for a, b in spans)]
+        rows = [(which, each) for which, each in rows if view.may_take(which, request.queues)]
+        rows.sort(key=lambda row: (row[0][3], row[1]["available_at"], row[1]["_id"]))
+        ids = tuple(each["_id"] for _, each in rows[: request.room])
+        lines = frozenset(each["line"] for _, each in rows)
+        return Picked(ids[: request.limit], ids[request.limit :], lines, request.cursor)
+
+    async def _reserve(self, numbers: int) -> int:
+        """Return the number before the first of as many claim numbers that no other claim gets."""
+        command = {
+            "findAndModify": self._names.state,
+            "query": {"_id": "claims"},
+            "update": {"$inc": {"number": numbers}},
+            "new": True,
+            "writeConcern": {"w": 1},
+        }
+        return int((await self._database.command(command))["value"]["number"]) - numbers
+
+    async def _take(self, now: Any, lease: NewLease, request: ClaimRequest, picked: Picked, base: int) -> None:
+        statements, lines = list[Document](), [*picked.lines]
+        for ids, is_running in ((picked.running, True), (picked.claimed, False)):
+            for start in range(0, len(ids), MOST):
+                some = [*ids[start : start + MOST]]
+                place = {"$indexOfArray": [{"$literal": some}, "$_id"]}
+                number = {"$max": [{"$add": ["$number", 1]}, {"$add": [base + start + 1, place]}]}
+                fields = {
+                    "claim": request.claim,
+                    "lease": request.lease,
+                    "active": request.lease,
+                    "worker": {"$literal": lease.worker},
+                    "state": "running" if is_running else "claimed",
+                    "number": number,
+                    "claimed_at": now,
+                    **({"started_at": now, "attempt": {"$add": ["$attempt", 1]}} if is_running else {}),
+                    **_policies(request),
+                }
+                if lease.is_isolated:
+                    fields["alone"] = request.lease
+                gone = ["line", "expiring", "awaits", "said", *(() if is_running else ("started_at",))]
+                which = {"_id": {"$in": some}, "line": {"$in": lines}, **_due(now)}
+                statements.append({"q": which, "u": [{"$set": fields}, {"$unset": gone}], "multi": True})
+            base += len(ids)
+        await self._database.write({"update": self._names.jobs, "updates": statements, "ordered": False})
+
+    async def _read_back(self, now: Any, request: ClaimRequest, base: int) -> tuple[Claim, ...] | None:
+        """Return the claimed jobs if the lease is still open; else undo the claim, and return ``None``."""
+        mine = {"active": request.lease, "claim": request.claim, "number": {"$gt": base}}
+        pipeline = [
+            {"$match": {"_id": request.lease}},
+            {"$set": {"now": now}},
+            {"$unionWith": {"coll": self._names.jobs, "pipeline": [{"$match": mine}]}},
+        ]
+        found = await self._database.find(self._names.leases, pipeline)
+        leases = [each for each in found if "spec" in each]
+        jobs = [each for each in found if "spec" not in each]
+        if not leases or not _is_open(leases[0], request):
+            await self._undo(mine, jobs)
+            return None
+        return tuple(_claim_of(each) for each in jobs)
+
+    async def _undo(self, mine: Document, jobs: Sequence[Document]) -> None:
+        """Put jobs back in their lines: their claim was not handed out."""
+        statements = list[Document]()
+        for job in jobs:
+            back: Document = {"state": "available", "line": _line_again(job), "attempt": job["attempt"] - (job["state"] == "running")}
+            gone = dict.fromkeys(("claim", "lease", "active", "worker", "claimed_at", "started_at", "timed", "alone"), "")
+            if "expires_at" in job and back["attempt"] == 0:
+                back["expiring"] = job["expires_at"]
+            statements.append({"q": {**mine, "_id": job["_id"]}, "u": {"$set": back, "$unset": gone}})
+        if statements:
+            await self._database.write({"update": self._names.jobs, "updates": statements})
+
+
+_GROUP = {"$group": {"_id": "$line"}}
+
+
+def _rest(request: ClaimRequest, claims: Sequence[Claim], cursor: Cursor) -> ClaimRequest:
+    """Return what is left of a request once it has got these jobs."""
+    running = sum(each.job.state is State.RUNNING for each in claims)
+    limit, prefetch = request.limit - running, request.prefetch - (len(claims) - running)
+    return structs.replace(request, limit=max(0, limit), prefetch=max(0, prefetch), cursor=cursor)
+
+
+def _spans(request: ClaimRequest) -> list[tuple[str, str]]:
+    kinds = {IsolatedJobs.EXCLUDE: (False,), IsolatedJobs.ONLY: (True,), IsolatedJobs.INCLUDE: (False, True)}[request.isolated]
+    return [lines_between(task, is_isolated=each) for task in request.tasks for each in kinds]
+
+
+def _due(now: Any) -> Document:
+    """Return the filter of jobs that may be started now, judged by the server."""
+    is_due = {"$lte": ["$available_at", now]}
+    is_fresh = {"$or": [{"$gt": ["$attempt", 0]}, {"$lte": ["$expires_at", None]}, {"$gt": ["$expires_at", now]}]}
+    return {"$expr": {"$and": [is_due, is_fresh]}}
+
+
+def _head_of(now: datetime, line: str, most: int) -> list[Document]:
+    return [
+        {"$match": {"line": line, "available_at": {"$lte": now}, **unexpired(now)}},
+        {"$sort": {"available_at": 1, "_id": 1}},
+        {"$limit": most},
+        {"$project": {"line": 1, "available_at": 1}},
+    ]
+
+
+def _given(lane: LaneHead, due: Mapping[LaneName, Sequence[Document]], room: int) -> int:
+    return min(len(due[lane.priority, lane.queue, lane.key]), share(room, lane.weight))
+
+
+def _policies(request: ClaimRequest) -> Document:
+    """Return the fields that depend on the task of a job."""
+    texts = {task: json_text(policy) for task, policy in request.tasks.items()}
+    limited = [task for task, policy in request.tasks.items() if policy.timeout is not None or policy.progress_within is not None]
+    if len({*texts.values()}) == 1:
+        policy: Any = {"$literal": next(iter(texts.values()))}
+    else:
+        branches = [
+            {"case": {"$eq": ["$task", {"$literal": task}]}, "then": {"$literal": text}} for task, text in texts.items()
+        ]
+        policy = {"$switch": {"branches": branches, "default": "$policy"}}
+    if not limited:
+        return {"policy": policy}
+    is_limited_task = {"$in": ["$task", {"$literal": limited}]}
+    return {"policy": policy, "timed": {"$cond": [is_limited_task, request.lease, "$$REMOVE"]}}
+
+
+def _is_open(lease: Mapping[str, Any], request: ClaimRequest) -> bool:
+    is_voided = request.voids is not None and lease["voids"] != request.voids
+    return "ended_at" not in lease and lease["expires_at"] >= lease["now"] and not is_voided
+
+
+def _claim_of(found: Document) -> Claim:
+    row = record_of(found)
+    return Claim(
+        job=active_job(row),
+        payload=row.payload,
+        checkpoint=row.checkpoint,
+        rescue=row.rescue,
+        hook_due_at=row.hook_due_at,
+        key=row.key,
+        priority=row.priority,
+        headers=row.headers,
+        inputs=() if row.member is None else row.member.inputs,
+    )
+
+
+def _line_again(job: Document) -> str:
+    row = record_of(job)
+    return line_of((row.task, row.queue, row.key, row.priority), is_isolated=needs_isolation(row))
+

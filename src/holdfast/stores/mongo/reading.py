@@ -1,0 +1,163 @@
+"""The reads of many jobs: lists, counts, queues, and what is due."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from holdfast._core.answers import BeatView, DueJob, QueueView
+from holdfast._core.job import State
+from holdfast._core.limits import CountedBy, is_limited, wait_for
+from holdfast._core.record import JobRecord, as_read, matches
+from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
+from holdfast.databases.mongo.database import Document
+from holdfast.stores.mongo.documents import range_in, record_of
+from holdfast.stores.mongo.loading import Loader, unexpired
+
+_PAGE = 1000
+_STORED = {
+    State.SCHEDULED: ("available",),
+    State.BLOCKED: ("available", "blocked"),
+    State.CLAIMED: ("claimed",),
+    State.RUNNING: ("claimed", "running"),
+}
+_SECOND = timedelta(seconds=1)
+
+
+async def list_jobs(loader: Loader, now: datetime, which: JobFilter) -> tuple[JobRecord, ...]:
+    """Return matching jobs, newest first."""
+    found, before = list[JobRecord](), which.before
+    while len(found) < which.limit:
+        query = {**_query(which), **({} if before is None else {"_id": {"$lt": before}})}
+        page = await loader.find_jobs(query, limit=_PAGE, sort={"_id": -1})
+        if not page:
+            break
+        before = page[-1]["_id"]
+        started = await loader.started()
+        views = [as_read(record_of(each, started.get(each.get("active"), 0)), now) for each in page]
+        chosen = [view for view in views if matches(view, which, now)]
+        if which.only_workflows:
+            alone = await loader.lone_roots([view.id for view in chosen if view.member is not None and not view.member.is_gate])
+            chosen = [view for view in chosen if view.id not in alone]
+        found += chosen
+    return tuple(found[: which.limit])
+
+
+def _query(which: JobFilter) -> Document:
+    stored = {"$exists": True} if which.state is None else {"$in": [*_STORED.get(which.state, (which.state.value,))]}
+    query: Document = {"state": stored}
+    for name in ("task", "queue", "key"):
+        if (value := getattr(which, name)) is not None:
+            query[name] = value
+    if which.reason is not None:
+        query["reason"] = which.reason.value
+    if which.tag is not None:
+        query["tags"] = which.tag
+    if which.only_workflows:
+        query["flow"] = {"$exists": True}
+    return query
+
+
+async def count_jobs(loader: Loader, now: datetime, by: Literal["queue", "task"] | None) -> dict[tuple[str, State], int]:
+    """Count jobs by group and state, as they are read."""
+    group = "" if by is None else f"${by}"
+    early = {"$and": [{"$eq": ["$state", "available"]}, {"$gt": ["$available_at", now]}]}
+    state = {
+        "$cond": [early, {"$cond": [{"$gt": ["$awaits", None]}, "blocked", "scheduled"]}, "$state"],
+    }
+    pipeline = [
+        {"$match": {"state": {"$exists": True}}},
+        {"$group": {"_id": {"group": group, "state": state}, "number": {"$sum": 1}}},
+    ]
+    found = Counter({(each["_id"]["group"], State(each["_id"]["state"])): each["number"] for each in await loader.gather(pipeline)})
+    started = await loader.started()
+    if started:
+        which = {"active": {"$in": [*started]}, "state": "claimed"}
+        for each in await loader.find_jobs(which, projection={"active": 1, "number": 1, "queue": 1, "task": 1}):
+            if each["number"] <= started[each["active"]]:
+                name = "" if by is None else each[by]
+                found[name, State.CLAIMED] -= 1
+                found[name, State.RUNNING] += 1
+    return {group: number for group, number in found.items() if number}
+
+
+async def view_queues(loader: Loader, now: datetime, settings: Mapping[str, Any]) -> tuple[QueueView, ...]:
+    """Return queues that have jobs, are paused, or have settings."""
+    paused = dict(settings.get("paused", ()))
+    chosen = {queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings.get("queues", ())}
+    found: dict[str, dict[State, int]] = {queue: {} for queue in (*paused, *chosen)}
+    for (queue, state), number in (await count_jobs(loader, now, "queue")).items():
+        found.setdefault(queue, {})[state] = number
+    return tuple(
+        QueueView(name=name, paused_at=paused.get(name), counts=found[name], settings=chosen.get(name, QueueSettings()))
+        for name in sorted(found)
+    )
+
+
+async def worker_history(loader: Loader, now: datetime, worker: str, limit: int) -> tuple[BeatView, ...]:
+    """Return the last notes on a worker, newest first."""
+    del now
+    return tuple(msgspec.json.decode(each["value"], type=BeatView) for each in await loader.beats(worker, limit))
+
+
+async def tasks_that_wait(loader: Loader) -> tuple[str, ...]:
+    """Return the tasks that have a waiting job, by name."""
+    pipeline = [{"$match": {"line": {"$gte": ""}}}, {"$group": {"_id": "$line"}}]
+    return tuple(sorted({range_in(each["_id"])[0] for each in await loader.gather(pipeline)}))
+
+
+async def due_jobs(
+    loader: Loader,
+    now: datetime,
+    tasks: Sequence[str],
+    limit: int,
+    *,
+    queues: Sequence[str] | None = None,
+    isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
+    age: float = 0.0,
+) -> tuple[DueJob, ...]:
+    """Return the first jobs that a claim would take."""
+    found = list[tuple[int, datetime, UUID, DueJob]]()
+    async for line, jobs in _heads(loader, now, tasks, queues, isolated, limit, now - timedelta(seconds=age)):
+        task, queue, key, priority = range_in(line)
+        if not is_limited(CountedBy(task, queue, key), loader.limits):
+            found += [(priority, each["available_at"], each["_id"], DueJob(each["_id"], queue, each["number"])) for each in jobs]
+    return tuple(due for *_, due in sorted(found, key=lambda each: each[:3])[:limit])
+
+
+async def next_due(
+    loader: Loader,
+    now: datetime,
+    tasks: Sequence[str],
+    queues: Sequence[str] | None = None,
+    isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
+) -> float | None:
+    """Return the seconds until a claim would find a job."""
+    uses = await loader.read_uses(now)
+    soonest = list[float]()
+    async for line, jobs in _heads(loader, now, tasks, queues, isolated, 1, None):
+        task, queue, key, _ = range_in(line)
+        wait = wait_for(CountedBy(task, queue, key), uses)
+        if wait is not None:
+            soonest += [max((each["available_at"] - now) / _SECOND, wait / 1e6) for each in jobs]
+    return max(0.0, min(soonest)) if soonest else None
+
+
+async def _heads(
+    loader: Loader,
+    now: datetime,
+    tasks: Sequence[str],
+    queues: Sequence[str] | None,
+    isolated: IsolatedJobs,
+    limit: int,
+    until: datetime | None,
+) -> AsyncIterator[tuple[str, list[Document]]]:
+    """Return the first jobs of each line, but expired ones."""
+    fields = {"available_at": 1, "number": 1}
+    for line in await loader.lines(tasks, queues, isolated):
+        which = {"line": line, **unexpired(now), **({} if until is None else {"available_at": {"$lte": until}})}
+        yield line, await loader.find_jobs(which, limit=limit, sort={"available_at": 1, "_id": 1}, projection=fields)
+

@@ -1,0 +1,242 @@
+"""The changes of a part as statements, for one transaction."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.book.table import RowChange
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.steps import Signal
+from holdfast._core.text import json_text
+from holdfast.databases.mongo.database import Document, MongoDatabase, Session
+from holdfast.stores.mongo.documents import date, job_document, lease_document
+from holdfast.stores.mongo.loading import attempt_id
+from holdfast.stores.mongo.names import Names
+from holdfast.stores.mongo.part import PartBook
+
+MOST_STATEMENTS, MOST_BYTES = 1000, 12 * 2**20
+"""Of one command; the server takes 16 MiB, and raw commands are not split by the driver."""
+
+_KEPT = frozenset(("_id", "call", "touched", "digest"))
+"""Fields of a job's document that do not follow from its row."""
+
+
+class Writer:
+    """Turns changes into statements. ``documents``: those of jobs as they were read."""
+
+    def __init__(self, names: Names, part: PartBook, documents: Mapping[UUID, Document], now: datetime) -> None:
+        self._names, self._part, self._documents, self._now = names, part, documents, now
+        self._floor = now - timedelta(seconds=RETENTION_FLOOR)
+        self._updates, self._inserts = defaultdict[str, list[Document]](list), defaultdict[str, list[Document]](list)
+        self._deletes = defaultdict[str, list[Any]](list)
+        self._plain_calls = list[UUID]()
+        self._jobs, self._touched_jobs, self._touched_flows = set[UUID](), set[UUID](), set[UUID]()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self._updates or self._inserts or self._deletes)
+
+    def touch_job(self, job: UUID) -> None:
+        """Conflict with every other write to this job, because what is written depends on it."""
+        self._touched_jobs.add(job)
+
+    def delete(self, name: str, ids: Sequence[Any]) -> None:
+        """Delete documents of a collection that no part has."""
+        if ids:
+            self._deletes[name] += ids
+
+    def touch_lease(self, lease: UUID) -> None:
+        """Conflict with every other write to this lease."""
+        self._updates[self._names.leases].append({"q": {"_id": lease}, "u": {"$inc": {"touched": 1}}})
+
+    def add(self, changes: Iterable[RowChange]) -> None:
+        """Add changes."""
+        settings = False
+        for name, key, row in changes:
+            if name in ("jobs", "marks", "places"):
+                self._jobs.add(key)
+            elif name in ("paused_queues", "queue_settings", "limits"):
+                settings = True
+            elif name != "numbers":
+                getattr(self, f"_add_{name}")(key, row)
+        self._add_jobs()
+        for call in self._plain_calls:
+            self._inserts[self._names.jobs].append(_receipt(call, self._now, EnqueueAnswer()))
+        for flow in self._touched_flows:
+            self._updates[self._names.flows].append({"q": {"_id": flow}, "u": {"$inc": {"v": 1}}})
+        for job in self._touched_jobs - self._jobs:
+            self._updates[self._names.jobs].append({"q": {"_id": job}, "u": {"$inc": {"touched": 1}}})
+        if settings:
+            self._updates[self._names.state].append({"q": {"_id": "settings"}, "u": {"$set": self._settings()}})
+
+    async def write(self, database: MongoDatabase, session: Session) -> None:
+        """Send the statements: what frees a unique key before what takes it."""
+        for name, ids in self._deletes.items():
+            await _send(database, session, "delete", name, "deletes", [{"q": {"_id": {"$in": ids}}, "limit": 0}])
+        for name, updates in self._updates.items():
+            updates.sort(key=lambda each: "lock" in each["u"].get("$set", ()) if isinstance(each["u"], dict) else False)
+            await _send(database, session, "update", name, "updates", updates)
+        for name, documents in self._inserts.items():
+            await _send(database, session, "insert", name, "documents", documents)
+
+    def _add_jobs(self) -> None:
+        content = self._part.content
+        for job in self._jobs:
+            row, old = dict.get(content.jobs, job), self._documents.get(job)
+            if row is None:
+                if old is not None:
+                    self._remove_job(old)
+                continue
+            if row.member is not None:
+                self._touched_flows.add(row.member.flow)
+            new = job_document(row, content.marks.get(job), content.places.get(job))
+            if old is None:
+                if self._plain_calls:
+                    new["call"] = self._plain_calls.pop()
+                self._inserts[self._names.jobs].append(new)
+            elif change := _difference(old, new):
+                self._updates[self._names.jobs].append({"q": {"_id": job}, "u": change})
+
+    def _remove_job(self, old: Document) -> None:
+        self._deletes[self._names.jobs].append(old["_id"])
+        if "call" in old and old["created_at"] > self._floor:
+            self._inserts[self._names.jobs].append(_receipt(old["call"], old["created_at"], EnqueueAnswer()))
+
+    def _add_receipts(self, call: UUID, row: Any) -> None:
+        if row is None:
+            self._deletes[self._names.jobs].append(call)
+        elif row[1] == EnqueueAnswer():
+            self._plain_calls.append(call)
+        else:
+            self._inserts[self._names.jobs].append(_receipt(call, *row))
+
+    def _add_attempts(self, key: tuple[UUID, Any], row: Any) -> None:
+        found = attempt_id(*key)
+        if row is None:
+            self._deletes[self._names.attempts].append(found)
+            return
+        document = {"job": key[0], "value": json_text(row)}
+        if row.prunable_from is not None:
+            document["brief_at"] = date(row.prunable_from)
+        self._put(self._names.attempts, found, document)
+
+    def _add_leases(self, lease: UUID, row: Any) -> None:
+        if row is None:
+            self._deletes[self._names.leases].append(lease)
+        else:
+            document = lease_document(row)
+            del document["_id"]
+            self._put(self._names.leases, lease, document)
+
+    def _add_schedules(self, name: str, row: Any) -> None:
+        if row is None:
+            self._deletes[self._names.schedules].append(name)
+        else:
+            self._put(self._names.schedules, name, {"value": json_text(row)})
+
+    def _add_rates(self, key: Any, row: int | None) -> None:
+        if row is None:
+            self._deletes[self._names.rates].append(json_text(key))
+        else:
+            self._put(self._names.rates, json_text(key), {"ready_at": row})
+
+    def _add_steps(self, key: tuple[UUID, tuple[str, int]], row: Any) -> None:
+        job, (name, nth) = key
+        found = {"job": job, "name": name, "nth": nth}
+        if row is None:
+            self._deletes[self._names.steps].append(found)
+        else:
+            self._touched_jobs.add(job)
+            self._put(self._names.steps, found, {"job": job, "value": json_text(row)})
+
+    def _add_signals(self, job: UUID, row: Sequence[Signal] | None) -> None:
+        self._touched_jobs.add(job)
+        before = self._part.before("signals", job) or ()
+        left = {each.call for each in row or ()}
+        self._deletes[self._names.signals] += [each.call for each in before if each.call not in left]
+        known = {each.call for each in before}
+        for each in row or ():
+            if each.call not in known:
+                place = self._part.content.first_number
+                self._inserts[self._names.signals].append(
+                    {"_id": each.call, "job": job, "place": place, "value": json_text(each)}
+                )
+
+    def _add_flows(self, flow: UUID, row: Any) -> None:
+        if row is None:
+            self._deletes[self._names.flows].append(flow)
+        else:
+            self._put(self._names.flows, flow, {"value": json_text(row)})
+            self._touched_flows.add(flow)
+
+    def _add_edges(self, key: tuple[UUID, UUID], row: Any) -> None:
+        child, parent = key
+        found = {"child": child, "parent": parent}
+        if row is None:
+            self._deletes[self._names.edges].append(found)
+            return
+        self._put(self._names.edges, found, {"child": child, "parent": parent, "value": json_text(row)})
+        for job in (child, parent):
+            member = getattr(dict.get(self._part.content.jobs, job), "member", None)
+            if member is not None:
+                self._touched_flows.add(member.flow)
+
+    def _put(self, name: str, key: Any, fields: Document) -> None:
+        self._updates[name].append({"q": {"_id": key}, "u": {"$set": fields}, "upsert": True})
+
+    def _settings(self) -> Document:
+        content = self._part.content
+        return {
+            "paused": [[queue, date(at)] for queue, at in content.paused_queues.items()],
+            "queues": [[queue, json_text(settings)] for queue, settings in content.queue_settings.items()],
+            "limits": [json_text([scope, kept]) for scope, kept in content.limits.items()],
+        }
+
+
+def _receipt(call: UUID, at: datetime, answer: EnqueueAnswer) -> Document:
+    return {"_id": call, "call": call, "received_at": date(at), "answer": json_text(answer)}
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:
+    """Return the update that turns one document into the other; empty if they are alike."""
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    gone = {name: "" for name in old if name not in new and name not in _KEPT}
+    return {verb: fields for verb, fields in (("$set", changed), ("$unset", gone)) if fields}
+
+
+async def _send(
+    database: MongoDatabase, session: Session, verb: str, name: str, part: str, statements: Sequence[Document]
+) -> None:
+    for some in batches(statements):
+        await database.write({verb: name, part: some, "ordered": True}, session=session)
+
+
+def batches(statements: Sequence[Document]) -> Iterable[Sequence[Document]]:
+    """Split statements into those of one command each."""
+    some, size = list[Document](), 0
+    for each in statements:
+        weight = _weight(each)
+        if some and (len(some) >= MOST_STATEMENTS or size + weight > MOST_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += weight
+    if some:
+        yield some
+
+
+def _weight(value: Any) -> int:
+    """Return about how many bytes a value takes."""
+    match value:
+        case str():
+            return len(value.encode(errors="replace")) if not value.isascii() else len(value)
+        case dict():
+            return 20 + sum(20 + _weight(each) for each in value.values())
+        case list():
+            return 20 + sum(map(_weight, value))
+        case _:
+            return 20
