@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from holdfast._core import broker_url
+from holdfast._core import broker_url, mongo_url
 from holdfast._core.broker_url import BrokerUrl
 from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.bucket_url import BucketUrl
@@ -56,6 +56,8 @@ def open_store(settings: Settings) -> Store:
         return _open_remote(settings.url)
     if scheme in BUCKETS:
         return _open_bucket(settings)
+    if scheme in mongo_url.SCHEMES:
+        return _open_mongo(settings)
     return _open_postgres(settings)
 
 
@@ -96,6 +98,17 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
     return PostgresStore(
         settings.url, schema=settings.schema, pooler=settings.pooler, clock=clock, chance=chance, process=process
     )
+
+
+def _open_mongo(settings: Settings) -> Store:
+    from holdfast._system.host import SystemHost
+
+    try:
+        from holdfast.stores.mongo.store import MongoStore
+    except ModuleNotFoundError as error:
+        raise _missing(error, "mongo") from error
+    clock, chance, process = SystemClock(), SystemRandomness(), SystemHost().process()
+    return MongoStore(settings.url, schema=settings.schema, clock=clock, chance=chance, process=process)
 
 
 def connect(settings: Settings) -> tuple[Store, Transport]:

@@ -7,7 +7,7 @@ from typing import Final, Literal, Self
 
 from msgspec import Struct
 
-from holdfast._core import broker_url
+from holdfast._core import broker_url, mongo_url
 from holdfast._core import postgres_url as location
 from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.bucket_url import BucketUrl, problems_of_bucket_url
@@ -148,19 +148,18 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     if found and scheme in location.SCHEMES:
         return location.problems_of_location(url, pooler)
     if found and scheme in broker_url.SCHEMES:
-        problems = (
-            [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
-        )
-        return [*problems, *broker_url.problems_of_broker_url(url)]
-    if found and scheme in BUCKETS:
-        return problems_of_bucket(url, pooler)
+        return [*problems_of_pooler(pooler), *broker_url.problems_of_broker_url(url)]
+    if found and scheme in (*BUCKETS, *mongo_url.SCHEMES):
+        problems = problems_of_bucket_url(url) if scheme in BUCKETS else mongo_url.problems_of_mongo_url(url)
+        return [*problems, *problems_of_pooler(pooler)]
     if not found or scheme not in ("sqlite", "memory"):
         there_are = (
-            "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database, s3://bucket/prefix, "
+            "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database, "
+            "mongodb://host/database?replicaSet=rs0, s3://bucket/prefix, "
             "http://broker:7700 and memory://"
         )
         return [f"{public_url(url)!r} is not a store URL: {there_are}"]
-    problems = [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
+    problems = problems_of_pooler(pooler)
     path = rest.removeprefix("/")
     if scheme == "memory" and rest:
         problems.append(f"{public_url(url)!r}: write memory:// and nothing behind it")
@@ -182,12 +181,9 @@ def problems_of_interval(url: str, timing: LeaseTiming) -> list[str]:
     return [f"the bucket's URL allows a write each {bucket.pace:.3g}s, too few for a beat each {timing.beat:g}s: {remedy}"]
 
 
-def problems_of_bucket(url: str, pooler: str | None) -> list[str]:
-    """List what is wrong with the URL of a store in a bucket."""
-    problems = problems_of_bucket_url(url)
-    if pooler is not None:
-        problems.append(f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one")
-    return problems
+def problems_of_pooler(pooler: str | None) -> list[str]:
+    """List what is wrong with a pooler of a store that has none."""
+    return [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
 
 
 def public_url(url: str) -> str:

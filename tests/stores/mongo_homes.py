@@ -83,7 +83,7 @@ class MongoHome:
         return self._loop.run_until_complete(story)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of the event loop, and the loop."""
         for clients in self._clients.values():
             self.run(clients.ending.aclose())
         self.run(self._loop.shutdown_asyncgens())

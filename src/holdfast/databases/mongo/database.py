@@ -1,4 +1,4 @@
-"""One MongoDB database, reached from any number of event loops. What it promises is said in every command; the URL decides nothing of it."""
+"""One MongoDB database, reached from any number of event loops. Each command states its concerns; the URL decides none of them."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import pymongo
 from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
-from pymongo.asynchronous.client_session import AsyncClientSession as Session
+from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -19,11 +19,12 @@ from holdfast._core.mongo_url import MongoUrl, problems_of_mongo_url
 from holdfast._forks import Forked, Lock, register
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
-from holdfast.databases.mongo.errors import Duplicate, first_line, raise_for_reply, statement_error
+from holdfast.databases.mongo.errors import first_line, raise_for_reply, statement_error
 from holdfast.errors import ConfigurationError, StoreBusy, StoreUnavailable
 
 Document = dict[str, Any]
 Client = AsyncMongoClient[Document]
+Session = AsyncClientSession
 Answer = TypeVar("Answer")
 
 VERB_LIMIT = 10.0
@@ -130,7 +131,7 @@ class MongoDatabase(Forked):
         seconds: float = VERB_LIMIT,
         **options: Any,
     ) -> list[Document]:
-        """Return the documents of a filter, or of a pipeline; outside a session as a majority has them, after all that this object wrote."""
+        """Return the documents of a filter or a pipeline; outside a session as a majority has them, after all that this object wrote."""
         try:
             with pymongo.timeout(seconds):
                 if session is None and concern == "majority" and self.time is not None:
@@ -150,6 +151,14 @@ class MongoDatabase(Forked):
         if isinstance(which, Mapping):
             return await collection.find(which, session=session, batch_size=1000, **options).to_list()
         return await (await collection.aggregate(which, session=session, **options)).to_list()
+
+    async def indexes(self, name: str) -> list[Document]:
+        """Return the indexes of a collection; none if it does not exist."""
+        try:
+            with pymongo.timeout(VERB_LIMIT):
+                return [{**each} for each in await (await self.collection(name, None).list_indexes()).to_list()]
+        except PyMongoError as error:
+            raise statement_error(self.location.public, error) from error
 
     async def snapshot(self, act: Callable[[Session], Awaitable[Answer]], *, limit: float = SEARCH_LIMIT) -> Answer:
         """Return what the reads of ``act`` return, all of them at one time."""
@@ -183,9 +192,7 @@ class MongoDatabase(Forked):
             async with self._here().shared.start_session(causal_consistency=True) as session:
                 if self.time is not None:
                     session.advance_operation_time(self.time)
-                await session.start_transaction(
-                    ReadConcern("snapshot"), WriteConcern("majority", j=True), ReadPreference.PRIMARY
-                )
+                await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True), ReadPreference.PRIMARY)
                 try:
                     answer = await act(session)
                 except BaseException:

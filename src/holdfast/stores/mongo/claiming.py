@@ -176,7 +176,7 @@ class Claiming:
         most: int,
         room: int,
     ) -> None:
-        """Read the first due jobs of lanes in the order of claims, until they fill the room."""
+        """Read the first due jobs of lanes in the order of claims, until they are enough for the claim."""
         number, unread = 0, list[LaneHead]()
         for lane in ring:
             name = (lane.priority, lane.queue, lane.key)
@@ -202,7 +202,9 @@ class Claiming:
         due: dict[LaneName, list[Document]],
         most: int,
     ) -> None:
-        names = {line: (each.priority, each.queue, each.key) for each in some for line in lanes[each.priority, each.queue, each.key]}
+        names = {
+            line: (each.priority, each.queue, each.key) for each in some for line in lanes[each.priority, each.queue, each.key]
+        }
         first, *others = [_head_of(now, line, most) for line in names]
         pipeline = [*first, *({"$unionWith": {"coll": self._names.jobs, "pipeline": each}} for each in others)]
         for each in some:
@@ -215,10 +217,13 @@ class Claiming:
             del jobs[most:]
 
     async def _pick_delivered(self, view: View, request: ClaimRequest) -> Picked:
-        which = {"_id": {"$in": [*(request.ids or ())]}, "line": {"$exists": True}, "available_at": {"$lte": view.now}, **unexpired(view.now)}
-        found = await self._database.find(
-            self._names.jobs, which, concern="local", projection={"line": 1, "available_at": 1}
-        )
+        which = {
+            "_id": {"$in": [*(request.ids or ())]},
+            "line": {"$exists": True},
+            "available_at": {"$lte": view.now},
+            **unexpired(view.now),
+        }
+        found = await self._database.find(self._names.jobs, which, concern="local", projection={"line": 1, "available_at": 1})
         spans = _spans(request)
         rows = [(range_in(each["line"]), each) for each in found if any(a < each["line"] < b for a, b in spans)]
         rows = [(which, each) for which, each in rows if view.may_take(which, request.queues)]
@@ -284,7 +289,11 @@ class Claiming:
         """Put jobs back in their lines: their claim was not handed out."""
         statements = list[Document]()
         for job in jobs:
-            back: Document = {"state": "available", "line": _line_again(job), "attempt": job["attempt"] - (job["state"] == "running")}
+            back: Document = {
+                "state": "available",
+                "line": _line_again(job),
+                "attempt": job["attempt"] - (job["state"] == "running"),
+            }
             gone = dict.fromkeys(("claim", "lease", "active", "worker", "claimed_at", "started_at", "timed", "alone"), "")
             if "expires_at" in job and back["attempt"] == 0:
                 back["expiring"] = job["expires_at"]
@@ -335,9 +344,7 @@ def _policies(request: ClaimRequest) -> Document:
     if len({*texts.values()}) == 1:
         policy: Any = {"$literal": next(iter(texts.values()))}
     else:
-        branches = [
-            {"case": {"$eq": ["$task", {"$literal": task}]}, "then": {"$literal": text}} for task, text in texts.items()
-        ]
+        branches = [{"case": {"$eq": ["$task", {"$literal": task}]}, "then": {"$literal": text}} for task, text in texts.items()]
         policy = {"$switch": {"branches": branches, "default": "$policy"}}
     if not limited:
         return {"policy": policy}
@@ -368,4 +375,3 @@ def _claim_of(found: Document) -> Claim:
 def _line_again(job: Document) -> str:
     row = record_of(job)
     return line_of((row.task, row.queue, row.key, row.priority), is_isolated=needs_isolation(row))
-

@@ -7,7 +7,6 @@ index must list the job, so history and jobs that wait for later cost the others
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
@@ -47,7 +46,7 @@ def date_of(stamp: int) -> datetime:
 
 
 def line_of(which: Range, *, is_isolated: bool = False) -> str:
-    """Return the line in which jobs wait, as a text whose order is that of task, priority, queue and key."""
+    """Return the line in which jobs wait, as a string whose order is that of task, priority, queue and key."""
     task, queue, key, priority = which
     return "\0".join((_start(task, is_isolated=is_isolated), f"{priority + _MIDDLE:016x}", queue, key))
 
@@ -59,7 +58,7 @@ def range_in(line: str) -> Range:
 
 
 def lines_between(task: str, *, is_isolated: bool) -> tuple[str, str]:
-    """Return two texts between which all lines of a task are."""
+    """Return two strings between which all lines of a task are."""
     start = _start(task, is_isolated=is_isolated)
     return f"{start}\0", f"{start}\1"
 
@@ -207,7 +206,7 @@ def marks_of(found: Mapping[str, Any]) -> Marks | None:
 
 
 def lease_document(lease: Lease) -> Document:
-    """Return the document of a lease."""
+    """Return the document of a lease; fields that are ``None`` are left out."""
     found = {
         "_id": lease.spec.id,
         "spec": json_text(lease.spec),
@@ -250,5 +249,3 @@ def _date(at: datetime | None) -> datetime | None:
 
 def _start(task: str, *, is_isolated: bool) -> str:
     return f"{_ISOLATED if is_isolated else _OTHERS}{task}"
-
-

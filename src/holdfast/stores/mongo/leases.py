@@ -64,7 +64,7 @@ class Leases:
         return None if found is None else int(found["started"])
 
     async def confirm(self) -> None:
-        """Write something that a majority keeps: what is read after it is what the primary knows, so "no" may be said."""
+        """Write something that a majority keeps: what is read after it is what the primary knows, so "no" is true."""
         await self._database.write(
             {"update": self._names.state, "updates": [{"q": {"_id": "barrier"}, "u": {"$inc": {"number": 1}}, "upsert": True}]}
         )
@@ -85,5 +85,3 @@ class Leases:
         ]
         if documents:
             await self._database.write({"insert": self._names.beats, "documents": documents}, for_beat=True)
-
-

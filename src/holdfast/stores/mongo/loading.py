@@ -10,10 +10,10 @@ import msgspec
 
 from holdfast._core.book.rows import KeptLimit, KeptSchedule, Lease
 from holdfast._core.job import State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import Scope, Use
 from holdfast._core.record import SettledAttempt
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, QueueSettings
-from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.steps import Signal, StepRecord
 from holdfast._core.workflow import Edge, Flow
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
@@ -76,7 +76,7 @@ class Loader:
             ],
         )
         for each in found:
-            lease = dict.get(self._part.content.leases, each["active"])
+            lease = self._part.raw("leases", each["active"])
             has_begun = lease is not None and each["number"] <= lease.started
             state = State.RUNNING if has_begun else State(each["state"])
             self._part.held_states.setdefault(each["active"], []).append(state)
@@ -97,9 +97,7 @@ class Loader:
             which = {"line": line, "available_at": {"$lte": now}}
             await self.candidates({**which, **unexpired(now)}, request.room, {"available_at": 1, "_id": 1})
 
-    async def lines(
-        self, tasks: Iterable[str], queues: Sequence[str] | None, isolated: IsolatedJobs
-    ) -> list[str]:
+    async def lines(self, tasks: Iterable[str], queues: Sequence[str] | None, isolated: IsolatedJobs) -> list[str]:
         """Return the lines of these tasks in which jobs wait, but those of paused queues."""
         found = list[str]()
         for task in tasks:
@@ -109,9 +107,7 @@ class Loader:
                     pipeline = [{"$match": {"line": {"$gt": after, "$lt": before}}}, {"$group": {"_id": "$line"}}]
                     found += [each["_id"] for each in await self._find(self._names.jobs, pipeline)]
         paused = self._part.content.paused_queues
-        return [
-            line for line in found if (queue := range_in(line)[1]) not in paused and (queues is None or queue in queues)
-        ]
+        return [line for line in found if (queue := range_in(line)[1]) not in paused and (queues is None or queue in queues)]
 
     @property
     def limits(self) -> Mapping[Scope, KeptLimit]:
@@ -148,7 +144,7 @@ class Loader:
 
     async def lone_roots(self, roots: Sequence[UUID]) -> set[UUID]:
         """Return the roots that are the only members of their flows."""
-        pipeline = [{"$match": {"flow": {"$in": roots}}}, {"$group": {"_id": "$flow", "number": {"$sum": 1}}}]
+        pipeline: list[Document] = [{"$match": {"flow": {"$in": roots}}}, {"$group": {"_id": "$flow", "number": {"$sum": 1}}}]
         return {each["_id"] for each in await self.gather(pipeline) if each["number"] == 1}
 
     async def _jobs(self, ids: Sequence[UUID]) -> None:
@@ -162,7 +158,7 @@ class Loader:
         await self.load([*(("leases", lease) for lease in leases), *(("flows", flow) for flow in flows)])
         for each in news:
             self.documents[each["_id"]] = each
-            lease = dict.get(self._part.content.leases, each.get("active"))
+            lease = self._part.raw("leases", each.get("active"))
             if "place" in each:
                 self._part.add("places", each["_id"], each["place"])
             if (marks := marks_of(each)) is not None:

@@ -1,8 +1,8 @@
 """A part of a book: the rows that one verb looks at, read from documents when it first asks for them.
 
-A verb of a book is a pure function of its rows. Called on a part, it raises ``Missing`` at the first row that has not been read; the
-caller undoes what the verb has written so far, reads the row with its like, and calls it again. What it has written in the end are the
-changes of its journal. So each rare verb is written once, for all stores that have transactions.
+A verb of a book is a pure function of its rows. Called on a part, it raises ``Missing`` at the first row that has not been read. The
+caller undoes what the verb has written so far, reads the row, and calls the verb again. The journal has what it has written in the end.
+So each rare verb is written once, for all stores that have transactions.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -218,6 +218,10 @@ class PartBook(Book):
     def uses(self, wall: datetime) -> Mapping[Scope, Use]:
         """Return how much of each limit is used."""
         return self._uses(wall)
+
+    def raw(self, name: str, key: Any) -> Any:
+        """Return a row if it is there; nothing is read."""
+        return dict.get(getattr(self.content, name), key)
 
     def before(self, name: str, key: Any) -> Any:
         """Return the row of a changed key as it was read."""

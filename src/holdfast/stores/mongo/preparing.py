@@ -87,6 +87,7 @@ async def _leases(loader: Loader, now: datetime, limit: int = 0) -> None:
 async def _exchange(
     loader: Loader, now: datetime, transitions: Sequence[Transition], request: ClaimRequest | None = None
 ) -> None:
+    del transitions
     if request is not None:
         await loader.load([("leases", request.lease), ("holds", request.lease)])
         await loader.due(now, request)

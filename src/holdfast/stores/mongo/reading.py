@@ -37,11 +37,11 @@ async def list_jobs(loader: Loader, now: datetime, which: JobFilter) -> tuple[Jo
             break
         before = page[-1]["_id"]
         started = await loader.started()
-        views = [as_read(record_of(each, started.get(each.get("active"), 0)), now) for each in page]
+        views = [as_read(record_of(each, started.get(each["active"], 0) if "active" in each else 0), now) for each in page]
         chosen = [view for view in views if matches(view, which, now)]
         if which.only_workflows:
-            alone = await loader.lone_roots([view.id for view in chosen if view.member is not None and not view.member.is_gate])
-            chosen = [view for view in chosen if view.id not in alone]
+            lone = await loader.lone_roots([view.id for view in chosen if view.member is not None and not view.member.is_gate])
+            chosen = [view for view in chosen if view.id not in lone]
         found += chosen
     return tuple(found[: which.limit])
 
@@ -68,11 +68,13 @@ async def count_jobs(loader: Loader, now: datetime, by: Literal["queue", "task"]
     state = {
         "$cond": [early, {"$cond": [{"$gt": ["$awaits", None]}, "blocked", "scheduled"]}, "$state"],
     }
-    pipeline = [
+    pipeline: list[Document] = [
         {"$match": {"state": {"$exists": True}}},
         {"$group": {"_id": {"group": group, "state": state}, "number": {"$sum": 1}}},
     ]
-    found = Counter({(each["_id"]["group"], State(each["_id"]["state"])): each["number"] for each in await loader.gather(pipeline)})
+    found = Counter(
+        {(each["_id"]["group"], State(each["_id"]["state"])): each["number"] for each in await loader.gather(pipeline)}
+    )
     started = await loader.started()
     if started:
         which = {"active": {"$in": [*started]}, "state": "claimed"}
@@ -105,7 +107,7 @@ async def worker_history(loader: Loader, now: datetime, worker: str, limit: int)
 
 async def tasks_that_wait(loader: Loader) -> tuple[str, ...]:
     """Return the tasks that have a waiting job, by name."""
-    pipeline = [{"$match": {"line": {"$gte": ""}}}, {"$group": {"_id": "$line"}}]
+    pipeline: list[Document] = [{"$match": {"line": {"$gte": ""}}}, {"$group": {"_id": "$line"}}]
     return tuple(sorted({range_in(each["_id"])[0] for each in await loader.gather(pipeline)}))
 
 
@@ -121,7 +123,7 @@ async def due_jobs(
 ) -> tuple[DueJob, ...]:
     """Return the first jobs that a claim would take."""
     found = list[tuple[int, datetime, UUID, DueJob]]()
-    async for line, jobs in _heads(loader, now, tasks, queues, isolated, limit, now - timedelta(seconds=age)):
+    async for line, jobs in _heads(loader, now, tasks, queues, isolated, limit=limit, until=now - timedelta(seconds=age)):
         task, queue, key, priority = range_in(line)
         if not is_limited(CountedBy(task, queue, key), loader.limits):
             found += [(priority, each["available_at"], each["_id"], DueJob(each["_id"], queue, each["number"])) for each in jobs]
@@ -138,7 +140,7 @@ async def next_due(
     """Return the seconds until a claim would find a job."""
     uses = await loader.read_uses(now)
     soonest = list[float]()
-    async for line, jobs in _heads(loader, now, tasks, queues, isolated, 1, None):
+    async for line, jobs in _heads(loader, now, tasks, queues, isolated, limit=1):
         task, queue, key, _ = range_in(line)
         wait = wait_for(CountedBy(task, queue, key), uses)
         if wait is not None:
@@ -152,12 +154,12 @@ async def _heads(
     tasks: Sequence[str],
     queues: Sequence[str] | None,
     isolated: IsolatedJobs,
+    *,
     limit: int,
-    until: datetime | None,
+    until: datetime | None = None,
 ) -> AsyncIterator[tuple[str, list[Document]]]:
     """Return the first jobs of each line, but expired ones."""
     fields = {"available_at": 1, "number": 1}
     for line in await loader.lines(tasks, queues, isolated):
         which = {"line": line, **unexpired(now), **({} if until is None else {"available_at": {"$lte": until}})}
         yield line, await loader.find_jobs(which, limit=limit, sort={"available_at": 1, "_id": 1}, projection=fields)
-

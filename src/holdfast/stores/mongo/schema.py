@@ -20,7 +20,7 @@ class Index(Struct, frozen=True):
     present: str | None = None
     is_unique: bool = False
 
-    def said(self) -> dict[str, Any]:
+    def specification(self) -> dict[str, Any]:
         """Return the index as ``createIndexes`` takes it."""
         found: dict[str, Any] = {"name": self.name, "key": dict(self.keys)}
         if self.present is not None:
@@ -80,7 +80,7 @@ async def migrate(database: MongoDatabase, names: Names) -> tuple[int, int]:
             await database.command({"create": name, "writeConcern": {"w": "majority"}})
         if indexes:
             await database.command(
-                {"createIndexes": name, "indexes": [each.said() for each in indexes], "writeConcern": {"w": "majority"}}
+                {"createIndexes": name, "indexes": [each.specification() for each in indexes], "writeConcern": {"w": "majority"}}
             )
     for document in ({"_id": "claims", "number": 0}, {"_id": "settings", "paused": [], "queues": [], "limits": []}):
         key = document.pop("_id")
@@ -113,17 +113,12 @@ async def missing_indexes(database: MongoDatabase, names: Names) -> list[str]:
     """Return the indexes that are missing, hidden, or not as they should be."""
     found = list[str]()
     for name, indexes in indexes_of(names).items():
-        try:
-            reply = await database.command({"listIndexes": name})
-        except Exception:  # noqa: BLE001
-            found += [f"{name}.{each.name}" for each in indexes]
-            continue
-        there = {each["name"]: each for each in reply["cursor"]["firstBatch"]}
-        found += [f"{name}.{each.name}" for each in indexes if not _is_as_said(each, there.get(each.name))]
+        there = {each["name"]: each for each in await database.indexes(name)}
+        found += [f"{name}.{each.name}" for each in indexes if not _is_intact(each, there.get(each.name))]
     return found
 
 
-def _is_as_said(index: Index, there: dict[str, Any] | None) -> bool:
+def _is_intact(index: Index, there: dict[str, Any] | None) -> bool:
     if there is None or there.get("hidden"):
         return False
-    return all(there.get(name, False if name == "unique" else None) == value for name, value in index.said().items())
+    return all(there.get(name, False if name == "unique" else None) == value for name, value in index.specification().items())

@@ -12,7 +12,7 @@ from holdfast.databases.mongo.database import Document
 from holdfast.stores.mongo.names import Names
 
 MOST = 128
-"""The jobs of one statement: to look up a job's place in a list costs time that grows with the square of its length."""
+"""The jobs of one statement: the time to look up a job in a list of ids grows with the square of its length."""
 
 _GONE = ("lease", "active", "alone", "marked", "timed", "lock", "reason", "error", "hook_due_at")
 
@@ -22,7 +22,7 @@ def is_plain(moved: Transition) -> bool:
     return (
         moved.to is State.COMPLETED
         and moved.precondition is Precondition.TOKEN
-        and moved.record is moved.rescued is moved.error is moved.reason is None
+        and (moved.record, moved.rescued, moved.error, moved.reason) == (None, None, None, None)
         and not (moved.has_flow or moved.forgets_steps)
         and moved.token.claim is not None
     )
@@ -43,9 +43,16 @@ def _statements(now: Any, plain: Sequence[Transition]) -> Iterable[Document]:
             ids = [each.job for each in some]
             place = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
             number = {"$arrayElemAt": [{"$literal": [each.token.number for each in some]}, place]}
-            which = {"_id": {"$in": ids}, "claim": claim, "active": {"$exists": True}, "flow": {"$exists": False}}
-            which |= {"hook_due_at": {"$exists": False}, "$expr": {"$eq": ["$number", number]}}
+            is_its_own = {"$eq": ["$number", number]}
             is_claimed = {"$eq": ["$state", "claimed"]}
+            which: Document = {
+                "_id": {"$in": ids},
+                "claim": claim,
+                "active": {"$exists": True},
+                "flow": {"$exists": False},
+                "hook_due_at": {"$exists": False},
+                "$expr": is_its_own,
+            }
             fields = {
                 "state": "completed",
                 "attempt": {"$cond": [is_claimed, {"$add": ["$attempt", 1]}, "$attempt"]},

@@ -78,9 +78,7 @@ class MongoStore(BookVerbs):
     async def close(self) -> None:
         await self.database.close()
 
-    async def enqueue(  # type: ignore[override]
-        self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
-    ) -> EnqueueAnswer:
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         await self._require_schema()
         is_plain = under is None and 0 < len(jobs) == len({each.id for each in jobs})
         if is_plain and all(each.unique_key is None for each in jobs):
@@ -98,9 +96,7 @@ class MongoStore(BookVerbs):
             await self.database.write({"insert": self.names.jobs, "documents": some}, session=session)
         return EnqueueAnswer()
 
-    async def exchange(  # type: ignore[override]
-        self, transitions: Sequence[Transition], request: ClaimRequest | None = None
-    ) -> ExchangeAnswer:
+    async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         await self._require_schema()
         answers = await self._settle(transitions)
         if request is None:
@@ -129,24 +125,22 @@ class MongoStore(BookVerbs):
         judged = dict(zip(map(id, rest), found.answers, strict=True))
         return tuple(judged.get(id(each), Answer.APPLIED) for each in transitions)
 
-    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:  # type: ignore[override]
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         await self._require_schema()
         if (await self.database.write(report(self.names, self.now, updates)))["n"] == len(updates):
             return frozenset()
         lost: frozenset[UUID] = await self._ask("report", (updates,), {})
         return lost
 
-    async def beat(  # type: ignore[override]
-        self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()
-    ) -> BeatAnswer:
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         await self._require_schema()
         return await self._leases.beat(self.now, leases, draining=draining, notes=notes)
 
-    async def start_through(self, lease: UUID, number: int, voids: int) -> bool:  # type: ignore[override]
+    async def start_through(self, lease: UUID, number: int, voids: int) -> bool:
         await self._require_schema()
         return await self._leases.start_through(lease, number, voids)
 
-    async def void(self, lease: UUID, voids: int) -> int | None:  # type: ignore[override]
+    async def void(self, lease: UUID, voids: int) -> int | None:
         await self._require_schema()
         return await self._leases.void(lease, voids)
 

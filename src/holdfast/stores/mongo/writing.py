@@ -54,7 +54,7 @@ class Writer:
         self._updates[self._names.leases].append({"q": {"_id": lease}, "u": {"$inc": {"touched": 1}}})
 
     def add(self, changes: Iterable[RowChange]) -> None:
-        """Add changes."""
+        """Turn the changes of a verb into statements."""
         settings = False
         for name, key, row in changes:
             if name in ("jobs", "marks", "places"):
@@ -86,7 +86,7 @@ class Writer:
     def _add_jobs(self) -> None:
         content = self._part.content
         for job in self._jobs:
-            row, old = dict.get(content.jobs, job), self._documents.get(job)
+            row, old = self._part.raw("jobs", job), self._documents.get(job)
             if row is None:
                 if old is not None:
                     self._remove_job(old)
@@ -181,7 +181,7 @@ class Writer:
             return
         self._put(self._names.edges, found, {"child": child, "parent": parent, "value": json_text(row)})
         for job in (child, parent):
-            member = getattr(dict.get(self._part.content.jobs, job), "member", None)
+            member = getattr(self._part.raw("jobs", job), "member", None)
             if member is not None:
                 self._touched_flows.add(member.flow)
 
