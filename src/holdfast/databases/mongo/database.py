@@ -61,7 +61,7 @@ async def _close_at_the_end(*clients: Client) -> AsyncGenerator[None]:
 
 
 class MongoDatabase(Forked):
-    """A database. ``time``: the newest operation of which a reply has told; what is believed must be read at or after it."""
+    """A database. ``time``: the newest operation that a reply has shown; what is believed must be read at or after it."""
 
     def __init__(self, url: str, *, clock: Clock, chance: Randomness, process: ProcessIdentity) -> None:
         if problems := problems_of_mongo_url(url):
@@ -87,8 +87,8 @@ class MongoDatabase(Forked):
 
         ``Duplicate``: a unique index refuses it. In a transaction, the commit waits for the majority.
         """
-        said = command if session is not None else {**command, "writeConcern": MAJORITY}
-        reply = await self.command(said, session=session, for_beat=for_beat)
+        written = command if session is not None else {**command, "writeConcern": MAJORITY}
+        reply = await self.command(written, session=session, for_beat=for_beat)
         raise_for_reply(self.location.public, reply)
         return reply
 
@@ -219,6 +219,12 @@ class MongoDatabase(Forked):
                     raise StoreUnavailable(f"{self.location.public}: the commit was not answered: {first_line(error)}") from error
             else:
                 return
+
+    async def greet(self) -> Document:
+        """Return what the primary reports of itself, and learn its term from its last write."""
+        reply = await self.command({"hello": 1})
+        self._learn({"opTime": reply.get("lastWrite", {}).get("opTime")})
+        return reply
 
     def _learn(self, reply: Mapping[str, Any]) -> None:
         self._advance(reply.get("operationTime"))

@@ -31,7 +31,7 @@ class Duplicate(Exception):
 
 
 def raise_for_reply(public: str, reply: Mapping[str, Any]) -> None:
-    """Raise what a reply with ``ok: 1`` says of a write that failed, or whose majority did not answer.
+    """Raise what a reply with ``ok: 1`` reports of a write that failed, or whose majority did not answer.
 
     A primary that was deposed answers ``ok: 1`` with ``writeErrors`` or ``writeConcernError``, for a write that is undone later.
     """

@@ -1,8 +1,8 @@
 """The claim: pick, write under a nonce, read back together with the lease.
 
-A claim is handed out only if the lease is still open in a read that is causally after the write. The end of a lease is monotone, so the
-lease was open when the claim landed; a claim that lands after the end is undone, or is found by those who look for jobs of ended leases.
-No transaction: two workers that pick the same head would conflict as a whole.
+A claim is returned only if the lease is still open in a read that is causally after the write. A lease that has ended stays so: the
+lease was open when the claim landed. A claim that lands after the end is undone. If its worker died before that, supervisors find it,
+because they look for jobs of ended leases. It does not use a transaction: two workers that pick the same head would conflict as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ from holdfast._core.text import json_text
 from holdfast._ports.clock import Randomness
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
+from holdfast.stores.mongo.claim_numbers import reserve
 from holdfast.stores.mongo.documents import line_of, lines_between, range_in, record_of
 from holdfast.stores.mongo.loading import unexpired
 from holdfast.stores.mongo.names import Names
@@ -122,7 +123,7 @@ class Claiming:
 
     async def _claim_these(self, now: Any, lease: NewLease, request: ClaimRequest, picked: Picked) -> tuple[Claim, ...] | None:
         """Return those of the picked jobs that no other worker took; ``None`` if the lease takes none any more."""
-        base = await self._reserve(len(picked.running) + len(picked.claimed))
+        base = await reserve(self._database, self._names, len(picked.running) + len(picked.claimed))
         try:
             await self._take(now, lease, request, picked, base)
         except Duplicate:  # a lease for isolated attempts has a job
@@ -231,17 +232,6 @@ class Claiming:
         ids = tuple(each["_id"] for _, each in rows[: request.room])
         lines = frozenset(each["line"] for _, each in rows)
         return Picked(ids[: request.limit], ids[request.limit :], lines, request.cursor)
-
-    async def _reserve(self, numbers: int) -> int:
-        """Return the number before the first of as many claim numbers that no other claim gets."""
-        command = {
-            "findAndModify": self._names.state,
-            "query": {"_id": "claims"},
-            "update": {"$inc": {"number": numbers}},
-            "new": True,
-            "writeConcern": {"w": 1},
-        }
-        return int((await self._database.command(command))["value"]["number"]) - numbers
 
     async def _take(self, now: Any, lease: NewLease, request: ClaimRequest, picked: Picked, base: int) -> None:
         statements, lines = list[Document](), [*picked.lines]

@@ -30,6 +30,7 @@ class Leases:
             "renewed_at": now,
             "expires_at": expires,
             "renewals": {"$add": ["$renewals", 1]},
+            "term": self._database.term,
         }
         if draining:
             renewed["is_draining"] = True

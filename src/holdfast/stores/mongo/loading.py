@@ -1,7 +1,7 @@
 """Reads the rows that a part of a book asks for, with those that are needed next."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,9 @@ from holdfast.stores.mongo.documents import lines_between, lock_of, marks_of, ra
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.part import ALL, PartBook, Wanted
 
+MANY = 1000
+"""The members that are read in advance at most."""
+
 
 class Loader:
     """Fills a part within one session. ``documents``: those of the jobs in it, as they were read."""
@@ -28,6 +31,7 @@ class Loader:
     def __init__(self, database: MongoDatabase, names: Names, session: Session, part: PartBook) -> None:
         self._database, self._names, self._session, self._part = database, names, session, part
         self.documents: dict[UUID, Document] = {}
+        self._levels = 1
 
     def settle(self, settings: Mapping[str, Any]) -> None:
         """Put in what every verb may look at: paused queues, settings of queues, and limits."""
@@ -114,6 +118,16 @@ class Loader:
         """All limits, by scope."""
         return self._part.content.limits
 
+    @property
+    def paused(self) -> Mapping[str, datetime]:
+        """Paused queues, and since when."""
+        return self._part.content.paused_queues
+
+    @property
+    def queue_settings(self) -> Mapping[str, QueueSettings]:
+        """The settings of queues that have some."""
+        return self._part.content.queue_settings
+
     async def read_uses(self, now: datetime) -> Mapping[Scope, Use]:
         """Return how much of each limit is used."""
         await self.uses()
@@ -175,6 +189,7 @@ class Loader:
         which = {} if ALL in ids else {"_id": {"$in": ids}}
         for each in await self._find(self._names.leases, which):
             self._part.add("leases", each["_id"], lease_of(each))
+            self._part.terms[each["_id"]] = each.get("term", -1)
 
     async def _signals(self, jobs: Sequence[UUID]) -> None:
         found = defaultdict[UUID, list[Signal]](list)
@@ -247,10 +262,41 @@ class Loader:
         await self.load([("edges", each["_id"]) for each in found])
 
     async def _children(self, parents: Sequence[UUID]) -> None:
-        found = await self._find(self._names.edges, {"parent": {"$in": parents}})
-        self._add_edges(found)
-        self._part.known.read.update(("edges of one", (each["child"], each["parent"])) for each in found)
-        await self.load([("jobs", each["child"]) for each in found])
+        """Read what depends on jobs. A verb that asks again passes something on, so each time it gets four times as many levels."""
+        levels, self._levels = self._levels, min(4 * self._levels, MANY)
+        parents = [*dict.fromkeys([*parents, *self._siblings_of(parents)])]
+        edges = {"from": self._names.edges, "startWith": "$child", "connectFromField": "child", "connectToField": "parent"}
+        pipeline: list[Document] = [{"$match": {"parent": {"$in": parents}}}]
+        if levels > 1:
+            pipeline.append({"$graphLookup": {**edges, "maxDepth": levels - 2, "depthField": "depth", "as": "below"}})
+        found = await self._find(self._names.edges, pipeline)
+        below = {(each["child"], each["parent"]): each for first in found for each in first.pop("below", ())}
+        near = [*found, *(each for each in below.values() if each["depth"] < levels - 2)]
+        self._add_edges([*found, *below.values()])
+        known = self._part.known.read
+        known.update(("edges of one", (each["child"], each["parent"])) for each in (*found, *below.values()))
+        children = {each["child"] for each in (*found, *below.values())}
+        known.update(("children", each["child"]) for each in near if levels > 1)
+        known.update(("children", each) for each in parents)
+        await self.load([("jobs", child) for child in children])
+        if levels > 1:
+            await self._load_flows_of(children)
+
+    def _siblings_of(self, jobs: Sequence[UUID]) -> Iterable[UUID]:
+        """Return the members of the same flows, as far as they are here: a verb that looks at one of many will look at all."""
+        flows = {self.documents[job].get("flow") for job in jobs if job in self.documents}
+        read = {flow for flow in flows if ("members", flow) in self._part.known.read}
+        return (job for job, each in self.documents.items() if each.get("flow") in read)
+
+    async def _load_flows_of(self, jobs: Collection[UUID]) -> None:
+        """Read all members of the flows of these jobs, unless there are many."""
+        flows = {self.documents[job]["flow"] for job in jobs if "flow" in self.documents.get(job, ())}
+        flows = {flow for flow in flows if ("members", flow) not in self._part.known.read}
+        found = await self._find(self._names.jobs, {"flow": {"$in": [*flows]}}, limit=MANY) if flows else []
+        if flows and len(found) < MANY:
+            await self._add_jobs(found)
+            await self.load([("edges", each["_id"]) for each in found])
+            self._part.known.read.update(("members", flow) for flow in flows)
 
     async def _find(self, name: str, which: Any, **options: Any) -> list[Document]:
         return await self._database.find(name, which, session=self._session, **options)

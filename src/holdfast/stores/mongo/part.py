@@ -201,6 +201,7 @@ class PartBook(Book):
         self.content = _PartContent(self._index_job, self.known)
         self.content.first_number = first_number
         self._all, self.flow_changes = self.content, FlowChanges()
+        self.terms = dict[UUID, int]()
         self.held_states = dict[UUID, list[State]]()
 
     def add(self, name: str, key: Any, row: Any) -> None:
@@ -218,6 +219,10 @@ class PartBook(Book):
     def uses(self, wall: datetime) -> Mapping[Scope, Use]:
         """Return how much of each limit is used."""
         return self._uses(wall)
+
+    def written(self) -> Iterator[tuple[str, Any, Any]]:
+        """Return each change with the row before it."""
+        return ((table.name, key, old) for table, key, old in self._all.journal)
 
     def raw(self, name: str, key: Any) -> Any:
         """Return a row if it is there; nothing is read."""

@@ -6,10 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.book.operations import BookOperations
-from holdfast._core.lifecycle import Transition
+from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.requests import ClaimRequest
 from holdfast.stores.mongo.loading import Loader
-from holdfast.stores.mongo.part import ALL, Wanted
+from holdfast.stores.mongo.part import ALL, PartBook, Wanted
 from holdfast.stores.mongo.writing import Writer
 
 
@@ -23,13 +23,40 @@ async def prepare(
     return [*_WANTED[verb](*arguments, **keywords)] if verb in _WANTED else []
 
 
-def touch(writer: Writer, verb: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+def most_claims(verb: str, arguments: Sequence[Any]) -> int:
+    """Return how many claim numbers a verb may use."""
+    request = arguments[1] if verb == "exchange" and len(arguments) > 1 else None
+    return 0 if request is None else int(request.room)
+
+
+def touch(writer: Writer, book: PartBook, verb: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Let the write conflict with others to rows that it depends on and does not change."""
     match verb:
+        case "start" | "exchange":
+            _touch_leases(writer, book, arguments)
         case "enqueue" | "enqueue_member" if (under := keywords.get("under")) is not None:
             writer.touch_job(under[0])
         case "record_step" | "take_signal" | "signal":
             writer.touch_job(arguments[0])
+
+
+def _touch_leases(writer: Writer, book: PartBook, arguments: Sequence[Any]) -> None:
+    """No lease ends while jobs of it are claimed or started, or starts what is taken from it because it lost the right to."""
+    voided = {each.job for each in arguments[0] if isinstance(each, Transition) and each.precondition is Precondition.VOIDED}
+    started = {job for job, _ in arguments[0]} if arguments[0] and not isinstance(arguments[0][0], Transition) else set()
+    leases = set[UUID]()
+    for name, key, old in book.written():
+        row = book.raw("jobs", key)
+        if name != "jobs" or row is None:
+            continue
+        if key in started or (row.lease is not None and (old is None or old.lease is None)):
+            leases.add(row.lease)
+        elif key in voided and old is not None and old.lease is not None:
+            leases.add(old.lease)
+    for lease in leases:
+        writer.touch_lease(lease)
+    if len(arguments) > 1 and arguments[1] is not None and leases:
+        writer.touch_limits()
 
 
 async def _expire(loader: Loader, now: datetime, limit: int) -> None:

@@ -1,9 +1,9 @@
 """The reads of many jobs: lists, counts, queues, and what is due."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 import msgspec
@@ -86,10 +86,9 @@ async def count_jobs(loader: Loader, now: datetime, by: Literal["queue", "task"]
     return {group: number for group, number in found.items() if number}
 
 
-async def view_queues(loader: Loader, now: datetime, settings: Mapping[str, Any]) -> tuple[QueueView, ...]:
+async def view_queues(loader: Loader, now: datetime) -> tuple[QueueView, ...]:
     """Return queues that have jobs, are paused, or have settings."""
-    paused = dict(settings.get("paused", ()))
-    chosen = {queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings.get("queues", ())}
+    paused, chosen = loader.paused, loader.queue_settings
     found: dict[str, dict[State, int]] = {queue: {} for queue in (*paused, *chosen)}
     for (queue, state), number in (await count_jobs(loader, now, "queue")).items():
         found.setdefault(queue, {})[state] = number

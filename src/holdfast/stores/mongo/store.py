@@ -1,7 +1,6 @@
 """Jobs in MongoDB. What is rare is a verb of a book on a part of it, in one transaction; what is frequent is written by hand."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -9,43 +8,27 @@ import msgspec
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, Capabilities, Check, EnqueueAnswer, ExchangeAnswer
-from holdfast._core.book.moment import Moment
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob, Token
+from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.mongo.database import MongoDatabase, Session
 from holdfast.databases.mongo.errors import Duplicate
-from holdfast.stores.mongo import preparing, reading, schema
+from holdfast.stores.mongo import schema
 from holdfast.stores.mongo.claiming import Claiming
-from holdfast.stores.mongo.documents import stamp_of
 from holdfast.stores.mongo.enqueuing import documents_of
 from holdfast.stores.mongo.leases import Leases
-from holdfast.stores.mongo.loading import Loader
 from holdfast.stores.mongo.names import Names
-from holdfast.stores.mongo.part import Missing, PartBook
+from holdfast.stores.mongo.parts import READS, Parts, is_negative
 from holdfast.stores.mongo.reporting import report
 from holdfast.stores.mongo.settling import is_plain, settle
-from holdfast.stores.mongo.writing import Writer, batches
+from holdfast.stores.mongo.terms import Terms
+from holdfast.stores.mongo.writing import batches
 
-READS = frozenset(
-    ("get", "held", "expired", "overdue", "workers", "worker_history", "limits", "outputs", "flow", "schedules", "ticks", "steps")
-) | {"job_with_key"}
-
-MOST_COPIES = 5
-"""How often a write is sent that a unique index refuses."""
-_BY_HAND: dict[str, Callable[..., Awaitable[Any]]] = {
-    "list": reading.list_jobs,
-    "counts": lambda loader, now, by=None: reading.count_jobs(loader, now, by),
-    "waiting_tasks": lambda loader, now: reading.tasks_that_wait(loader),
-    "due": reading.due_jobs,
-    "next_due": reading.next_due,
-    "worker_history": reading.worker_history,
-}
-READS |= {*_BY_HAND, "queues"}
+_JUDGES = frozenset(("open_lease", "expired", "end_lease", "workers", "exchange", "overdue"))
 
 
 class MongoStore(BookVerbs):
@@ -58,6 +41,7 @@ class MongoStore(BookVerbs):
         self.names = Names(schema)
         self.flow_changes = FlowChanges()
         self._leases, self._claiming = Leases(self.database, self.names), Claiming(self.database, self.names, chance)
+        self._parts = Parts(self.database, self.names, Terms(clock), lambda: self.now)
         self._is_checked = False
 
     @property
@@ -90,9 +74,9 @@ class MongoStore(BookVerbs):
         return answer
 
     async def _insert(self, session: Session, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        now, settings = await self._begin(session)
+        now, settings = await self._parts.begin(session)
         queues = {queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings["queues"]}
-        for some in batches(documents_of(call, jobs, now.wall, queues)):
+        for some in batches(documents_of(call, jobs, now, queues)):
             await self.database.write({"insert": self.names.jobs, "documents": some}, session=session)
         return EnqueueAnswer()
 
@@ -144,84 +128,28 @@ class MongoStore(BookVerbs):
         await self._require_schema()
         return await self._leases.void(lease, voids)
 
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
+        await self._require_schema()
+        await self._leases.confirm()  # a job that is missing in the answer is taken for lost
+        found: tuple[ActiveJob, ...] = await self._parts.read("held", (lease, limit), {})
+        return found
+
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         await self._require_schema()
-        if verb in READS:
-            return await self.database.snapshot(lambda session: self._on_part(session, verb, arguments, keywords))
-        book, answer = await self._write(verb, arguments, keywords)
-        for change in book.flow_changes.take():
-            self.flow_changes.add([change])
+        if verb in _JUDGES and self.database.term < 0:
+            await self.database.greet()  # without the term no lease is judged by the server's time
+        answer, is_empty = await self._once(verb, arguments, keywords)
+        if is_empty and is_negative(answer):
+            await self._leases.confirm()
+            answer, _ = await self._once(verb, arguments, keywords)
         return answer
 
-    async def _write(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[PartBook, Any]:
-        for left in range(MOST_COPIES, 0, -1):
-            try:
-                found: tuple[PartBook, Any] = await self.database.transaction(
-                    lambda session: self._on_part(session, verb, arguments, keywords)
-                )
-            except Duplicate:  # a rival has committed after the snapshot: the next one sees it
-                if left == 1:
-                    raise
-            else:
-                return found
-        raise AssertionError
-
-    async def _on_part(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        now, settings = await self._begin(session)
-        book = PartBook(now.stamp << 10)
-        loader = Loader(self.database, self.names, session, book)
-        loader.settle(settings)
-        prepared = await preparing.prepare(loader, now.wall, verb, arguments, keywords)
-        if prepared:
-            await loader.load(prepared)
-        if verb in _BY_HAND:
-            return await _BY_HAND[verb](loader, now.wall, *arguments, **keywords)
-        if verb == "queues":
-            return await reading.view_queues(loader, now.wall, settings)
-        if verb == "exchange" and len(arguments) > 1 and arguments[1] is not None:
-            book.content.numbers["claim"] = await self._reserve(arguments[1].room)
-        answer = await self._call(book, loader, now, verb, arguments, keywords)
+    async def _once(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, bool]:
         if verb in READS:
-            return answer
-        writer = Writer(self.names, book, loader.documents, now.wall)
-        if verb == "prune":
-            worn = await loader.worn_beats(now.wall, *arguments, **keywords)
-            writer.delete(self.names.beats, worn)
-            answer = structs.replace(answer, beats=len(worn))
-        preparing.touch(writer, verb, arguments, keywords)
-        writer.add(book.changes())
-        await writer.write(self.database, session)
-        return book, answer
-
-    async def _call(
-        self, book: PartBook, loader: Loader, now: Moment, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Any:
-        start = book.savepoint()
-        while True:
-            try:
-                return getattr(book, verb)(now, *arguments, **keywords)
-            except Missing as missing:
-                book.undo(start)
-                await loader.load(missing.wanted)
-
-    async def _begin(self, session: Session) -> tuple[Moment, dict[str, Any]]:
-        """Return the time of the server and the settings, read by the first command of a session."""
-        pipeline = [{"$match": {"_id": "settings"}}, {"$set": {"now": self.now}}]
-        (found,) = await self.database.find(self.names.state, pipeline, session=session)
-        at: datetime = found["now"]
-        return Moment(at, stamp_of(at)), found
-
-    async def _reserve(self, numbers: int) -> int:
-        """Return the number before the first of as many claim numbers that no other claim gets."""
-        reply = await self.database.write(
-            {
-                "findAndModify": self.names.state,
-                "query": {"_id": "claims"},
-                "update": {"$inc": {"number": numbers}},
-                "new": True,
-            }
-        )
-        return int(reply["value"]["number"]) - numbers
+            return await self._parts.read(verb, arguments, keywords), True
+        written = await self._parts.write(verb, arguments, keywords)
+        self.flow_changes.add(written.flow_changes)
+        return written.answer, written.is_empty
 
     async def _require_schema(self) -> None:
         if not self._is_checked:

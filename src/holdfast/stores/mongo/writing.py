@@ -27,8 +27,8 @@ _KEPT = frozenset(("_id", "call", "touched", "digest"))
 class Writer:
     """Turns changes into statements. ``documents``: those of jobs as they were read."""
 
-    def __init__(self, names: Names, part: PartBook, documents: Mapping[UUID, Document], now: datetime) -> None:
-        self._names, self._part, self._documents, self._now = names, part, documents, now
+    def __init__(self, names: Names, part: PartBook, documents: Mapping[UUID, Document], now: datetime, term: int) -> None:
+        self._names, self._part, self._documents, self._now, self._term = names, part, documents, now, term
         self._floor = now - timedelta(seconds=RETENTION_FLOOR)
         self._updates, self._inserts = defaultdict[str, list[Document]](list), defaultdict[str, list[Document]](list)
         self._deletes = defaultdict[str, list[Any]](list)
@@ -48,6 +48,10 @@ class Writer:
         """Delete documents of a collection that no part has."""
         if ids:
             self._deletes[name] += ids
+
+    def touch_limits(self) -> None:
+        """Conflict with every other claim that limits count."""
+        self._updates[self._names.state].append({"q": {"_id": "limited"}, "u": {"$inc": {"touched": 1}}, "upsert": True})
 
     def touch_lease(self, lease: UUID) -> None:
         """Conflict with every other write to this lease."""
@@ -130,6 +134,7 @@ class Writer:
         else:
             document = lease_document(row)
             del document["_id"]
+            document["term"] = self._term
             self._put(self._names.leases, lease, document)
 
     def _add_schedules(self, name: str, row: Any) -> None:
