@@ -40,14 +40,18 @@ class SetClock:
         return _EPOCH + timedelta(milliseconds=int((self._start + self._passed) * 1000 + 1e-3))
 
 
-class Tenant(MongoStore):
-    """A store that knows the time of its home, and uses the connections of earlier stores in its event loop."""
+class Owner(MongoStore):
+    """A store that knows the time of its home."""
 
     clock: SetClock
 
     @property
     def now(self) -> Any:  # type: ignore[override]
         return {"$literal": self.clock.now}
+
+
+class Tenant(Owner):
+    """A store that uses the connections of earlier stores in the event loop of its home."""
 
     async def close(self) -> None:
         pass  # its connections are those of the home
@@ -73,10 +77,18 @@ class MongoHome:
             self._database[name].insert_many(documents)
         return self
 
+    def follow(self, clock: FakeClock) -> None:
+        """Let the set's time be that of this clock."""
+        self.clock.follow(clock)
+
     def store(self, clock: FakeClock) -> Store:
         """Make a store that reads this clock."""
-        self.clock.follow(clock)
+        self.follow(clock)
         return self._store(clock)
+
+    def own_store(self, clock: FakeClock) -> Store:
+        """Make a store whose connections are its own."""
+        return self._lead(Owner(self.url, clock=clock, chance=FakeChance(), process=PROCESS))
 
     def run(self, story: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in the event loop of the home."""
@@ -96,9 +108,11 @@ class MongoHome:
 
     def _store(self, clock: FakeClock) -> MongoStore:
         store = Tenant(self.url, clock=clock, chance=FakeChance(), process=PROCESS)
-        store.clock = self.clock
         store.database._clients = self._clients
-        store._is_checked = True
+        return self._lead(store)
+
+    def _lead(self, store: Owner) -> MongoStore:
+        store.clock, store._is_checked = self.clock, True
         return store
 
 
