@@ -54,7 +54,10 @@ class Tenant(Owner):
     """A store that uses the connections of earlier stores in the event loop of its home."""
 
     async def close(self) -> None:
-        pass  # its connections are those of the home
+        """Close what threads have opened; all else belongs to the home."""
+        clients, self.database._clients = self.database._clients, {}
+        await super().close()
+        self.database._clients = clients
 
 
 class MongoHome:

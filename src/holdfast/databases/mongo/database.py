@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import pymongo
 from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
-from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import PyMongoError
@@ -71,6 +71,7 @@ class MongoDatabase(Forked):
         self.term = -1
         self._clock, self._chance, self._process = clock, chance, process
         self._clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
+        self._of_threads: MongoClient[Document] | None = None
         self._of_parent: list[object] = []
         self._lock = threading.Lock()
         register(self)
@@ -79,8 +80,11 @@ class MongoDatabase(Forked):
         """Close the connections of the running event loop."""
         with self._lock:
             clients = self._clients.pop(asyncio.get_running_loop(), None)
+            of_threads, self._of_threads = self._of_threads, None
         if clients is not None:
             await clients.ending.aclose()
+        if of_threads is not None:
+            await asyncio.to_thread(of_threads.close)
 
     async def write(self, command: Document, *, session: Session | None = None, for_beat: bool = False) -> Document:
         """Send a command that writes, and return its reply: a majority has the write in its journal then.
@@ -202,6 +206,31 @@ class MongoDatabase(Forked):
                 self._advance(session.operation_time)
                 return answer
 
+    def client(self) -> Client:
+        """Return the client of the running event loop."""
+        return self._here().shared
+
+    def blocking_client(self) -> MongoClient[Document]:
+        """Return the client of threads."""
+        with self._lock:
+            if self._of_threads is None:
+                self._of_threads = MongoClient(self.location.url, **self._options(8))
+            return self._of_threads
+
+    def catch_up(self, session: Any) -> None:
+        """Let a session read what this object has written."""
+        if self.time is not None:
+            session.advance_operation_time(self.time)
+
+    @staticmethod
+    def in_snapshot() -> dict[str, Any]:
+        """Return the concerns of a transaction."""
+        return {
+            "read_concern": ReadConcern("snapshot"),
+            "write_concern": WriteConcern("majority", j=True),
+            "read_preference": ReadPreference.PRIMARY,
+        }
+
     async def _give_up(self, session: Session) -> None:
         try:
             await asyncio.shield(session.abort_transaction())
@@ -247,19 +276,21 @@ class MongoDatabase(Forked):
         return found
 
     def _connect(self, most: int) -> Client:
-        return AsyncMongoClient(
-            self.location.url,
-            appname=f"holdfast {self._process.host}-{self._process.pid}",
-            maxPoolSize=most,
-            connectTimeoutMS=2000,
-            heartbeatFrequencyMS=2000,
-            serverSelectionTimeoutMS=4000,
-            uuidRepresentation="standard",
-            tz_aware=True,
-            retryWrites=True,
-            w="majority",
-            journal=True,
-        )
+        return AsyncMongoClient(self.location.url, **self._options(most))
+
+    def _options(self, most: int) -> dict[str, Any]:
+        return {
+            "appname": f"holdfast {self._process.host}-{self._process.pid}",
+            "maxPoolSize": most,
+            "connectTimeoutMS": 2000,
+            "heartbeatFrequencyMS": 2000,
+            "serverSelectionTimeoutMS": 4000,
+            "uuidRepresentation": "standard",
+            "tz_aware": True,
+            "retryWrites": True,
+            "w": "majority",
+            "journal": True,
+        }
 
     # A fork copies sockets that the parent uses: the child forgets its copies without closing them.
 
@@ -267,8 +298,8 @@ class MongoDatabase(Forked):
         return (self._lock,)
 
     def after_fork_in_child(self) -> None:
-        self._of_parent.append(self._clients)
-        self._clients, self._lock = {}, threading.Lock()
+        self._of_parent += [self._clients, self._of_threads]
+        self._clients, self._of_threads, self._lock = {}, None, threading.Lock()
 
 
 _CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, uuid_representation=4)

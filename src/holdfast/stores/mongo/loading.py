@@ -16,6 +16,7 @@ from holdfast._core.record import SettledAttempt
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, QueueSettings
 from holdfast._core.steps import Signal, StepRecord
 from holdfast._core.workflow import Edge, Flow
+from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
 from holdfast.stores.mongo.documents import lines_between, lock_of, marks_of, range_in, receipt_of, record_of, stamp_of
 from holdfast.stores.mongo.names import Names
@@ -28,7 +29,7 @@ MANY = 1000
 class Loader:
     """Fills a part within one session. ``documents``: those of the jobs in it, as they were read."""
 
-    def __init__(self, database: MongoDatabase, names: Names, session: Session, part: PartBook) -> None:
+    def __init__(self, database: MongoDatabase | CallerDatabase, names: Names, session: Session, part: PartBook) -> None:
         self._database, self._names, self._session, self._part = database, names, session, part
         self.documents: dict[UUID, Document] = {}
         self._levels = 1

@@ -49,5 +49,9 @@ class Names(Struct, frozen=True):
         return f"{self.schema}.flows"
 
     @property
+    def fences(self) -> str:
+        return f"{self.schema}.fences"
+
+    @property
     def edges(self) -> str:
         return f"{self.schema}.edges"

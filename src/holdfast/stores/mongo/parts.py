@@ -10,14 +10,17 @@ from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.book.moment import Moment
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.steps import SignalTaken
+from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
 from holdfast.databases.mongo.errors import Duplicate
+from holdfast.errors import SchemaMissing
 from holdfast.stores.mongo import preparing, reading
 from holdfast.stores.mongo.claim_numbers import reserve
 from holdfast.stores.mongo.documents import stamp_of
 from holdfast.stores.mongo.loading import Loader
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.part import Missing, PartBook
+from holdfast.stores.mongo.schema import MIGRATE
 from holdfast.stores.mongo.terms import MomentInTerm, Terms
 from holdfast.stores.mongo.writing import Writer
 
@@ -46,45 +49,30 @@ class Written(Struct, frozen=True):
     is_empty: bool
 
 
-class Parts:
-    """The verbs of a book on the documents of a store. ``now``: returns the expression by which the server knows the time."""
+class PartsWithin:
+    """Verbs of a book in the transaction of a session. ``now``: returns the expression by which the server knows the time."""
 
-    def __init__(self, database: MongoDatabase, names: Names, terms: Terms, now: Callable[[], Any]) -> None:
+    def __init__(self, database: MongoDatabase | CallerDatabase, names: Names, terms: Terms, now: Callable[[], Any]) -> None:
         self._database, self._names, self._terms, self._now = database, names, terms, now
 
-    async def read(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Return the answer of a verb that writes nothing."""
-        return await self._database.snapshot(lambda session: self._read(session, verb, arguments, keywords))
-
-    async def write(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Written:
-        """Commit what a verb writes, and return its answer."""
-        for left in range(MOST_COPIES, 0, -1):
-            try:
-                return await self._database.transaction(lambda session: self._write(session, verb, arguments, keywords))
-            except Duplicate:  # a rival has committed after the snapshot: the next one sees it
-                if left == 1:
-                    raise
-        raise AssertionError
+    async def write_within(self, session: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
+        """Write in a transaction of the caller, and return the answer; conflicts are errors of the caller's driver."""
+        return (await self._write(session, verb, arguments, {})).answer
 
     async def begin(self, session: Session) -> tuple[datetime, Document]:
         """Return the time of the server and the settings, read by the first command of a session."""
         pipeline: list[Document] = [{"$match": {"_id": "settings"}}, {"$set": {"now": self._now()}}]
-        (found,) = await self._database.find(self._names.state, pipeline, session=session)
-        at: datetime = found["now"]
-        return at, found
-
-    async def _read(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        at, book, loader = await self._open(session)
-        await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
-        if verb in _BY_HAND:
-            return await _BY_HAND[verb](loader, at, *arguments, **keywords)
-        return await self._call(book, loader, self._moment(at, book), verb, arguments, keywords)
+        found = await self._database.find(self._names.state, pipeline, session=session)
+        if not found:
+            raise SchemaMissing(f"{self._database.location.public} has no schema: {MIGRATE}")
+        at: datetime = found[0]["now"]
+        return at, found[0]
 
     async def _write(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Written:
         at, book, loader = await self._open(session)
         await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
         if (most := preparing.most_claims(verb, arguments)) > 0:
-            book.content.numbers["claim"] = await reserve(self._database, self._names, most)
+            book.content.numbers["claim"] = await self._reserve(most)
         answer = await self._call(book, loader, self._moment(at, book), verb, arguments, keywords)
         writer = Writer(self._names, book, loader.documents, at, self._database.term)
         if verb == "prune":
@@ -117,6 +105,41 @@ class Parts:
             except Missing as missing:
                 book.undo(start)
                 await loader.load(missing.wanted)
+
+    async def _reserve(self, numbers: int) -> int:
+        raise AssertionError(f"{numbers} claims in the transaction of a caller")
+
+
+class Parts(PartsWithin):
+    """The verbs of a book, each in a separate session."""
+
+    def __init__(self, database: MongoDatabase, names: Names, terms: Terms, now: Callable[[], Any]) -> None:
+        super().__init__(database, names, terms, now)
+        self._own = database
+
+    async def read(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Return the answer of a verb that writes nothing."""
+        return await self._own.snapshot(lambda session: self._read(session, verb, arguments, keywords))
+
+    async def write(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Written:
+        """Commit what a verb writes, and return its answer."""
+        for left in range(MOST_COPIES, 0, -1):
+            try:
+                return await self._own.transaction(lambda session: self._write(session, verb, arguments, keywords))
+            except Duplicate:  # a rival has committed after the snapshot: the next one sees it
+                if left == 1:
+                    raise
+        raise AssertionError
+
+    async def _read(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        at, book, loader = await self._open(session)
+        await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
+        if verb in _BY_HAND:
+            return await _BY_HAND[verb](loader, at, *arguments, **keywords)
+        return await self._call(book, loader, self._moment(at, book), verb, arguments, keywords)
+
+    async def _reserve(self, numbers: int) -> int:
+        return await reserve(self._own, self._names, numbers)
 
 
 def is_negative(answer: Any) -> bool:

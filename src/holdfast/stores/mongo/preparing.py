@@ -32,7 +32,12 @@ def most_claims(verb: str, arguments: Sequence[Any]) -> int:
 def touch(writer: Writer, book: PartBook, verb: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Let the write conflict with others to rows that it depends on and does not change."""
     match verb:
-        case "start" | "exchange":
+        case "exchange":
+            for each in arguments[0]:
+                if each.precondition is not Precondition.TOKEN:
+                    writer.break_fence(each.job)
+            _touch_leases(writer, book, arguments)
+        case "start":
             _touch_leases(writer, book, arguments)
         case "enqueue" | "enqueue_member" if (under := keywords.get("under")) is not None:
             writer.touch_job(under[0])

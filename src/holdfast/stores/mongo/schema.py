@@ -10,6 +10,7 @@ from holdfast.errors import SchemaMissing, SchemaTooNew
 from holdfast.stores.mongo.names import Names
 
 VERSION: Final = 1
+MIGRATE: Final = "run `holdfast migrate module:app`, or app.migrate()"
 
 
 class Index(Struct, frozen=True):
@@ -60,6 +61,7 @@ OTHERS: Final = {
     "steps": (_index("job", "job"),),
     "signals": (_index("job", "job", "place"),),
     "flows": (),
+    "fences": (_index("at", "at"),),
     "edges": (_index("child", "child"), _index("parent", "parent")),
 }
 
@@ -106,7 +108,7 @@ async def require_schema(database: MongoDatabase, names: Names) -> None:
         raise SchemaTooNew(f"{database.location.public}: its version is {version}, this release knows {VERSION}: update holdfast")
     if version < VERSION or (missing := await missing_indexes(database, names)):
         what = "has no schema" if version < VERSION else f"lacks {', '.join(missing)}"
-        raise SchemaMissing(f"{database.location.public} {what}: run `holdfast migrate module:app`, or app.migrate()")
+        raise SchemaMissing(f"{database.location.public} {what}: {MIGRATE}")
 
 
 async def missing_indexes(database: MongoDatabase, names: Names) -> list[str]:

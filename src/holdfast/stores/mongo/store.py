@@ -1,6 +1,8 @@
 """Jobs in MongoDB. What is rare is a verb of a book on a part of it, in one transaction; what is frequent is written by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,17 +16,20 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
+from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
+from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
 from holdfast.databases.mongo.database import MongoDatabase, Session
 from holdfast.databases.mongo.errors import Duplicate
-from holdfast.stores.mongo import schema
+from holdfast.stores.mongo import schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.enqueuing import documents_of
 from holdfast.stores.mongo.leases import Leases
 from holdfast.stores.mongo.names import Names
-from holdfast.stores.mongo.parts import READS, Parts, is_negative
+from holdfast.stores.mongo.parts import READS, Parts, PartsWithin, is_negative
 from holdfast.stores.mongo.reporting import report
 from holdfast.stores.mongo.settling import is_plain, settle
+from holdfast.stores.mongo.sharing import Guard
 from holdfast.stores.mongo.terms import Terms
 from holdfast.stores.mongo.writing import batches
 
@@ -41,12 +46,13 @@ class MongoStore(BookVerbs):
         self.names = Names(schema)
         self.flow_changes = FlowChanges()
         self._leases, self._claiming = Leases(self.database, self.names), Claiming(self.database, self.names, chance)
-        self._parts = Parts(self.database, self.names, Terms(clock), lambda: self.now)
+        self._terms, self._clock = Terms(clock), clock
+        self._parts = Parts(self.database, self.names, self._terms, lambda: self.now)
         self._is_checked = False
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("mongodb", "server", prefetch=True)
+        return Capabilities("mongodb", "server", caller_transaction=True, prefetch=True)
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         return self.flow_changes.take()
@@ -111,7 +117,7 @@ class MongoStore(BookVerbs):
 
     async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         await self._require_schema()
-        if (await self.database.write(report(self.names, self.now, updates)))["n"] == len(updates):
+        if not updates or (await self.database.write(report(self.names, self.now, updates)))["n"] == len(updates):
             return frozenset()
         lost: frozenset[UUID] = await self._ask("report", (updates,), {})
         return lost
@@ -133,6 +139,34 @@ class MongoStore(BookVerbs):
         await self._leases.confirm()  # a job that is missing in the answer is taken for lost
         found: tuple[ActiveJob, ...] = await self._parts.read("held", (lease, limit), {})
         return found
+
+    def enqueue_within(
+        self, connection: Any, call: UUID, jobs: Sequence[NewJob]
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        return self._within(connection, "enqueue", (call, jobs))
+
+    def enqueue_flow_within(
+        self, connection: Any, call: UUID, new: NewFlow
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        return self._within(connection, "enqueue_flow", (call, new))
+
+    def transaction(
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        return transactions.awaited(self.database, self._guard(job, token, idle, hook_due_at), self._clock, idle)
+
+    def blocking_transaction(
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+    ) -> AbstractContextManager[Any]:
+        return transactions.blocking(self.database, self._guard(job, token, idle, hook_due_at), self._clock, idle)
+
+    def _guard(self, job: UUID, token: Token, idle: float, hook_due_at: datetime | None) -> Guard:
+        return Guard(self.names, job, token, idle=idle, hook_due_at=hook_due_at, now=self.now)
+
+    def _within(self, session: Any, verb: str, arguments: tuple[Any, ...]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        inside = CallerDatabase.of(session, self.database.location)
+        act = PartsWithin(inside, self.names, self._terms, lambda: self.now).write_within(session, verb, arguments)
+        return act if is_awaited(session) else run_now(act)
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         await self._require_schema()

@@ -11,6 +11,7 @@ from holdfast._core.book.table import RowChange
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.steps import Signal
 from holdfast._core.text import json_text
+from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
 from holdfast.stores.mongo.documents import date, job_document, lease_document
 from holdfast.stores.mongo.loading import attempt_id
@@ -53,6 +54,14 @@ class Writer:
         """Conflict with every other claim that limits count."""
         self._updates[self._names.state].append({"q": {"_id": "limited"}, "u": {"$inc": {"touched": 1}}, "upsert": True})
 
+    def break_fence(self, job: UUID) -> None:
+        """Let an open transaction of the job's owner fail, because the job is taken from it."""
+        old = self._documents.get(job)
+        if old is not None and "fence" in old:
+            fence = {"job": job, "number": old["number"], "claim": old["claim"]}
+            change = {"$set": {"broken": True}}
+            self._updates[self._names.fences].append({"q": {"_id": fence}, "u": change, "upsert": True})
+
     def touch_lease(self, lease: UUID) -> None:
         """Conflict with every other write to this lease."""
         self._updates[self._names.leases].append({"q": {"_id": lease}, "u": {"$inc": {"touched": 1}}})
@@ -77,7 +86,7 @@ class Writer:
         if settings:
             self._updates[self._names.state].append({"q": {"_id": "settings"}, "u": {"$set": self._settings()}})
 
-    async def write(self, database: MongoDatabase, session: Session) -> None:
+    async def write(self, database: MongoDatabase | CallerDatabase, session: Session) -> None:
         """Send the statements: what frees a unique key before what takes it."""
         for name, ids in self._deletes.items():
             await _send(database, session, "delete", name, "deletes", [{"q": {"_id": {"$in": ids}}, "limit": 0}])
@@ -209,12 +218,13 @@ def _receipt(call: UUID, at: datetime, answer: EnqueueAnswer) -> Document:
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:
     """Return the update that turns one document into the other; empty if they are alike."""
     changed = {name: value for name, value in new.items() if old.get(name) != value}
-    gone = {name: "" for name in old if name not in new and name not in _KEPT}
+    kept = _KEPT | {"fence"} if "active" in new else _KEPT
+    gone = {name: "" for name in old if name not in new and name not in kept}
     return {verb: fields for verb, fields in (("$set", changed), ("$unset", gone)) if fields}
 
 
 async def _send(
-    database: MongoDatabase, session: Session, verb: str, name: str, part: str, statements: Sequence[Document]
+    database: MongoDatabase | CallerDatabase, session: Session, verb: str, name: str, part: str, statements: Sequence[Document]
 ) -> None:
     for some in batches(statements):
         await database.write({verb: name, part: some, "ordered": True}, session=session)

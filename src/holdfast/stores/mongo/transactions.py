@@ -1,0 +1,111 @@
+"""The blocks in which a handler writes its own documents, for event loops and for threads."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from pymongo import errors as driver
+
+from holdfast._ports.clock import Clock
+from holdfast.databases.mongo.caller import CallerDatabase, run_now
+from holdfast.databases.mongo.database import MongoDatabase
+from holdfast.databases.mongo.errors import first_line, statement_error
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.mongo.sharing import Guard
+
+_TRANSIENT = "TransientTransactionError"
+
+
+@asynccontextmanager
+async def awaited(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -> AsyncIterator[Any]:
+    """Run a transaction on an asynchronous session."""
+    client, begun = database.client(), clock.boottime()
+    try:
+        await guard.prepare(CallerDatabase(client, database.location))
+        async with client.start_session(causal_consistency=True) as session:
+            database.catch_up(session)
+            await session.start_transaction(**database.in_snapshot())
+            inside = CallerDatabase(client, database.location, session)
+            await guard.begin(inside)
+            limit = asyncio.get_running_loop().call_later(idle, lambda: asyncio.ensure_future(_abort(session)))
+            try:
+                yield session
+                if not session.in_transaction:
+                    raise guard.ended_by_user() if clock.boottime() - begun < idle else guard.cut_off()
+                await guard.end(inside)
+                await _commit(database, session)
+            finally:
+                limit.cancel()
+                await _abort(session)
+    except driver.PyMongoError as error:
+        raise _meaning(database, guard, error, clock.boottime() - begun >= idle) from error
+
+
+@contextmanager
+def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -> Iterator[Any]:
+    """Run a transaction on a session that blocks its thread."""
+    client, begun = database.blocking_client(), clock.boottime()
+    try:
+        run_now(guard.prepare(CallerDatabase(client, database.location)))
+        with client.start_session(causal_consistency=True) as session:
+            database.catch_up(session)
+            session.start_transaction(**database.in_snapshot())
+            inside = CallerDatabase(client, database.location, session)
+            run_now(guard.begin(inside))
+            limit = threading.Timer(idle, _abort_now, [session])
+            limit.start()
+            try:
+                yield session
+                if not session.in_transaction:
+                    raise guard.ended_by_user() if clock.boottime() - begun < idle else guard.cut_off()
+                run_now(guard.end(inside))
+                _commit_now(database, session)
+            finally:
+                limit.cancel()
+                _abort_now(session)
+    except driver.PyMongoError as error:
+        raise _meaning(database, guard, error, clock.boottime() - begun >= idle) from error
+
+
+async def _commit(database: MongoDatabase, session: Any) -> None:
+    try:
+        await session.commit_transaction()
+    except driver.PyMongoError as error:
+        raise _in_doubt(database, error) from error
+
+
+def _commit_now(database: MongoDatabase, session: Any) -> None:
+    try:
+        session.commit_transaction()
+    except driver.PyMongoError as error:
+        raise _in_doubt(database, error) from error
+
+
+async def _abort(session: Any) -> None:
+    if session.in_transaction:
+        with suppress(driver.PyMongoError):
+            await session.abort_transaction()
+
+
+def _abort_now(session: Any) -> None:
+    if session.in_transaction:
+        with suppress(driver.PyMongoError):
+            session.abort_transaction()
+
+
+def _in_doubt(database: MongoDatabase, error: driver.PyMongoError) -> Exception:
+    if error.has_error_label(_TRANSIENT):
+        return error
+    return StoreUnavailable(
+        f"transaction: {database.location.public}: its commit was not answered, so whether it was committed is unknown: "
+        f"{first_line(error)}"
+    )
+
+
+def _meaning(database: MongoDatabase, guard: Guard, error: driver.PyMongoError, is_late: bool) -> BaseException:
+    """Return what a failure of the driver means: conflicts of the user's own documents are the user's."""
+    if is_late:
+        return guard.cut_off()
+    return error if error.has_error_label(_TRANSIENT) else statement_error(database.location.public, error)
