@@ -195,12 +195,14 @@ class Loader:
     async def _signals(self, jobs: Sequence[UUID]) -> None:
         found = defaultdict[UUID, list[Signal]](list)
         for each in await self._find(self._names.signals, {"job": {"$in": jobs}}, sort={"place": 1}):
+            self._part.last_signals[each["job"]] = each["place"]
             found[each["job"]].append(msgspec.json.decode(each["value"], type=Signal))
         for job, signals in found.items():
             self._part.add("signals", job, tuple(signals))
 
     async def _flows(self, flows: Sequence[UUID]) -> None:
         for each in await self._find(self._names.flows, {"_id": {"$in": flows}}):
+            self._part.sizes.setdefault(each["_id"], each.get("size", 0))
             self._part.add("flows", each["_id"], msgspec.json.decode(each["value"], type=Flow))
 
     async def _schedules(self, _: Sequence[Any]) -> None:

@@ -186,21 +186,19 @@ class _PartContent(Content):
         super()._index_edge(key, old, new)
         self._known.is_indexing = was
 
-    def next_number(self, kind: str) -> int:
-        number = self.numbers[kind] = self.numbers.get(kind, self.first_number) + 1
-        return number
-
-    first_number = 0
-
 
 class PartBook(Book):
-    """A book of which only the rows are there that its verb has asked for. ``first_number``: what places of members begin after."""
+    """A book of which only the rows are there that its verb has asked for.
 
-    def __init__(self, first_number: int) -> None:
+    ``sizes``: the place of the newest member of each flow. ``last_signals``: that of the newest signal of each job. ``terms``: those in
+    which leases were beaten. ``held_states``: the states of the jobs of each lease.
+    """
+
+    def __init__(self) -> None:
         self.known = Known()
         self.content = _PartContent(self._index_job, self.known)
-        self.content.first_number = first_number
         self._all, self.flow_changes = self.content, FlowChanges()
+        self.sizes, self.last_signals = dict[UUID, int](), dict[UUID, int]()
         self.terms = dict[UUID, int]()
         self.held_states = dict[UUID, list[State]]()
 
@@ -245,6 +243,13 @@ class PartBook(Book):
     def _require_jobs(self, ids: Sequence[UUID]) -> None:
         if missing := [("jobs", job) for job in ids if ("jobs", job) not in self.known.read]:
             raise Missing(*missing)
+
+    def _put(self, row: JobRecord) -> None:
+        self._all.jobs[row.id] = row
+        if row.member is not None and row.id not in self._all.places:
+            flow = row.member.flow
+            self._all.flows.get(flow)  # its document has the size
+            self._all.places[row.id] = self.sizes[flow] = self.sizes.get(flow, 0) + 1
 
     def _holders(self) -> Collection[UUID]:
         return self.held_states

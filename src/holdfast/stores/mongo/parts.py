@@ -86,7 +86,7 @@ class PartsWithin:
 
     async def _open(self, session: Session) -> tuple[datetime, PartBook, Loader]:
         at, settings = await self.begin(session)
-        book = PartBook(stamp_of(at) << 10)
+        book = PartBook()
         loader = Loader(self._database, self._names, session, book)
         loader.settle(settings)
         return at, book, loader

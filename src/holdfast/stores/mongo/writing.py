@@ -80,7 +80,8 @@ class Writer:
         for call in self._plain_calls:
             self._inserts[self._names.jobs].append(_receipt(call, self._now, EnqueueAnswer()))
         for flow in self._touched_flows:
-            self._updates[self._names.flows].append({"q": {"_id": flow}, "u": {"$inc": {"v": 1}}})
+            size = {"size": self._part.sizes.get(flow, 0)}
+            self._updates[self._names.flows].append({"q": {"_id": flow}, "u": {"$inc": {"v": 1}, "$set": size}})
         for job in self._touched_jobs - self._jobs:
             self._updates[self._names.jobs].append({"q": {"_id": job}, "u": {"$inc": {"touched": 1}}})
         if settings:
@@ -173,11 +174,11 @@ class Writer:
         left = {each.call for each in row or ()}
         self._deletes[self._names.signals] += [each.call for each in before if each.call not in left]
         known = {each.call for each in before}
-        for each in row or ():
+        place = self._part.last_signals.get(job, 0) + 1
+        for number, each in enumerate(row or ()):
             if each.call not in known:
-                place = self._part.content.first_number
                 self._inserts[self._names.signals].append(
-                    {"_id": each.call, "job": job, "place": place, "value": json_text(each)}
+                    {"_id": each.call, "job": job, "place": place + number, "value": json_text(each)}
                 )
 
     def _add_flows(self, flow: UUID, row: Any) -> None:
