@@ -55,9 +55,9 @@ class Tenant(Owner):
 
     async def close(self) -> None:
         """Close what threads have opened; all else belongs to the home."""
-        clients, self.database._clients = self.database._clients, {}
-        await super().close()
-        self.database._clients = clients
+        of_threads, self.database._of_threads = self.database._of_threads, None
+        if of_threads is not None:
+            of_threads.close()
 
 
 class MongoHome:

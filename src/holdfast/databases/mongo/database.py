@@ -34,21 +34,49 @@ SEARCH_LIMIT = 75.0
 CONFLICT_LIMIT = 5.0
 """Seconds for which a transaction is begun again after conflicts with others."""
 
+TURNS: Final = 5
+"""Turns of an event loop in which connections that the driver has ended are closed, too."""
+
 MAJORITY: Final = {"w": "majority", "j": True}
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _TRANSIENT, _UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
+
+
+class _Link:
+    """A client, and the newest operation of which its replies have shown the time: what is believed must be read at or after it.
+
+    A client passes the time on with what it read. Another one may not: a primary refuses a time that lies in its future.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.time: Timestamp | None = None
+
+    def advance(self, time: Timestamp | None) -> None:
+        if time is not None and (self.time is None or time > self.time):
+            self.time = time
+
+    def session(self) -> Session:
+        """Return a session whose reads come after all that this client has read and written."""
+        session = self.client.start_session(causal_consistency=True)
+        if self.time is not None:
+            session.advance_operation_time(self.time)
+        return session
 
 
 class _Clients:
     """The clients of one event loop. Beats have a separate one: they must not wait behind other commands."""
 
     def __init__(self, connect: Callable[[int], Client]) -> None:
-        self.shared, self.beats = connect(8), connect(2)
-        self.ending = _close_at_the_end(self.shared, self.beats)
+        self.shared, self.beats = _Link(connect(8)), _Link(connect(2))
+        self.ending = _close_at_the_end(self.shared.client, self.beats.client)
         try:
             self.ending.__anext__().send(None)
         except StopIteration:
             pass  # the generator is at its `yield` now, and waits for the end of the loop
+
+    def link(self, *, for_beat: bool) -> _Link:
+        return self.beats if for_beat else self.shared
 
 
 async def _close_at_the_end(*clients: Client) -> AsyncGenerator[None]:
@@ -58,16 +86,17 @@ async def _close_at_the_end(*clients: Client) -> AsyncGenerator[None]:
     finally:
         for client in clients:
             await client.close()
+        for _ in range(TURNS):
+            await loop_sleep(0)
 
 
 class MongoDatabase(Forked):
-    """A database. ``time``: the newest operation that a reply has shown; what is believed must be read at or after it."""
+    """A database. ``term``: the newest term of a primary that a reply has shown, -1 before the first."""
 
     def __init__(self, url: str, *, clock: Clock, chance: Randomness, process: ProcessIdentity) -> None:
         if problems := problems_of_mongo_url(url):
             raise ConfigurationError(problems)
         self.location = MongoUrl.of(url)
-        self.time: Timestamp | None = None
         self.term = -1
         self._clock, self._chance, self._process = clock, chance, process
         self._clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
@@ -100,23 +129,22 @@ class MongoDatabase(Forked):
         self, command: Document, *, session: Session | None = None, for_beat: bool = False, limit: float | None = None
     ) -> Document:
         """Send a command and return its reply, in which the caller looks for failures of its parts."""
-        clients = self._here()
-        client = clients.beats if for_beat else clients.shared
+        link = self._here().link(for_beat=for_beat)
         try:
             with pymongo.timeout(limit or (BEAT_LIMIT if for_beat else VERB_LIMIT)):
-                reply: Document = await client[self.location.database].command(
+                reply: Document = await link.client[self.location.database].command(
                     command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=_CODEC
                 )
         except PyMongoError as error:
             if session is not None and error.has_error_label(_TRANSIENT):
                 raise
             raise statement_error(self.location.public, error) from error
-        self._learn(reply)
+        self._learn(link, reply)
         return reply
 
-    def collection(self, name: str, concern: str | None = "majority") -> AsyncCollection[Document]:
+    def collection(self, name: str, concern: str | None = "majority", *, for_beat: bool = False) -> AsyncCollection[Document]:
         """Return a collection for reads. ``concern``: ``None`` inside sessions that have theirs."""
-        database = self._here().shared[self.location.database]
+        database = self._here().link(for_beat=for_beat).client[self.location.database]
         return database.get_collection(
             name,
             codec_options=_CODEC,
@@ -132,29 +160,20 @@ class MongoDatabase(Forked):
         *,
         session: Session | None = None,
         concern: str = "majority",
-        seconds: float = VERB_LIMIT,
+        for_beat: bool = False,
         **options: Any,
     ) -> list[Document]:
-        """Return the documents of a filter or a pipeline; outside a session as a majority has them, after all that this object wrote."""
+        """Return the documents of a filter or a pipeline; outside a session as a majority has them, after all that this client wrote."""
         try:
-            with pymongo.timeout(seconds):
-                if session is None and concern == "majority" and self.time is not None:
-                    async with self._here().shared.start_session(causal_consistency=True) as causal:
-                        causal.advance_operation_time(self.time)
-                        return await self._find(name, which, causal, concern, options)
-                return await self._find(name, which, session, None if session else concern, options)
+            with pymongo.timeout(BEAT_LIMIT if for_beat else VERB_LIMIT):
+                if session is None and concern == "majority":
+                    async with self._here().link(for_beat=for_beat).session() as causal:
+                        return await _read(self.collection(name, concern, for_beat=for_beat), which, causal, options)
+                return await _read(self.collection(name, None if session else concern), which, session, options)
         except PyMongoError as error:
             if session is not None and error.has_error_label(_TRANSIENT):
                 raise
             raise statement_error(self.location.public, error) from error
-
-    async def _find(
-        self, name: str, which: Any, session: Session | None, concern: str | None, options: Mapping[str, Any]
-    ) -> list[Document]:
-        collection = self.collection(name, concern)
-        if isinstance(which, Mapping):
-            return await collection.find(which, session=session, batch_size=1000, **options).to_list()
-        return await (await collection.aggregate(which, session=session, **options)).to_list()
 
     async def indexes(self, name: str) -> list[Document]:
         """Return the indexes of a collection; none if it does not exist."""
@@ -168,7 +187,7 @@ class MongoDatabase(Forked):
         """Return what the reads of ``act`` return, all of them at one time."""
         try:
             with pymongo.timeout(limit):
-                async with self._here().shared.start_session(snapshot=True, causal_consistency=False) as session:
+                async with self.client().start_session(snapshot=True, causal_consistency=False) as session:
                     return await act(session)
         except PyMongoError as error:
             raise statement_error(self.location.public, error) from error
@@ -193,22 +212,21 @@ class MongoDatabase(Forked):
 
     async def _once(self, act: Callable[[Session], Awaitable[Answer]]) -> Answer:
         with pymongo.timeout(VERB_LIMIT):
-            async with self._here().shared.start_session(causal_consistency=True) as session:
-                if self.time is not None:
-                    session.advance_operation_time(self.time)
-                await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True), ReadPreference.PRIMARY)
+            link = self._here().shared
+            async with link.session() as session:
+                await session.start_transaction(**self.in_snapshot())
                 try:
                     answer = await act(session)
                 except BaseException:
                     await self._give_up(session)
                     raise
                 await self._commit(session)
-                self._advance(session.operation_time)
+                link.advance(session.operation_time)
                 return answer
 
     def client(self) -> Client:
         """Return the client of the running event loop."""
-        return self._here().shared
+        return self._here().shared.client
 
     def blocking_client(self) -> MongoClient[Document]:
         """Return the client of threads."""
@@ -217,10 +235,9 @@ class MongoDatabase(Forked):
                 self._of_threads = MongoClient(self.location.url, **self._options(8))
             return self._of_threads
 
-    def catch_up(self, session: Any) -> None:
-        """Let a session read what this object has written."""
-        if self.time is not None:
-            session.advance_operation_time(self.time)
+    def session(self) -> Session:
+        """Return a session whose reads come after all that was written in this event loop."""
+        return self._here().shared.session()
 
     @staticmethod
     def in_snapshot() -> dict[str, Any]:
@@ -252,18 +269,14 @@ class MongoDatabase(Forked):
     async def greet(self) -> Document:
         """Return what the primary reports of itself, and learn its term from its last write."""
         reply = await self.command({"hello": 1})
-        self._learn({"opTime": reply.get("lastWrite", {}).get("opTime")})
+        self._learn(self._here().shared, {"opTime": reply.get("lastWrite", {}).get("opTime")})
         return reply
 
-    def _learn(self, reply: Mapping[str, Any]) -> None:
-        self._advance(reply.get("operationTime"))
+    def _learn(self, link: _Link, reply: Mapping[str, Any]) -> None:
+        link.advance(reply.get("operationTime"))
         written = reply.get("opTime")
         if isinstance(written, dict):  # in a transaction it is a time alone
             self.term = max(self.term, int(written["t"]))
-
-    def _advance(self, time: Timestamp | None) -> None:
-        if time is not None and (self.time is None or time > self.time):
-            self.time = time
 
     def _here(self) -> _Clients:
         loop = asyncio.get_running_loop()
@@ -300,6 +313,14 @@ class MongoDatabase(Forked):
     def after_fork_in_child(self) -> None:
         self._of_parent += [self._clients, self._of_threads]
         self._clients, self._of_threads, self._lock = {}, None, threading.Lock()
+
+
+async def _read(
+    collection: AsyncCollection[Document], which: Any, session: Session | None, options: Mapping[str, Any]
+) -> list[Document]:
+    if isinstance(which, Mapping):
+        return await collection.find(which, session=session, batch_size=1000, **options).to_list()
+    return await (await collection.aggregate(which, session=session, **options)).to_list()
 
 
 _CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, uuid_representation=4)

@@ -37,12 +37,17 @@ class Leases:
         statement = {"q": {"_id": {"$in": ids}, **_OPEN}, "u": [{"$set": renewed}], "multi": True}
         reply = await self._database.write({"update": self._names.leases, "updates": [statement]}, for_beat=True)
         if not reply["n"]:
-            await self.confirm()
-        found = {each["_id"]: each for each in await self._database.find(self._names.leases, {"_id": {"$in": ids}, **_OPEN})}
+            await self.confirm(for_beat=True)
+        which = {"_id": {"$in": ids}, **_OPEN}
+        found = {each["_id"]: each for each in await self._database.find(self._names.leases, which, for_beat=True)}
         marked = defaultdict[UUID, list[UUID]](list)
         fields = {"marked": 1}
         for each in await self._database.find(
-            self._names.jobs, {"marked": {"$in": [*found]}}, projection=fields, sort={"marked": 1, "number": 1}
+            self._names.jobs,
+            {"marked": {"$in": [*found]}},
+            for_beat=True,
+            projection=fields,
+            sort={"marked": 1, "number": 1},
         ):
             marked[each["marked"]].append(each["_id"])
         since = [(each["renewed_at"] - each["previous_at"]).total_seconds() for each in found.values()]
@@ -64,10 +69,11 @@ class Leases:
         found = await self._change({"_id": lease, **_OPEN}, {"$max": {"voids": voids}})
         return None if found is None else int(found["started"])
 
-    async def confirm(self) -> None:
+    async def confirm(self, *, for_beat: bool = False) -> None:
         """Write something that a majority keeps: what is read after it is what the primary knows, so "no" is true."""
         await self._database.write(
-            {"update": self._names.state, "updates": [{"q": {"_id": "barrier"}, "u": {"$inc": {"number": 1}}, "upsert": True}]}
+            {"update": self._names.state, "updates": [{"q": {"_id": "barrier"}, "u": {"$inc": {"number": 1}}, "upsert": True}]},
+            for_beat=for_beat,
         )
 
     async def _change(self, which: Document, change: Document) -> Document | None:

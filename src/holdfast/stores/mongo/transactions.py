@@ -24,8 +24,7 @@ async def awaited(database: MongoDatabase, guard: Guard, clock: Clock, idle: flo
     client, begun = database.client(), clock.boottime()
     try:
         await guard.prepare(CallerDatabase(client, database.location))
-        async with client.start_session(causal_consistency=True) as session:
-            database.catch_up(session)
+        async with database.session() as session:
             await session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(client, database.location, session)
             await guard.begin(inside)
@@ -50,7 +49,6 @@ def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -
     try:
         run_now(guard.prepare(CallerDatabase(client, database.location)))
         with client.start_session(causal_consistency=True) as session:
-            database.catch_up(session)
             session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(client, database.location, session)
             run_now(guard.begin(inside))
