@@ -5,13 +5,14 @@ It is read without any driver, so that a wrong URL is reported as a problem of t
 
 import re
 from typing import Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
 from holdfast._core.postgres_url import public_url
 
-SCHEMES = ("mongodb", "mongodb+srv")
+_BY_NAME_SERVER = "mongodb+srv"
+SCHEMES = ("mongodb", _BY_NAME_SERVER)
 
 _LOOKS = "mongodb://user:password@host:27017/database?replicaSet=rs0, more hosts after commas"
 _DATABASE = re.compile(r"[^\0/\\ .\"$*<>:|?]{1,63}")
@@ -32,6 +33,38 @@ class MongoUrl(Struct, frozen=True):
         'shop'
         """
         return cls(url, public_url(url), _database(url))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that the URL names; none if a name server knows them.
+
+        >>> MongoUrl.of("mongodb://jobs:secret@db1,db2:27018/shop").hosts
+        ('db1', 'db2:27018')
+        """
+        parts = urlsplit(self.url)
+        return () if parts.scheme == _BY_NAME_SERVER else tuple(parts.netloc.rpartition("@")[2].split(","))
+
+    @property
+    def replica_set(self) -> str | None:
+        """The name of the set that the hosts must belong to, if the URL has one.
+
+        >>> MongoUrl.of("mongodb://db1,db2/shop?w=1&replicaSet=rs0").replica_set
+        'rs0'
+        """
+        options = {name.lower(): value for name, value in parse_qsl(urlsplit(self.url).query)}
+        return options.get("replicaset")
+
+    def of_member(self, host: str) -> str:
+        """Return the URL of this very member, of any set or of none, for a question that needs no user.
+
+        >>> MongoUrl.of("mongodb://jobs:secret@db1,db2/shop?replicaSet=rs0&tls=true").of_member("db2:27017")
+        'mongodb://db2:27017/?directConnection=true&tls=true'
+        """
+        parts = urlsplit(self.url)
+        options = [each for each in parts.query.split("&") if each.lower().startswith(("tls", "ssl"))]
+        if parts.scheme == _BY_NAME_SERVER and not options:
+            options = ["tls=true"]
+        return f"mongodb://{host}/?{'&'.join(('directConnection=true', *options))}"
 
 
 def problems_of_mongo_url(url: str) -> list[str]:

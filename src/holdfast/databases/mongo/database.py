@@ -19,6 +19,7 @@ from holdfast._core.mongo_url import MongoUrl, problems_of_mongo_url
 from holdfast._forks import Forked, Lock, register
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
+from holdfast.databases.mongo import member
 from holdfast.databases.mongo.errors import first_line, raise_for_reply, statement_error
 from holdfast.errors import ConfigurationError, StoreBusy, StoreUnavailable
 
@@ -126,13 +127,19 @@ class MongoDatabase(Forked):
         return reply
 
     async def command(
-        self, command: Document, *, session: Session | None = None, for_beat: bool = False, limit: float | None = None
+        self,
+        command: Document,
+        *,
+        session: Session | None = None,
+        for_beat: bool = False,
+        limit: float | None = None,
+        on: str | None = None,
     ) -> Document:
-        """Send a command and return its reply, in which the caller looks for failures of its parts."""
+        """Send a command and return its reply, in which the caller looks for failures of its parts. ``on``: another database."""
         link = self._here().link(for_beat=for_beat)
         try:
             with pymongo.timeout(limit or (BEAT_LIMIT if for_beat else VERB_LIMIT)):
-                reply: Document = await link.client[self.location.database].command(
+                reply: Document = await link.client[on or self.location.database].command(
                     command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=_CODEC
                 )
         except PyMongoError as error:
@@ -271,6 +278,10 @@ class MongoDatabase(Forked):
         reply = await self.command({"hello": 1})
         self._learn(self._here().shared, {"opTime": reply.get("lastWrite", {}).get("opTime")})
         return reply
+
+    async def greet_member(self, host: str) -> Document:
+        """Return what this very member reports of itself, also if it belongs to another replica set, or to none."""
+        return await asyncio.to_thread(member.greet, self.location.of_member(host), host)
 
     def _learn(self, link: _Link, reply: Mapping[str, Any]) -> None:
         link.advance(reply.get("operationTime"))

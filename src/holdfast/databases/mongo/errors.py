@@ -5,20 +5,65 @@ from typing import Any, Final
 
 from pymongo import errors
 
-from holdfast.errors import ConfigurationError, HoldfastError, StoreRefused, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreRefused, StoreUnavailable, Unsupported
 
 DUPLICATE: Final = 11000
 """The code of a write that a unique index refuses."""
 
+NOT_PERMITTED: Final = 13
+STANDALONE: Final = (
+    "this mongod is no replica set member: start it with --replSet rs0 and run rs.initiate() once; one member is enough"
+)
+_OF_USER: Final = (11, NOT_PERMITTED, 18, 391)
+_OF_STANDALONE: Final = 20  # "Transaction numbers are only allowed on a replica set member or mongos"
+
 _REFUSED: Final = {
-    13: "use a user that may read and write this database",
+    NOT_PERMITTED: "use a user that may read and write this database, such as one with its role readWrite",
     18: "correct the user or the password",
-    20: "this mongod is no replica set member: start it with --replSet rs0 and run rs.initiate() once; one member is enough",
     121: "the validator of this collection refuses the document: remove it, only Holdfast writes here",
     10334: "the document is larger than MongoDB's 16 MiB",
 }
 """Codes that the same command gets again after any wait, with the remedy."""
 
+PASSING: Final = frozenset(
+    (
+        *(
+            1,
+            6,
+            7,
+            24,
+            26,
+            43,
+            46,
+            48,
+            50,
+            64,
+            89,
+            90,
+            91,
+            100,
+            107,
+            112,
+            117,
+            133,
+            134,
+            146,
+            175,
+            189,
+            202,
+            211,
+            216,
+            225,
+            237,
+            239,
+        ),
+        *(246, 251, 262, 264, 267, 276, 279, 290, 308, 355, 365, 371, 402, 407, 433, 449, 462),
+        *(8000, 9001, 10107, 11600, 11601, 11602, 13435, 13436, 14031),
+    )
+)
+"""Codes of failures that end by themselves, or by what an operator does: elections, interruptions, limits of time, memory and disks."""
+
+_RETRYABLE: Final = "RetryableWriteError"
 _HOPELESS: Final = (errors.ConfigurationError, errors.InvalidURI, errors.InvalidOperation)
 
 
@@ -61,6 +106,20 @@ def statement_error(public: str, error: errors.PyMongoError) -> HoldfastError:
     return StoreUnavailable(f"{public}: {first_line(error)}")
 
 
+def refusal_of(error: HoldfastError) -> str | None:
+    """Return what the server, or the driver for it, cannot do at all; ``None`` if the error may pass, or comes from a missing right."""
+    cause = error.__cause__
+    if isinstance(cause, errors.OperationFailure):
+        is_lasting = cause.code not in PASSING and cause.code not in _OF_USER and not cause.has_error_label(_RETRYABLE)
+        return first_line(cause) if is_lasting else None
+    return first_line(cause) if isinstance(cause, _HOPELESS) else None
+
+
+def is_not_permitted(error: HoldfastError) -> bool:
+    """Return whether the server refuses a command because the user has no right to it."""
+    return isinstance(error.__cause__, errors.OperationFailure) and error.__cause__.code == NOT_PERMITTED
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, without the driver's description of the servers; or its kind if it is empty."""
     first = str(error).strip().partition("\n")[0].partition(", Timeout: ")[0]
@@ -68,6 +127,8 @@ def first_line(error: BaseException) -> str:
 
 
 def _failure(public: str, code: int | None, message: str) -> HoldfastError:
+    if code == _OF_STANDALONE:
+        return Unsupported(f"{public}: {STANDALONE}")
     remedy = _REFUSED.get(code or 0)
     if remedy is None:
         return StoreUnavailable(f"{public}: {message}")
