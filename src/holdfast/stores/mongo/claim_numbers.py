@@ -2,6 +2,7 @@
 
 from holdfast.databases.mongo.database import MongoDatabase
 from holdfast.stores.mongo.names import Names
+from holdfast.stores.mongo.schema import missing
 
 
 async def reserve(database: MongoDatabase, names: Names, numbers: int) -> int:
@@ -16,4 +17,7 @@ async def reserve(database: MongoDatabase, names: Names, numbers: int) -> int:
         "new": True,
         "writeConcern": {"w": 1},
     }
-    return int((await database.command(command))["value"]["number"]) - numbers
+    found = (await database.command(command))["value"]
+    if found is None:
+        raise missing(database.location.public, names.state, "claims")
+    return int(found["number"]) - numbers

@@ -28,6 +28,7 @@ from holdfast.stores.mongo.claim_numbers import reserve
 from holdfast.stores.mongo.documents import line_of, lines_between, range_in, record_of
 from holdfast.stores.mongo.loading import unexpired
 from holdfast.stores.mongo.names import Names
+from holdfast.stores.mongo.schema import missing
 from holdfast.stores.mongo.settling import MOST
 
 CHUNK = 32
@@ -87,6 +88,8 @@ class Claiming:
             *lines,
         ]
         found = await self._database.find(self._names.state, pipeline, concern="local")
+        if not found or found[0]["_id"] != "settings":
+            raise missing(self._database.location.public, self._names.state, "settings")
         settings = found[0]
         lease = next((each for each in found[1:] if "spec" in each), None)
         limits = [msgspec.json.decode(text, type=tuple[Scope, KeptLimit]) for text in settings["limits"]]

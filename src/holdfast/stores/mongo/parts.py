@@ -13,14 +13,13 @@ from holdfast._core.steps import SignalTaken
 from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
 from holdfast.databases.mongo.errors import Duplicate
-from holdfast.errors import SchemaMissing
 from holdfast.stores.mongo import preparing, reading
 from holdfast.stores.mongo.claim_numbers import reserve
 from holdfast.stores.mongo.documents import stamp_of
 from holdfast.stores.mongo.loading import Loader
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.part import Missing, PartBook
-from holdfast.stores.mongo.schema import MIGRATE
+from holdfast.stores.mongo.schema import missing
 from holdfast.stores.mongo.terms import MomentInTerm, Terms
 from holdfast.stores.mongo.writing import Writer
 
@@ -64,7 +63,7 @@ class PartsWithin:
         pipeline: list[Document] = [{"$match": {"_id": "settings"}}, {"$set": {"now": self._now()}}]
         found = await self._database.find(self._names.state, pipeline, session=session)
         if not found:
-            raise SchemaMissing(f"{self._database.location.public} has no schema: {MIGRATE}")
+            raise missing(self._database.location.public, self._names.state, "settings")
         at: datetime = found[0]["now"]
         return at, found[0]
 
@@ -102,9 +101,9 @@ class PartsWithin:
         while True:
             try:
                 return getattr(book, verb)(now, *arguments, **keywords)
-            except Missing as missing:
+            except Missing as unread:
                 book.undo(start)
-                await loader.load(missing.wanted)
+                await loader.load(unread.wanted)
 
     async def _reserve(self, numbers: int) -> int:
         raise AssertionError(f"{numbers} claims in the transaction of a caller")

@@ -1,16 +1,20 @@
 """The collections and indexes of a store, made by ``migrate`` only."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.databases.mongo.database import MongoDatabase
-from holdfast.errors import SchemaMissing, SchemaTooNew
+from holdfast.databases.mongo.database import Document, MongoDatabase
+from holdfast.databases.mongo.errors import DUPLICATE, index_in
+from holdfast.errors import SchemaMissing, SchemaTooNew, StoreRefused, StoreUnavailable
 from holdfast.stores.mongo.names import Names
 
 VERSION: Final = 1
 MIGRATE: Final = "run `holdfast migrate module:app`, or app.migrate()"
+MIGRATE_LIMIT: Final = 3600.0
+"""Seconds in which the indexes of a collection are built."""
 
 
 class Index(Struct, frozen=True):
@@ -71,21 +75,47 @@ def indexes_of(names: Names) -> dict[str, Sequence[Index]]:
     return {names.jobs: JOBS, **{getattr(names, each): indexes for each, indexes in OTHERS.items()}}
 
 
+class Fault(Struct, frozen=True):
+    """What a schema lacks. ``index``: that of the collection; ``None``: the collection itself, or one of its documents."""
+
+    collection: str
+    index: str | None
+    what: str
+
+    @property
+    def place(self) -> str:
+        """The collection and the index."""
+        return self.collection if self.index is None else f"{self.collection}.{self.index}"
+
+
+class Examined(Struct, frozen=True):
+    """A schema as it was found. ``version``: 0 without one. ``foreign``: indexes of others that delete documents, or refuse writes."""
+
+    version: int
+    faults: tuple[Fault, ...]
+    foreign: tuple[Fault, ...]
+
+
+MISSING: Final = "is missing"
+HIDDEN: Final = "is hidden"
+ALTERED: Final = "is not the one that this release makes"
+_IDLE: Final = frozenset(("v", "ns", "background", "hidden"))
+"""Attributes of an index that change nothing about what it holds."""
+
+
 async def migrate(database: MongoDatabase, names: Names) -> tuple[int, int]:
     """Make what is missing; return the versions before and after. Each step may be repeated, so no lock is needed."""
     before = await version_of(database, names)
     if before > VERSION:
-        raise SchemaTooNew(f"{database.location.public}: its version is {before}, this release knows {VERSION}: update holdfast")
-    there = {each["name"] for each in (await database.command({"listCollections": 1, "nameOnly": True}))["cursor"]["firstBatch"]}
+        raise SchemaTooNew(_too_new(database, before))
     for name, indexes in indexes_of(names).items():
-        if name not in there:
-            await database.command({"create": name, "writeConcern": {"w": "majority"}})
+        there = await database.indexes(name)
+        if not there:
+            await _create(database, name)
+        await _make_room(database, name, indexes, there)
         if indexes:
-            await database.command(
-                {"createIndexes": name, "indexes": [each.specification() for each in indexes], "writeConcern": {"w": "majority"}}
-            )
-    for document in ({"_id": "claims", "number": 0}, {"_id": "settings", "paused": [], "queues": [], "limits": []}):
-        key = document.pop("_id")
+            await _create_indexes(database, name, indexes)
+    for key, document in _STATE.items():
         await database.write(
             {"update": names.state, "updates": [{"q": {"_id": key}, "u": {"$setOnInsert": document}, "upsert": True}]}
         )
@@ -95,32 +125,120 @@ async def migrate(database: MongoDatabase, names: Names) -> tuple[int, int]:
     return before, VERSION
 
 
+async def _create(database: MongoDatabase, name: str) -> None:
+    try:
+        await database.command({"create": name, "writeConcern": {"w": "majority"}})
+    except StoreUnavailable as error:
+        if getattr(error.__cause__, "code", None) != _EXISTS:  # another process migrates, too
+            raise
+
+
+async def _make_room(database: MongoDatabase, name: str, indexes: Sequence[Index], there: Sequence[Document]) -> None:
+    """Show hidden indexes, and drop those that are not as they should be, or are so under another name."""
+    wanted = {each.name: each for each in indexes}
+    for found in there:
+        index = wanted.get(found["name"])
+        if index is None:
+            is_in_the_way = any(_form(found) == _form(each.specification()) for each in indexes)
+        else:
+            is_in_the_way = not _is_as(index, found)
+            if found.get("hidden") and not is_in_the_way:
+                await database.command({"collMod": name, "index": {"name": index.name, "hidden": False}})
+        if is_in_the_way:
+            await database.command({"dropIndexes": name, "index": found["name"], "writeConcern": {"w": "majority"}})
+
+
+async def _create_indexes(database: MongoDatabase, name: str, indexes: Sequence[Index]) -> None:
+    """Make those that are missing. ``StoreRefused``: documents that must not be there are in its way."""
+    specifications = [each.specification() for each in indexes]
+    command = {"createIndexes": name, "indexes": specifications, "writeConcern": {"w": "majority"}}
+    try:
+        await database.command(command, limit=MIGRATE_LIMIT)
+    except StoreUnavailable as error:
+        if getattr(error.__cause__, "code", None) != DUPLICATE:
+            raise
+        field = next((each.keys[0][0] for each in indexes if each.name == index_in(str(error))), "that index")
+        remedy = f"remove the field {field} from all but one of these documents, then migrate again"
+        raise StoreRefused(f"{error}: the index was missing when they were written: {remedy}") from error
+
+
 async def version_of(database: MongoDatabase, names: Names) -> int:
     """Return the version of the schema; 0 without one."""
-    found = await database.find(names.state, {"_id": "schema"})
-    return int(found[0]["version"]) if found else 0
+    return _version_in(await database.find(names.state, {"_id": "schema"}))
+
+
+def _version_in(state: Sequence[Document]) -> int:
+    return next((int(each["version"]) for each in state if each["_id"] == "schema"), 0)
 
 
 async def require_schema(database: MongoDatabase, names: Names) -> None:
     """Raise ``SchemaMissing`` or ``SchemaTooNew`` unless this release can use the schema: without its indexes, promises are broken."""
-    version = await version_of(database, names)
-    if version > VERSION:
-        raise SchemaTooNew(f"{database.location.public}: its version is {version}, this release knows {VERSION}: update holdfast")
-    if version < VERSION or (missing := await missing_indexes(database, names)):
-        what = "has no schema" if version < VERSION else f"lacks {', '.join(missing)}"
-        raise SchemaMissing(f"{database.location.public} {what}: {MIGRATE}")
+    found = await examine(database, names)
+    if found.version > VERSION:
+        raise SchemaTooNew(_too_new(database, found.version))
+    if found.version < VERSION or found.faults:
+        what = "has no schema" if found.version < VERSION else ", ".join(f"{each.place} {each.what}" for each in found.faults)
+        raise SchemaMissing(f"{database.location.public}: {what}: {MIGRATE}")
 
 
-async def missing_indexes(database: MongoDatabase, names: Names) -> list[str]:
-    """Return the indexes that are missing, hidden, or not as they should be."""
-    found = list[str]()
-    for name, indexes in indexes_of(names).items():
-        there = {each["name"]: each for each in await database.indexes(name)}
-        found += [f"{name}.{each.name}" for each in indexes if not _is_intact(each, there.get(each.name))]
-    return found
+def missing(public: str, collection: str, key: str) -> SchemaMissing:
+    """Return the error of a verb that finds a document of ``migrate`` gone. ``public``: the URL for people."""
+    return SchemaMissing(f"{public}: {collection} lacks the document {key!r}: {MIGRATE}")
 
 
-def _is_intact(index: Index, there: dict[str, Any] | None) -> bool:
-    if there is None or there.get("hidden"):
-        return False
-    return all(there.get(name, False if name == "unique" else None) == value for name, value in index.specification().items())
+async def examine(database: MongoDatabase, names: Names) -> Examined:
+    """Read the version and all indexes."""
+    wanted = indexes_of(names)
+    state, *listed = await asyncio.gather(
+        database.find(names.state, {"_id": {"$in": ["schema", *_STATE]}}), *(database.indexes(name) for name in wanted)
+    )
+    there = {each["_id"] for each in state}
+    faults = [Fault(names.state, None, f"lacks the document {key!r}") for key in _STATE if key not in there]
+    foreign = list[Fault]()
+    for (name, indexes), found in zip(wanted.items(), listed, strict=True):
+        faults += _faults_of(name, indexes, found)
+        foreign += _foreign(name, indexes, found)
+    return Examined(_version_in(state), tuple(faults), tuple(foreign))
+
+
+def _faults_of(name: str, indexes: Sequence[Index], listed: Sequence[Document]) -> Iterator[Fault]:
+    if not listed:
+        yield Fault(name, None, MISSING)
+        return
+    there = {each["name"]: each for each in listed}
+    for index in indexes:
+        found = there.get(index.name)
+        if found is None:
+            yield Fault(name, index.name, MISSING)
+        elif not _is_as(index, found):
+            yield Fault(name, index.name, ALTERED)
+        elif found.get("hidden"):
+            yield Fault(name, index.name, HIDDEN)
+
+
+def _foreign(name: str, indexes: Sequence[Index], listed: Sequence[Document]) -> Iterator[Fault]:
+    ours, forms = {"_id_", *(each.name for each in indexes)}, [_form(each.specification()) for each in indexes]
+    for found in listed:
+        if found["name"] in ours or _form(found) in forms:
+            continue
+        if "expireAfterSeconds" in found:
+            yield Fault(name, found["name"], "deletes documents by itself")
+        elif found.get("unique"):
+            yield Fault(name, found["name"], "is unique, and refuses writes of Holdfast")
+
+
+def _is_as(index: Index, found: Document) -> bool:
+    return _form(index.specification()) == _form(found)
+
+
+def _form(index: Document) -> Document:
+    """Return what an index holds and does, without its name. The order of its keys counts."""
+    return {**{name: value for name, value in index.items() if name not in _IDLE | {"name"}}, "key": [*index["key"].items()]}
+
+
+def _too_new(database: MongoDatabase, version: int) -> str:
+    return f"{database.location.public}: its version is {version}, this release knows {VERSION}: update holdfast"
+
+
+_STATE: Final[dict[str, Document]] = {"claims": {"number": 0}, "settings": {"paused": [], "queues": [], "limits": []}}
+_EXISTS: Final = 48
