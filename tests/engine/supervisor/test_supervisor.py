@@ -730,3 +730,20 @@ async def test_dump_stacks_returns_the_stacks_of_all_workers() -> None:
     fleet = Fleet(processes=2)
     leases = [(await fleet.ready())[1] for _ in range(2)]
     assert fleet.supervisor.dump_stacks() == {leased.worker: "its stacks" for leased in leases}
+
+
+class LateWarner(Flaky):
+    """A store that knows its warnings once it has answered."""
+
+    @property
+    def capabilities(self) -> Any:
+        return structs.replace(super().capabilities, warnings=("the disk is slow",) if "open_lease" in self.calls else ())
+
+
+@pytest.mark.virtual_time
+async def test_warnings_that_a_store_has_once_it_has_answered_are_logged_once() -> None:
+    fleet = Fleet(processes=2)
+    fleet.store = LateWarner(fleet.memory)
+    for _ in range(2):
+        await fleet.ready()
+    assert fleet.log.of("store.warned") == [{"warning": "the disk is slow"}]

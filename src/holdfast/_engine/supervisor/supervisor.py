@@ -68,6 +68,7 @@ class Supervisor:
         self._event_relay, self.problems = EventRelay(events, lambda: self.workers) if options.tells else None, tuple[str, ...]()
         self._recoveries: dict[asyncio.Task[None], WorkerHandle] = {}
         self._settings: Settings | None = None
+        self._warnings = list[str]()
         self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
         self._isolation: Isolation | None = None
         self._rows_scheduler: RowsScheduler | None = None
@@ -188,6 +189,7 @@ class Supervisor:
                 timing = await self._prepare(hello.settings)  # the first worker's: one beat renews all leases
                 await self._declared_limits.declare(hello.declared)
                 await session.open_lease(hello, self._environment, self._contact, timing=timing, grace=self._grace)
+                self._log_warnings()
                 break
             except ERRORS as error:
                 self._report_error("open", error)
@@ -202,6 +204,13 @@ class Supervisor:
         if self._drains:
             self._drain(session.handle)
 
+    def _log_warnings(self) -> None:
+        """Log each warning of the store once; some stores have none before they have answered."""
+        news = [each for each in self._store.capabilities.warnings if each not in self._warnings]
+        for warning in news:
+            self._events.emit(EventName.STORE_WARNED, warning=warning)
+        self._warnings += news
+
     async def _prepare(self, settings: Settings) -> LeaseTiming:
         """Open store and transport once, reconcile, start the services; return the timing of all leases."""
         async with self._opening:
@@ -212,8 +221,6 @@ class Supervisor:
                 self._environment = Environment(self._store, self._transport, self._clock, self._chance, self._events)
                 self._settings, self._lease_time = settings, self._environment.lease_time
                 self._history = BeatHistory(self._store, self._host, kept=settings.beat_history)
-                for warning in self._store.capabilities.warnings:
-                    self._events.emit(EventName.STORE_WARNED, warning=warning)
             self._contact = Contact(settings.timing, self._now_of_lease)
             self._recovery = Recovery(
                 self._environment,
