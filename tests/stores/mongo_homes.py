@@ -115,7 +115,8 @@ class MongoHome:
         return self._lead(store)
 
     def _lead(self, store: Owner) -> MongoStore:
-        store.clock, store._is_checked = self.clock, True
+        store.clock = self.clock
+        store.readiness.accept()
         return store
 
 

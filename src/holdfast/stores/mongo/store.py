@@ -21,12 +21,13 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
 from holdfast.databases.mongo.database import MongoDatabase, Session
 from holdfast.databases.mongo.errors import Duplicate
-from holdfast.stores.mongo import schema, transactions
+from holdfast.stores.mongo import checks, schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.enqueuing import documents_of
 from holdfast.stores.mongo.leases import Leases
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.parts import READS, Parts, PartsWithin, is_negative
+from holdfast.stores.mongo.readiness import Readiness
 from holdfast.stores.mongo.reporting import report
 from holdfast.stores.mongo.settling import is_plain, settle
 from holdfast.stores.mongo.sharing import Guard
@@ -48,22 +49,23 @@ class MongoStore(BookVerbs):
         self._leases, self._claiming = Leases(self.database, self.names), Claiming(self.database, self.names, chance)
         self._terms, self._clock = Terms(clock), clock
         self._parts = Parts(self.database, self.names, self._terms, lambda: self.now)
-        self._is_checked = False
+        self.readiness = Readiness(self.database, self.names, clock=clock, chance=chance)
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("mongodb", "server", caller_transaction=True, prefetch=True)
+        return Capabilities("mongodb", "server", self.readiness.warnings, caller_transaction=True, prefetch=True)
 
     def take_flow_changes(self) -> tuple[FlowChange, ...]:
         return self.flow_changes.take()
 
     async def migrate(self) -> tuple[int, int]:
+        await self.readiness.require_server()
         found = await schema.migrate(self.database, self.names)
-        self._is_checked = True
+        self.readiness.accept()
         return found
 
     async def check(self) -> tuple[Check, ...]:
-        return ()
+        return tuple(await checks.check(self.database, self.names, self.readiness.require_server, self._clock))
 
     async def close(self) -> None:
         await self.database.close()
@@ -123,7 +125,7 @@ class MongoStore(BookVerbs):
         return lost
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
-        await self._require_schema()
+        await self.readiness.require_first()
         return await self._leases.beat(self.now, leases, draining=draining, notes=notes)
 
     async def start_through(self, lease: UUID, number: int, voids: int) -> bool:
@@ -186,6 +188,4 @@ class MongoStore(BookVerbs):
         return written.answer, written.is_empty
 
     async def _require_schema(self) -> None:
-        if not self._is_checked:
-            await schema.require_schema(self.database, self.names)
-            self._is_checked = True
+        await self.readiness.require()
