@@ -95,8 +95,30 @@ class BucketRecord:
         return history_objects.read(self._commits, [*deeds, *read_from(self._file)[0]])
 
 
+class MongoRecord:
+    """A record in the change stream of the set, and of events in a file, because processes write them while the set has no primary too."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url, self._file = url, folder / PROCESS_LOG
+
+    def watch(self) -> None:
+        from proof.checker import history_mongo
+
+        history_mongo.watch(self._url)
+
+    def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
+        tell_deed(self._file, ProcessEvent(time.time(), what, process, job, token))
+
+    def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
+        from proof.checker import history_mongo
+
+        return history_mongo.read(self._url, [*deeds, *read_from(self._file)[0]])
+
+
 def record_of(url: str, folder: Path) -> Record:
     """Return the record for that kind of store."""
     if url.startswith("sqlite:"):
         return SqliteRecord(Path(url.removeprefix("sqlite:///")), folder)
+    if url.startswith("mongodb:"):
+        return MongoRecord(url, folder)
     return PostgresRecord(url, folder) if url.startswith("postgres") else BucketRecord(folder)

@@ -37,6 +37,11 @@ class TcpProxy:
         """Return the same address with this proxy instead of the server."""
         return url.replace(f":{self._behind[1]}", f":{self.port}")
 
+    def lead_to(self, port: int) -> None:
+        """Connect to another server on this machine from now on, and break the connections to the one before."""
+        self._behind = self._behind[0], port
+        self.reset()
+
     @property
     def connections(self) -> int:
         """The number of open connections."""

@@ -22,9 +22,10 @@ from tests.e2e.torture.brokers import BrokerGrounds, FailoverGrounds
 from tests.e2e.torture.buckets import BucketGrounds, signed
 from tests.e2e.torture.grounds import LOCKED, OUTAGE, RUBBISH, Grounds, outage_length, run_in_file
 from tests.e2e.torture.kept import DATA
+from tests.e2e.torture.mongo_grounds import MongoGrounds
 from tests.e2e.torture.runner import AMNESTY, RECOVERY, Harm, Torturer
 
-Store = Literal["sqlite", "postgres", "postgres+nats", "objects", "objects+broker", "objects+failover"]
+Store = Literal["sqlite", "postgres", "postgres+nats", "mongo", "objects", "objects+broker", "objects+failover"]
 BUCKETS = {"objects": BucketGrounds, "objects+broker": BrokerGrounds, "objects+failover": FailoverGrounds}
 NATS_ALIVE, NATS_DEAD = 6.0, 2.0
 
@@ -237,6 +238,8 @@ def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
     with ExitStack() as stack:
         if store == "sqlite":
             yield FileGrounds(folder)
+        elif store == "mongo":
+            yield MongoGrounds(folder, stack)
         elif store in BUCKETS:
             stack.enter_context(signed())
             yield BUCKETS[store](folder, stack)

@@ -24,6 +24,7 @@ from holdfast._core.text import json_text
 from holdfast._ports.clock import Randomness
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
+from holdfast.databases.readable import readable
 from holdfast.stores.mongo.claim_numbers import reserve
 from holdfast.stores.mongo.documents import line_of, lines_between, range_in, record_of
 from holdfast.stores.mongo.loading import unexpired
@@ -276,7 +277,7 @@ class Claiming:
         if not leases or not _is_open(leases[0], request):
             await self._undo(mine, jobs)
             return None
-        return tuple(_claim_of(each) for each in jobs)
+        return readable(_claim_of, jobs)
 
     async def _undo(self, mine: Document, jobs: Sequence[Document]) -> None:
         """Put jobs back in their lines: their claim was not handed out."""

@@ -160,7 +160,7 @@ def record_of(found: Mapping[str, Any], started: int = 0) -> JobRecord:  # size:
         key=found["key"],
         priority=found["priority"],
         state=_STATES[found["state"]],
-        payload=body_of(get("payload", "")),
+        payload=_body(get("payload")) or b"",
         policy=policy_of(get("policy")),
         attempt=found["attempt"],
         failures=found["failures"],
@@ -172,14 +172,14 @@ def record_of(found: Mapping[str, Any], started: int = 0) -> JobRecord:  # size:
         finished_at=get("finished_at"),
         reason=None if reason is None else Reason(reason),
         error=failure_of(get("error")),
-        result=None if result is None else body_of(result),
+        result=_body(result),
         lease=get("lease"),
         worker=get("worker"),
         stage=get("stage"),
         fraction=get("fraction"),
         message=get("message"),
         last_progress_at=get("progress_at"),
-        checkpoint=None if checkpoint is None else body_of(checkpoint),
+        checkpoint=_body(checkpoint),
         cancel_requested=get("is_marked", False),
         expires_at=get("expires_at"),
         unique_key=get("unique_key"),
@@ -241,6 +241,13 @@ def receipt_of(found: Mapping[str, Any]) -> tuple[datetime, EnqueueAnswer]:
     if "state" in found:
         return found["created_at"], EnqueueAnswer()
     return found["received_at"], msgspec.json.decode(found["answer"], type=EnqueueAnswer)
+
+
+def _body(value: Any) -> bytes | None:
+    """Return JSON as bytes; encode any other value, written by hand, so that its reader refuses it."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return body_of(value) if isinstance(value, str) else str(value).encode("utf-8", "replace")
 
 
 def _date(at: datetime | None) -> datetime | None:

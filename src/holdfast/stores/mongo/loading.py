@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from holdfast._core.steps import Signal, StepRecord
 from holdfast._core.workflow import Edge, Flow
 from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
+from holdfast.databases.readable import readable
 from holdfast.stores.mongo.documents import lines_between, lock_of, marks_of, range_in, receipt_of, record_of, stamp_of
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.part import ALL, PartBook, Wanted
@@ -178,7 +180,8 @@ class Loader:
                 self._part.add("places", each["_id"], each["place"])
             if (marks := marks_of(each)) is not None:
                 self._part.add("marks", each["_id"], marks)
-            self._part.add("jobs", each["_id"], record_of(each, 0 if lease is None else lease.started))
+            for row in readable(partial(record_of, started=0 if lease is None else lease.started), [each]):
+                self._part.add("jobs", row.id, row)
         known.update(("jobs", each["_id"]) for each in news)
 
     async def _receipts(self, calls: Sequence[UUID]) -> None:

@@ -1,8 +1,9 @@
 """The reads of many jobs: lists, counts, queues, and what is due."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from holdfast._core.limits import CountedBy, is_limited, wait_for
 from holdfast._core.record import JobRecord, as_read, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
 from holdfast.databases.mongo.database import Document
+from holdfast.databases.readable import readable
 from holdfast.stores.mongo.documents import range_in, record_of
 from holdfast.stores.mongo.loading import Loader, unexpired
 
@@ -36,14 +38,17 @@ async def list_jobs(loader: Loader, now: datetime, which: JobFilter) -> tuple[Jo
         if not page:
             break
         before = page[-1]["_id"]
-        started = await loader.started()
-        views = [as_read(record_of(each, started.get(each["active"], 0) if "active" in each else 0), now) for each in page]
+        views = readable(partial(_view, await loader.started(), now), page)
         chosen = [view for view in views if matches(view, which, now)]
         if which.only_workflows:
             lone = await loader.lone_roots([view.id for view in chosen if view.member is not None and not view.member.is_gate])
             chosen = [view for view in chosen if view.id not in lone]
         found += chosen
     return tuple(found[: which.limit])
+
+
+def _view(started: Mapping[UUID, int], now: datetime, found: Document) -> JobRecord:
+    return as_read(record_of(found, started.get(found["active"], 0) if "active" in found else 0), now)
 
 
 def _query(which: JobFilter) -> Document:
