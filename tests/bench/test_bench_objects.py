@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_only_the_design_by_hand_runs_jobs_twice() -> None:
     parts = ["rates", "contention", "faults", "--latency", "0.002", "--seconds", "0.2", "--writers", "2", "--jobs", "400"]

@@ -11,7 +11,7 @@ SMALL = ["--nodes", "60", "--room", "10", "--depth", "20", "--children", "50", "
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 def test_members_of_workflows_are_measured_beside_plain_jobs(store: str, tmp_path: Path) -> None:
     options = [*SMALL, "--store", store, "--folder", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", "bench.workflows", *options], cwd=ROOT, capture_output=True, text=True)

@@ -119,8 +119,8 @@ class TestObjectsApart(Handles, StoreContract):
         return store
 
 
-class TestObjectsWithFaults(Handles, StoreContract):
-    """The same while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time. Every
+class Faulty(Handles):
+    """Handles while a fifth of all writes and a twentieth of all reads go wrong, and runs are flushed and merged all the time. Every
     second handle puts all bodies apart."""
 
     def make_store(self, clock: FakeClock) -> Store:
@@ -139,6 +139,15 @@ class TestObjectsWithFaults(Handles, StoreContract):
         )
         self.handles.append(store)
         return store
+
+
+class TestObjectsWithFaults(Faulty, EnqueueContract, ClaimContract, SettleContract, FenceContract, LeaseContract, RaceContract):
+    """Ownership while requests fail."""
+
+
+@pytest.mark.prove
+class TestObjectsWithFaultsWhole(Faulty, StoreContract):
+    """The whole contract while requests fail."""
 
 
 class EagerBook(Book):

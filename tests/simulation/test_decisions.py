@@ -29,6 +29,7 @@ def test_a_world_played_from_its_decisions_is_the_same(seed: int) -> None:
     assert played.decisions == drawn.decisions
 
 
+@pytest.mark.prove
 def test_all_kinds_of_decisions_are_drawn() -> None:
     made = [each for seed in SEEDS for each in simulate(seed).decisions]
     assert {type(each) for each in made} == {Birth, Mishap, Strike, Operation}

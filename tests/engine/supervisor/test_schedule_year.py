@@ -7,6 +7,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from holdfast import App, cron, every
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import DeclaredSchedule
@@ -126,6 +128,7 @@ def expected(
     return ticks[:1] if definition.overlap == "skip" else ticks
 
 
+@pytest.mark.prove
 def test_s14_each_tick_of_a_year_is_as_its_policy_wants() -> None:
     async def story() -> None:
         year = Year(7)
