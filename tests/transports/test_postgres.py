@@ -16,7 +16,8 @@ from holdfast._ports.transport import Hint
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.testing.servers import PostgresServer
 from holdfast.transports import postgres
-from holdfast.transports.postgres import Notification, Outbox, PostgresTransport
+from holdfast.transports._outbox import INTERVAL, LONGEST, Notification, Outbox
+from holdfast.transports.postgres import PostgresTransport
 from tests.servers.proxy import TcpProxy
 
 TIMEOUT = 40.0
@@ -90,7 +91,7 @@ def test_many_hints_are_few_notifications_and_none_is_missing(postgres_dsn: str)
         payloads = [await output.get()]
         while "the last" not in payloads[-1]:
             payloads.append(await output.get())
-        assert len(payloads) <= took / postgres.INTERVAL + 3
+        assert len(payloads) <= took / INTERVAL + 3
         news = [msgspec.json.decode(payload, type=Notification) for payload in payloads]
         assert {queue for each in news for queue in each.queues} >= {f"queue-{number}" for number in range(30)}
         assert {job for each in news for job in each.ids} == set(IDS[:40])
@@ -250,7 +251,7 @@ def test_what_does_not_fit_wakes_every_worker() -> None:
         news = outbox.take()
         assert (news.queues, news.is_for_all) == (["mail", "post"], True)
         assert 100 <= len(news.ids) < 300
-        assert len(msgspec.json.encode(news)) <= postgres.LONGEST
+        assert len(msgspec.json.encode(news)) <= LONGEST
         assert not outbox.is_filled.is_set()
         outbox.add([Hint("x" * 200 + str(number)) for number in range(200)])
         assert outbox.take() == Notification(is_for_all=True)
