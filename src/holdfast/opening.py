@@ -10,7 +10,7 @@ from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.bucket_url import BucketUrl
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
-from holdfast._core.transport_url import TransportUrl, listens
+from holdfast._core.transport_url import CHANGES, TransportUrl, listens, tails
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._ports.store import Store
@@ -134,6 +134,8 @@ def open_transport(settings: Settings) -> Transport:
         return _open_nats(address, settings)
     if listens(settings.url, address, settings.pooler):
         return _open_listening(settings)
+    if tails(settings.url, address):
+        return _open_tailing(settings, follows_changes=address is not None and address.kind == CHANGES)
     if address is None and scheme_of(settings.url) == "sqlite":
         from holdfast._system.host import SystemHost
         from holdfast.transports.local import LocalTransport
@@ -182,6 +184,23 @@ def _open_listening(settings: Settings) -> Transport:
 
     connect, name = _open_postgres(settings).connect, public_url(settings.url)
     return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemRandomness())
+
+
+def _open_tailing(settings: Settings, *, follows_changes: bool) -> Transport:
+    from holdfast._system.host import SystemHost
+
+    try:
+        from holdfast.databases.mongo.database import MongoDatabase
+    except ModuleNotFoundError as error:
+        raise _missing(error, "mongo") from error
+    from holdfast.stores.mongo.documents import queue_in
+    from holdfast.stores.mongo.names import Names
+    from holdfast.transports.mongo import Jobs, MongoTransport
+
+    names, clock, chance = Names(settings.schema), SystemClock(), SystemRandomness()
+    database = MongoDatabase(settings.url, clock=clock, chance=chance, process=SystemHost().process())
+    jobs = Jobs(names.jobs, queue_in) if follows_changes else None
+    return MongoTransport(database, names.hints, jobs, clock=clock, chance=chance)
 
 
 def _missing(error: ModuleNotFoundError, extra: str) -> Exception:

@@ -3,12 +3,13 @@
 import pytest
 
 from holdfast._core.timing import LeaseTiming
-from holdfast._core.transport_url import TransportUrl, problems_of_address
+from holdfast._core.transport_url import TransportUrl, problems_of_address, server_of_hints
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 
 TIMING = LeaseTiming.of("30s")
 PG = "postgresql://db/shop"
+MONGO = "mongodb://db/shop"
 
 
 def problems(text: object, store: str = PG, pooler: str | None = None) -> list[str]:
@@ -121,6 +122,27 @@ def test_listening_needs_a_database_that_supports_it(store: str, pooler: str | N
     (problem,) = problems("postgres", store, pooler)
     assert words in problem
     assert problems("postgres", "postgres://db/shop") == []
+
+
+@pytest.mark.parametrize("store", [PG, "memory://", "sqlite:///a.db", "https://broker:7700"])
+def test_changes_are_those_of_a_store_on_mongodb(store: str) -> None:
+    (problem,) = problems("mongodb+changes", store)
+    assert "transport='mongodb+changes' needs a mongodb:// store" in problem
+    assert problems("mongodb+changes", MONGO) == problems("mongodb+changes", "mongodb+srv://db/shop") == []
+    assert TransportUrl.of("mongodb+changes") == TransportUrl(kind="mongodb+changes")
+
+
+@pytest.mark.parametrize(
+    ("transport", "expected"),
+    [
+        (None, "MongoDB at mongodb://ann@db/shop"),
+        ("mongodb+changes", "MongoDB at mongodb://ann@db/shop"),
+        ("nats://a", "NATS at nats://a:4222"),
+        ("poll", ""),
+    ],
+)
+def test_the_server_of_hints_of_a_store_on_mongodb(transport: str | None, expected: str) -> None:
+    assert server_of_hints("mongodb://ann:s3cret@db/shop", transport, None) == expected
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -48,6 +48,11 @@ def test_listen_and_notify_reach_each_other(postgres_dsn: str) -> None:
     assert checked(at(postgres_dsn)).level == "ok"
 
 
+@pytest.mark.parametrize("transport", [None, "mongodb+changes"])
+def test_hints_through_mongodb_reach_each_other(transport: str | None, mongo_url: str) -> None:
+    assert checked(at(mongo_url, transport)).level == "ok"
+
+
 @pytest.mark.skipif(not has_pgbouncer(), reason="there is no pgbouncer here")
 def test_listen_through_an_undeclared_pooler_is_red(postgres_server: PostgresServer) -> None:
     dsn = postgres_server.create_database()

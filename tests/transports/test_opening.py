@@ -10,6 +10,7 @@ from holdfast.errors import ConfigurationError, MissingExtra
 from holdfast.opening import open_transport
 from holdfast.settings import Settings, stream_of
 
+MONGO = "mongodb://jobs:s3cret@127.0.0.1:9/shop?replicaSet=rs0"
 PG = "postgresql://jobs:s3cret@127.0.0.1:9/shop"
 
 
@@ -29,6 +30,10 @@ def kind_of(url: str, transport: str | None = None, pooler: str | None = None) -
         (PG, "poll", "PollingTransport"),
         (PG, "nats://127.0.0.1:9", "NatsTransport"),
         (f"{PG}?pooler=transaction", None, "PollingTransport"),
+        (MONGO, None, "MongoTransport"),
+        (MONGO, "mongodb+changes", "MongoTransport"),
+        (MONGO, "poll", "PollingTransport"),
+        (MONGO, "nats://127.0.0.1:9", "NatsTransport"),
         ("http://127.0.0.1:9", None, "BrokerTransport"),
         ("memory-object://jobs", None, "LeaderTransport"),
         ("memory-object://jobs", "poll", "PollingTransport"),
@@ -48,6 +53,7 @@ def test_behind_a_pooler_that_is_declared_separately() -> None:
     [
         ("nats", "holdfast.transports.nats", "memory://", "nats://a", "pip install 'holdfast[nats]'"),
         ("asyncpg", "holdfast.stores.postgres", PG, None, "pip install 'holdfast[postgres]'"),
+        ("pymongo", "holdfast.databases.mongo", MONGO, None, "pip install 'holdfast[mongo]'"),
     ],
 )
 def test_a_driver_that_is_not_installed_is_named_with_its_extra(

@@ -6,15 +6,17 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from holdfast._core import broker_url
+from holdfast._core import broker_url, mongo_url
 from holdfast._core import postgres_url as location
 from holdfast._core.durations import seconds
 from holdfast._core.timing import LeaseTiming
 
 ACK_WAIT = 600.0
 SCHEMES = ("nats", "tls")
+CHANGES = "mongodb+changes"
 SUPPORTED = (
-    "use None for what fits the store, 'poll', 'nats://host:4222', or 'postgres' with a postgresql:// store; "
+    "use None for what fits the store, 'poll', 'nats://host:4222', 'postgres' with a postgresql:// store, "
+    "or 'mongodb+changes' with a mongodb:// store; "
     "options follow a ?, for example 'nats://host:4222?ack=finish&ack_wait=10m'"
 )
 
@@ -30,7 +32,7 @@ class TransportUrl(Struct, frozen=True, kw_only=True):
     unacknowledged message is delivered again. ``stream``: its name, if the user chose one.
     """
 
-    kind: Literal["poll", "postgres", "nats"]
+    kind: Literal["poll", "postgres", "mongodb+changes", "nats"]
     servers: tuple[str, ...] = ()
     user: str | None = None
     password: str | None = None
@@ -47,7 +49,7 @@ class TransportUrl(Struct, frozen=True, kw_only=True):
         >>> TransportUrl.of("nats://a:4222,b?ack_wait=5m").servers
         ('nats://a:4222', 'nats://b:4222')
         """
-        if text in ("poll", "postgres"):
+        if text in ("poll", "postgres", CHANGES):
             return cls(kind=text)  # type: ignore[arg-type]
         parts = urlsplit(text)
         asked = dict(parse_qsl(parts.query))
@@ -77,6 +79,11 @@ def listens(url: str, address: TransportUrl | None, pooler: str | None) -> bool:
     return url.partition("://")[0] in location.SCHEMES and not location.PostgresUrl.of(url, pooler).is_pooled
 
 
+def tails(url: str, address: TransportUrl | None) -> bool:
+    """Return whether hints go through a collection of the store's database on MongoDB."""
+    return (address is None or address.kind == CHANGES) and url.partition("://")[0] in mongo_url.SCHEMES
+
+
 def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
     """Return the server that carries hints, for people; an empty string if none does.
 
@@ -88,6 +95,8 @@ def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
         return f"NATS at {address.public}"
     if address is None and url.partition("://")[0] in broker_url.SCHEMES:
         return f"the broker at {url}"
+    if tails(url, address):
+        return f"MongoDB at {location.public_url(url)}"
     return f"LISTEN at {location.public_url(url)}" if listens(url, address, pooler) else ""
 
 
@@ -99,6 +108,9 @@ def problems_of_address(
         return []
     if text == "postgres":
         return _problems_of_listening(store, pooler)
+    if text == CHANGES:
+        is_mongo = store.partition("://")[0] in mongo_url.SCHEMES
+        return [] if is_mongo else [f"transport={CHANGES!r} needs a mongodb:// store; {SUPPORTED}"]
     if not isinstance(text, str):
         return [f"transport={text!r}: no such transport; {SUPPORTED}"]
     try:

@@ -309,6 +309,8 @@ class MongoDatabase(Forked):
             "connectTimeoutMS": 2000,
             "heartbeatFrequencyMS": 2000,
             "serverSelectionTimeoutMS": 4000,
+            "socketTimeoutMS": 0,  # each command has its limit, and a cursor may wait for longer
+            "timeoutMS": None,
             "uuidRepresentation": "standard",
             "tz_aware": True,
             "retryWrites": True,

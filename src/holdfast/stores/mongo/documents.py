@@ -57,6 +57,16 @@ def range_in(line: str) -> Range:
     return task, queue, key, int(priority, 16) - _MIDDLE
 
 
+def queue_in(line: object) -> str:
+    """Return the queue of a line; an empty string for what is not a line.
+
+    >>> queue_in(line_of(("send", "mail", "", 0)))
+    'mail'
+    """
+    parts = line.split("\0", 3) if isinstance(line, str) else ()
+    return parts[2] if len(parts) == 4 else ""
+
+
 def lines_between(task: str, *, is_isolated: bool) -> tuple[str, str]:
     """Return two strings between which all lines of a task are."""
     start = _start(task, is_isolated=is_isolated)

@@ -55,3 +55,7 @@ class Names(Struct, frozen=True):
     @property
     def edges(self) -> str:
         return f"{self.schema}.edges"
+
+    @property
+    def hints(self) -> str:
+        return f"{self.schema}.hints"

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast.databases.mongo.capped import make_capped
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import DUPLICATE, index_in
 from holdfast.errors import SchemaMissing, SchemaTooNew, StoreRefused, StoreUnavailable
@@ -115,6 +117,8 @@ async def migrate(database: MongoDatabase, names: Names) -> tuple[int, int]:
         await _make_room(database, name, indexes, there)
         if indexes:
             await _create_indexes(database, name, indexes)
+    with suppress(StoreRefused):  # a server without capped collections: workers poll
+        await make_capped(database, names.hints)
     for key, document in _STATE.items():
         await database.write(
             {"update": names.state, "updates": [{"q": {"_id": key}, "u": {"$setOnInsert": document}, "upsert": True}]}
