@@ -300,7 +300,8 @@ class MongoDatabase(Forked):
         return found
 
     def _connect(self, most: int) -> Client:
-        return AsyncMongoClient(self.location.url, **self._options(most))
+        # Each command has its limit, and a cursor that waits for hints has none.
+        return AsyncMongoClient(self.location.url, **self._options(most), socketTimeoutMS=0, timeoutMS=None)
 
     def _options(self, most: int) -> dict[str, Any]:
         return {
@@ -309,8 +310,6 @@ class MongoDatabase(Forked):
             "connectTimeoutMS": 2000,
             "heartbeatFrequencyMS": 2000,
             "serverSelectionTimeoutMS": 4000,
-            "socketTimeoutMS": 0,  # each command has its limit, and a cursor may wait for longer
-            "timeoutMS": None,
             "uuidRepresentation": "standard",
             "tz_aware": True,
             "retryWrites": True,
