@@ -155,7 +155,7 @@ async def until_received(received: "asyncio.Queue[Hint]", hint: Hint, times: int
             pass
 
 
-async def until_heard(received: "asyncio.Queue[Hint]", publisher: Transport, queue: str) -> None:
+async def until_it_arrives(received: "asyncio.Queue[Hint]", publisher: Transport, queue: str) -> None:
     """Publish a hint until it is received: any may be lost while a connection is."""
     while True:
         await publisher.publish([Hint(queue)])
@@ -212,7 +212,7 @@ def test_a_process_has_one_cursor_without_a_filter_and_receives_no_old_hints(hom
             transport, received = home.end(), asyncio.Queue[Hint]()
             for _ in range(3):
                 await transport.subscribe(received.put_nowait)
-            await until_heard(received, publisher, "new")
+            await until_it_arrives(received, publisher, "new")
             (opened,) = home.cursors
             assert (opened["find"], opened["filter"], opened["tailable"]) == (home.hints.name, {}, True)
             assert drain(received) <= {Hint(), Hint("new")}
@@ -248,9 +248,7 @@ def test_migration_makes_a_capped_collection_that_is_not_empty(home: Home) -> No
 
 @pytest.mark.parametrize("is_listening", [False, True])
 @pytest.mark.parametrize("what", ["missing", "empty", "uncapped"])
-def test_a_collection_that_is_damaged_is_mended(
-    what: str, is_listening: bool, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_collection_is_made_again(what: str, is_listening: bool, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mongo, "AWAIT", 0.1)
 
     def damage() -> None:
@@ -270,14 +268,14 @@ def test_a_collection_that_is_damaged_is_mended(
                 if is_listening:
                     damage()
                     await until_received(received, Hint())
-                await until_heard(received, publisher, "again")
+                await until_it_arrives(received, publisher, "again")
                 assert home.options == CAPPED
                 assert len(home.cursors) == 1
 
     run(act)
 
 
-def test_a_process_that_only_publishes_mends_the_collection_too(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_only_publishes_notices_a_damaged_collection_too(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mongo, "LOOK", 0.0)
 
     async def act() -> None:
@@ -333,7 +331,7 @@ def test_without_capped_collections_workers_poll_and_that_is_reported_once(
         (warning,) = warnings(caplog)
         assert "workers poll instead" in warning
         assert f"{home.hints.name} must be a capped collection" in warning
-        await until_heard(received, open_, "at last")
+        await until_it_arrives(received, open_, "at last")
         await open_.close()
         await store.close()
 
@@ -398,11 +396,11 @@ def test_a_half_open_connection_is_noticed(way: Any, mongo_set: MongoSet, home: 
             through = Home(f"mongodb://127.0.0.1:{proxy.port}{urlsplit(home.url).path}?directConnection=true", home.schema)
             async with listening(through) as received, publishing(home) as publisher:
                 proxy.blackhole(way)
-                await publisher.publish([Hint("unheard")])
+                await publisher.publish([Hint("lost")])
                 await SystemClock().sleep(0.4)
                 proxy.restore()
                 await until_received(received, Hint())
-                await until_heard(received, publisher, "heard")
+                await until_it_arrives(received, publisher, "received")
             through.close()
 
     run(act)
@@ -460,7 +458,7 @@ def test_many_changes_are_few_hints(home: Home) -> None:
     run(act)
 
 
-def test_a_change_stream_whose_place_is_no_longer_in_the_log_begins_anew(
+def test_a_change_stream_whose_place_is_no_longer_in_the_log_is_opened_again(
     mongo_set: MongoSet, home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(mongo, "AWAIT", 0.1)
@@ -484,7 +482,7 @@ def test_a_change_stream_whose_place_is_no_longer_in_the_log_begins_anew(
 
 @pytest.mark.prove
 @pytest.mark.timeout(120)
-def test_a_change_stream_that_slept_while_the_log_rolled_over_begins_anew() -> None:
+def test_a_change_stream_that_slept_while_the_log_rolled_over_is_opened_again() -> None:
     async def act(servers: MongoSet) -> None:
         home = Home(servers.create_database())
         async with listening(home, CHANGES) as received:
@@ -518,7 +516,7 @@ def test_a_server_that_starts_later_and_one_that_was_lost_are_found(caplog: pyte
             assert received.empty()
             await asyncio.to_thread(servers.start)
             await until_received(received, Hint(), 2)
-            await until_heard(received, open_, "mail")
+            await until_it_arrives(received, open_, "mail")
             await asyncio.to_thread(servers.kill)
             drain(received)
         await open_.close()
@@ -548,12 +546,12 @@ def test_hints_go_on_by_themselves_after_an_election(how: str, transport: str | 
 
     async def act() -> None:
         async with listening(home, transport) as received, publishing(home) as publisher:
-            await until_heard(received, publisher, "before")
+            await until_it_arrives(received, publisher, "before")
             old = await asyncio.to_thread(mongo_trio.primary)
             started = SystemClock().monotonic()
             await asyncio.to_thread(lose, old)
             await until_received(received, Hint(), cursors_of(transport))
-            await until_heard(received, publisher, "after")
+            await until_it_arrives(received, publisher, "after")
             if transport is not None:
                 await asyncio.to_thread(home.is_waiting, "changed")
                 await until_received(received, Hint("changed"))

@@ -34,7 +34,7 @@ LOOK = 60.0
 grows indefinitely if no process listens to it."""
 CONNECTING, CLOSING = 0.25, 1.0
 WHOLE: Final = 1_000_000
-"""Documents, more than the collection has room for: the first batch of a cursor has all that were written before."""
+"""Documents, more than fit in the collection: the first batch of a cursor has all that were written before."""
 
 _LINE: Final = ("fullDocument.line", "updateDescription.updatedFields.line")
 _WAITING: Final[list[Mapping[str, Any]]] = [
@@ -179,7 +179,7 @@ class _LoopHints:
         assert jobs is not None
         collection = self._database.collection(jobs.name)
         # Opened from now on, never from where an earlier one stood: that may no longer be in the server's log.
-        async with asyncio.timeout(ANSWER):
+        async with self._limit(ANSWER):
             cursor = await collection.aggregate_raw_batches(_WAITING, maxAwaitTimeMS=round(AWAIT * 1000))
         async with _closing(cursor):
             opened(True)
@@ -204,11 +204,17 @@ class _LoopHints:
 
     async def _next(self, cursor: Cursor) -> Any:
         """Return the next batch, or ``None`` after a while without one."""
+        async with self._limit(AWAIT + ANSWER):
+            return await (anext(cursor, None) if isinstance(cursor, AsyncRawBatchCursor) else cursor.try_next())
+
+    @asynccontextmanager
+    async def _limit(self, seconds: float) -> AsyncIterator[None]:
+        """Raise ``StoreUnavailable`` if the server refuses, or does not answer in this time."""
         try:
-            async with asyncio.timeout(AWAIT + ANSWER):
-                return await (anext(cursor, None) if isinstance(cursor, AsyncRawBatchCursor) else cursor.try_next())
+            async with asyncio.timeout(seconds):
+                yield
         except TimeoutError:
-            raise StoreUnavailable(f"{self._public}: no answer within {AWAIT + ANSWER:g} s") from None
+            raise StoreUnavailable(f"{self._public}: no answer within {seconds:g} s") from None
         except PyMongoError as error:
             raise statement_error(self._public, error) from error
 
