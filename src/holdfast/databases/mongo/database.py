@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pymongo
@@ -139,8 +139,9 @@ class MongoDatabase(Forked):
         link = self._here().link(for_beat=for_beat)
         try:
             with pymongo.timeout(limit or (BEAT_LIMIT if for_beat else VERB_LIMIT)):
-                reply: Document = await link.client[on or self.location.database].command(
-                    command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=_CODEC
+                database = link.client[on or self.location.database]
+                reply: Document = await obey(
+                    database.command(command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=_CODEC)
                 )
         except PyMongoError as error:
             if session is not None and error.has_error_label(_TRANSIENT):
@@ -175,8 +176,8 @@ class MongoDatabase(Forked):
             with pymongo.timeout(BEAT_LIMIT if for_beat else VERB_LIMIT):
                 if session is None and concern == "majority":
                     async with self._here().link(for_beat=for_beat).session() as causal:
-                        return await _read(self.collection(name, concern, for_beat=for_beat), which, causal, options)
-                return await _read(self.collection(name, None if session else concern), which, session, options)
+                        return await obey(_read(self.collection(name, concern, for_beat=for_beat), which, causal, options))
+                return await obey(_read(self.collection(name, None if session else concern), which, session, options))
         except PyMongoError as error:
             if session is not None and error.has_error_label(_TRANSIENT):
                 raise
@@ -264,7 +265,7 @@ class MongoDatabase(Forked):
     async def _commit(self, session: Session) -> None:
         for left in (2, 1, 0):
             try:
-                await session.commit_transaction()
+                await obey(session.commit_transaction())
             except PyMongoError as error:
                 if error.has_error_label(_TRANSIENT):
                     raise
@@ -325,6 +326,21 @@ class MongoDatabase(Forked):
     def after_fork_in_child(self) -> None:
         self._of_parent += [self._clients, self._of_threads]
         self._clients, self._of_threads, self._lock = {}, None, threading.Lock()
+
+
+async def obey(act: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return what a call of the driver returns; raise ``CancelledError`` if the task was cancelled, and the driver took no notice."""
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        answer = await act
+    except Exception:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError from None
+        raise
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return answer
 
 
 async def _read(
