@@ -10,6 +10,7 @@ from holdfast._core.job import (
     FINISHED,
     ActiveJob,
     AttemptOutcome,
+    Claim,
     Failure,
     HeldFor,
     NewJob,
@@ -177,6 +178,21 @@ def active_job(row: JobRecord) -> ActiveJob:
         cancel_requested=row.cancel_requested,
         queue=row.queue,
         flow=None if row.member is None else row.member.flow,
+    )
+
+
+def claim_of(row: JobRecord) -> Claim:
+    """Return an active record as its worker receives it."""
+    return Claim(
+        job=active_job(row),
+        payload=row.payload,
+        checkpoint=row.checkpoint,
+        rescue=row.rescue,
+        hook_due_at=row.hook_due_at,
+        key=row.key,
+        priority=row.priority,
+        headers=row.headers,
+        inputs=() if row.member is None else row.member.inputs,
     )
 
 

@@ -25,7 +25,7 @@ from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd, Precondition, Transition
-from holdfast._core.record import JobRecord, active_job, attempt_to_keep, begun, new_record, settled
+from holdfast._core.record import JobRecord, attempt_to_keep, begun, claim_of, new_record, settled
 from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.schedule import Advance, Overlap, TickAnswer, version_of
 from holdfast.errors import HoldfastError
@@ -258,17 +258,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         )
         self._put(taken)
         self._all.marks[row.id] = Marks(now.stamp, now.stamp)
-        return Claim(
-            job=active_job(taken),
-            payload=taken.payload,
-            checkpoint=taken.checkpoint,
-            rescue=taken.rescue,
-            hook_due_at=taken.hook_due_at,
-            key=taken.key,
-            priority=taken.priority,
-            headers=taken.headers,
-            inputs=() if taken.member is None else taken.member.inputs,
-        )
+        return claim_of(taken)
 
 
 def _answer_of(move: Advance, last_job: UUID | None) -> TickAnswer:

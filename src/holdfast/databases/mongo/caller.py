@@ -8,19 +8,16 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from bson import Int64
-from bson.codec_options import CodecOptions
+from pymongo import MongoClient
 from pymongo import errors as driver
 from pymongo.uri_parser import parse_uri
 
 from holdfast._core.mongo_url import MongoUrl
+from holdfast.databases.mongo.database import CODEC, MAJORITY, Document
 from holdfast.databases.mongo.errors import DUPLICATE
 from holdfast.errors import Unsupported
 
-Document = dict[str, Any]
 Answer = TypeVar("Answer")
-
-_CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, uuid_representation=4)
-_MAJORITY = {"w": "majority", "j": True}
 
 
 class CallerDatabase:
@@ -66,7 +63,7 @@ class CallerDatabase:
     async def write(self, command: Document, *, session: Any = None) -> Document:
         """Send a command that writes. Its failures are errors of the driver."""
         del session
-        reply = await self._send(command if self._session is not None else {**command, "writeConcern": _MAJORITY})
+        reply = await self._send(command if self._session is not None else {**command, "writeConcern": MAJORITY})
         for failure in reply.get("writeErrors", ()):
             kind = driver.DuplicateKeyError if failure.get("code") == DUPLICATE else driver.WriteError
             raise kind(failure.get("errmsg", ""), failure.get("code"), failure)
@@ -75,14 +72,14 @@ class CallerDatabase:
         return reply
 
     async def _send(self, command: Document) -> Document:
-        sent = self._client[self.location.database].command(command, session=self._session, codec_options=_CODEC)
+        sent = self._client[self.location.database].command(command, session=self._session, codec_options=CODEC)
         reply: Document = await sent if inspect.isawaitable(sent) else sent
         return reply
 
 
 def is_awaited(session: Any) -> bool:
     """Return whether the methods of a session are awaited."""
-    return inspect.iscoroutinefunction(type(session).commit_transaction) or not isinstance(session.client, _blocking_client())
+    return not isinstance(session.client, MongoClient)
 
 
 def run_now(act: Coroutine[Any, Any, Answer]) -> Answer:
@@ -93,9 +90,3 @@ def run_now(act: Coroutine[Any, Any, Answer]) -> Answer:
         answer: Answer = end.value
         return answer
     raise AssertionError("a synchronous session was awaited")
-
-
-def _blocking_client() -> type[Any]:
-    from pymongo import MongoClient
-
-    return MongoClient

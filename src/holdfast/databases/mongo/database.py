@@ -39,6 +39,7 @@ TURNS: Final = 5
 """Turns of an event loop in which connections that the driver has ended are closed, too."""
 
 MAJORITY: Final = {"w": "majority", "j": True}
+CODEC: Final[CodecOptions[Document]] = CodecOptions(tz_aware=True, uuid_representation=4)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _TRANSIENT, _UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
 
@@ -141,7 +142,7 @@ class MongoDatabase(Forked):
             with pymongo.timeout(limit or (BEAT_LIMIT if for_beat else VERB_LIMIT)):
                 database = link.client[on or self.location.database]
                 reply: Document = await obey(
-                    database.command(command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=_CODEC)
+                    database.command(command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC)
                 )
         except PyMongoError as error:
             if session is not None and error.has_error_label(_TRANSIENT):
@@ -155,7 +156,7 @@ class MongoDatabase(Forked):
         database = self._here().link(for_beat=for_beat).client[self.location.database]
         return database.get_collection(
             name,
-            codec_options=_CODEC,
+            codec_options=CODEC,
             read_preference=ReadPreference.PRIMARY,
             read_concern=ReadConcern(concern) if concern else None,
             write_concern=WriteConcern("majority", j=True),
@@ -349,6 +350,3 @@ async def _read(
     if isinstance(which, Mapping):
         return await collection.find(which, session=session, batch_size=1000, **options).to_list()
     return await (await collection.aggregate(which, session=session, **options)).to_list()
-
-
-_CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, uuid_representation=4)

@@ -18,7 +18,7 @@ from holdfast._core.job import Claim, State
 from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, share, weight_of
 from holdfast._core.limited_claim import LaneName
 from holdfast._core.limits import CountedBy, Scope, is_limited
-from holdfast._core.record import active_job, needs_isolation
+from holdfast._core.record import claim_of, needs_isolation
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, QueueSettings
 from holdfast._core.text import json_text
 from holdfast._ports.clock import Randomness
@@ -277,7 +277,7 @@ class Claiming:
         if not leases or not _is_open(leases[0], request):
             await self._undo(mine, jobs)
             return None
-        return readable(_claim_of, jobs)
+        return readable(lambda job: claim_of(record_of(job)), jobs)
 
     async def _undo(self, mine: Document, jobs: Sequence[Document]) -> None:
         """Put jobs back in their lines: their claim was not handed out."""
@@ -349,21 +349,6 @@ def _policies(request: ClaimRequest) -> Document:
 def _is_open(lease: Mapping[str, Any], request: ClaimRequest) -> bool:
     is_voided = request.voids is not None and lease["voids"] != request.voids
     return "ended_at" not in lease and lease["expires_at"] >= lease["now"] and not is_voided
-
-
-def _claim_of(found: Document) -> Claim:
-    row = record_of(found)
-    return Claim(
-        job=active_job(row),
-        payload=row.payload,
-        checkpoint=row.checkpoint,
-        rescue=row.rescue,
-        hook_due_at=row.hook_due_at,
-        key=row.key,
-        priority=row.priority,
-        headers=row.headers,
-        inputs=() if row.member is None else row.member.inputs,
-    )
 
 
 def _line_again(job: Document) -> str:

@@ -13,7 +13,8 @@ from msgspec import structs
 from pymongo import errors as driver
 
 from holdfast._core.job import Token
-from holdfast.databases.mongo.caller import CallerDatabase, Document
+from holdfast.databases.mongo.caller import CallerDatabase
+from holdfast.databases.mongo.database import Document
 from holdfast.errors import HoldfastError, JobLost
 from holdfast.stores.mongo.documents import job_document, record_of
 from holdfast.stores.mongo.loading import attempt_id
