@@ -8,43 +8,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from uuid import UUID
 
-from msgspec import Struct, field
-
 from holdfast._core.job import PLACE_OF, Place, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition
 from proof.checker.claims import Claims
 from proof.checker.history import FAIL_OVER, IN_CARE, ROWS, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.judges import JUDGES
+from proof.checker.tracks import JobTrack, LeaseTrack, ProcessTrack
 from proof.checker.verdicts import RATE, CheckContext, Report, Rules, Seers
 
 _TOO_LATE = "it was back in its queue only {:.1f} s after its owner's death"
-
-
-class _Job(Struct):
-    row: JobRow | None = None
-    is_reopening: bool = False
-    is_forgotten: bool = False
-    born_at: float = -1e9
-    asked_at: dict[tuple[str, Token], float] = field(default_factory=dict)
-    tokens: dict[Token, UUID | None] = field(default_factory=dict)
-    claimed_by: dict[Token, str] = field(default_factory=dict)
-    moved: dict[Token, Event] = field(default_factory=dict)
-    running: dict[Token, str] = field(default_factory=dict)
-    started: set[Token] = field(default_factory=set)
-    orphaned_at: float | None = None
-    was_in_care: bool = False
-
-
-class _Lease(Struct):
-    row: LeaseRow
-    at: float
-    renewed_at: float
-    is_ended: bool = False
-
-
-class _Process(Struct):
-    died_at: float | None = None
-    thawed_at: float = -1e9  # infinity: it is frozen
 
 
 def check(history: History, rules: Rules | None = None) -> Report:
@@ -70,9 +42,9 @@ class Checker:
         self._context = CheckContext(rules)
         self.report, self._rules, self._expect = self._context.report, rules, self._context.expect
         self._claims, self._others = Claims(self._context), tuple(kind(self._context) for kind in JUDGES)
-        self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
-        self._leases: dict[UUID, _Lease] = {}
-        self._processes: defaultdict[str, _Process] = defaultdict(_Process)
+        self._jobs: defaultdict[UUID, JobTrack] = defaultdict(JobTrack)
+        self._leases: dict[UUID, LeaseTrack] = {}
+        self._processes: defaultdict[str, ProcessTrack] = defaultdict(ProcessTrack)
         self._owned: defaultdict[str, set[UUID]] = defaultdict(set)
         self._runs: defaultdict[str, set[tuple[UUID, Token]]] = defaultdict(set)
         self._calm_since, self._now, self._is_done = 0.0 if rules.is_always_calm else float("inf"), 0.0, False
@@ -166,12 +138,7 @@ class Checker:
         if lease is not None:
             is_known = not after.task or not lease.row.tasks or after.task in lease.row.tasks
             self._expect("S16", is_known, job, "{} took the job and has no code for its task {}", lease.row.process, after.task)
-            self._expect("S8", not lease.is_ended, job, "the job was claimed for a lease that had ended")
-            if self._rules.is_timed and self._rules.has_lease_clock:
-                late = lease.row.overdue + (self._now - lease.at) / RATE
-                self._expect(
-                    "S8", late <= self._rules.step + 0.01, job, "its lease had run out {:.3f} s before it was claimed", late
-                )
+            self._see_lease_of_claim(job, lease, after.token)
         is_counted = after.attempt == before.attempt + (after.state is State.RUNNING)
         is_kept = (after.failures, after.crashes) == (before.failures, before.crashes)
         self._expect("S9", is_counted and is_kept, job, "the claim changed the budgets of the job")
@@ -181,6 +148,15 @@ class Checker:
             self._owned[lease.row.process].add(job)
             died_at = self._processes[lease.row.process].died_at
             track.orphaned_at, track.was_in_care = None if died_at is None else self._now, False
+
+    def _see_lease_of_claim(self, job: UUID, lease: LeaseTrack, token: Token) -> None:
+        late = lease.row.overdue + (self._now - lease.at) / RATE
+        is_late = self._rules.is_timed and self._rules.has_lease_clock and late > self._rules.step + 0.01
+        if self._rules.confirms_claims and (lease.is_ended or is_late):
+            self._jobs[job].unconfirmed.add(token)
+            return
+        self._expect("S8", not lease.is_ended, job, "the job was claimed for a lease that had ended")
+        self._expect("S8", not is_late, job, "its lease had run out {:.3f} s before it was claimed", late)
 
     def _see_write(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         self._expect("S1", after.token == before.token, job, "{} took it from {} without the right to", after.token, before.token)
@@ -237,7 +213,7 @@ class Checker:
             is_right = is_now == was or (is_now <= max(most, was + 1) and not (is_waiting and is_now >= most))
             self._expect("S9", is_right, job, "it goes on, and its budget is spent")
 
-    def _expect_bound(self, job: UUID, track: _Job, lease: _Lease | None) -> None:
+    def _expect_bound(self, job: UUID, track: JobTrack, lease: LeaseTrack | None) -> None:
         if track.orphaned_at is not None and self._rules.bound is not None and self._now >= self._calm_since:
             renewed_at = 0.0 if lease is None else lease.renewed_at  # also by a beat that was on its way when its sender died
             took = self._now - max(track.orphaned_at, self._calm_since, renewed_at, self._context.unlocked_at[job])
@@ -265,9 +241,9 @@ class Checker:
         elif known is not None and after.is_ended:
             self._see_lease_end(event, known, after)
         renewed_at = event.time if known is None or not after.is_ended else known.renewed_at
-        self._leases[event.lease] = _Lease(after, event.time, renewed_at, after.is_ended)
+        self._leases[event.lease] = LeaseTrack(after, event.time, renewed_at, after.is_ended)
 
-    def _see_lease_end(self, event: Event, known: _Lease, after: LeaseRow) -> None:
+    def _see_lease_end(self, event: Event, known: LeaseTrack, after: LeaseRow) -> None:
         holder = self._processes[after.process]
         if event.by is not None and event.by.is_judged:
             early = 0.0 if self._rules.has_lease_clock else after.ttl * self._rules.rate_error
@@ -323,6 +299,7 @@ class Checker:
         self.report.starts += 1
         self._expect("S1", token in track.tokens, job, "code started under {}, which was never made", token)
         self._expect("S10", token not in track.started, job, "code started twice under {}", token)
+        self._expect("S8", token not in track.unconfirmed, job, "code started under {}, made after its lease had ended", token)
         track.started.add(token)
         self._see_overlap(event, job, token)
         track.running[token] = event.process
@@ -388,7 +365,7 @@ class Checker:
         is_awake = self._now - self._processes[process].thawed_at > self._rules.waking
         return not (self._rules.is_timed and is_awake) or self._context.runs_on(process, job)
 
-    def _is_charged(self, job: UUID, before: JobRow, lease: _Lease | None) -> bool:
+    def _is_charged(self, job: UUID, before: JobRow, lease: LeaseTrack | None) -> bool:
         """Return what ``LeaseEnd.charges_crash_of`` returns, from the rows; code past a limit pays an attempt, not a crash."""
         if before.state is not State.RUNNING or lease is None:  # a lease lost in a fail-over counts as expired
             return before.state is State.RUNNING and self._context.has_forgotten

@@ -111,6 +111,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``keeps_order``: each claim takes the job that is due first.
     ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker.
     ``tick_bound``: L15, ``void_bound``: L16, in seconds.
+    ``confirms_claims``: a worker reads its claim back, with its lease, before it uses it. One that was made too late starts no code.
     ``has_lanes``: limits and turns of lanes are judged. ``claims_once``: one call takes all its jobs in one write.
     ``table``: what is promised of a watched table.
     ``has_…=False``: this fault of other worlds does not happen in this one, so no job may be harmed by it.
@@ -146,6 +147,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     void_bound: float | None = None
     has_lanes: bool = False
     claims_once: bool = False
+    confirms_claims: bool = False
     table: TableRules | None = None
 
     def bound_of(self, lease: LeaseRow | None) -> float | None:

@@ -52,9 +52,17 @@ PROMPT = Rules(is_complete=False, prompt=2.0)
 TOKENS = Rules(is_complete=False, returns_tokens=True)
 UNHURT = Rules(is_complete=False, has_stalls=False, has_long_silence=False, keeps_results=True)
 RESTARTING = Rules(is_complete=False, restart=3.2)
+CONFIRMING = Rules(is_complete=False, confirms_claims=True)
 ZOMBIES = Rules(is_complete=False, zombie_bound=5.0)
 
 BACK: dict[str, Any] = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}
+
+
+def claimed_too_late(*, has_ended: bool) -> Tale:
+    """A claim that was made for a lease that had run out, or ended; its worker never got the answer."""
+    tale = Tale().job().lease().later(31)
+    tale = tale.end_lease() if has_ended else tale
+    return tale.job(By("claim"), state=State.RUNNING, token=FIRST, lease=LEASE, attempt=1)
 
 
 def ahead() -> Tale:
@@ -71,6 +79,18 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         new().queue("paused default").claim(),
     ),
     "a claimable job is due": ("S1", OPEN, new(due_in=-1.0).claim(), new(due_in=1.0).claim()),
+    "a claim made for a lease that had ended starts no code": (
+        "S8",
+        CONFIRMING,
+        claimed_too_late(has_ended=True),
+        claimed_too_late(has_ended=True).life("handler.start", FIRST),
+    ),
+    "a claim made for a lease that had run out starts no code": (
+        "S8",
+        CONFIRMING,
+        claimed_too_late(has_ended=False),
+        claimed_too_late(has_ended=False).life("handler.start", FIRST),
+    ),
     "a claimable job has not expired": ("S1", OPEN, new(expires_in=1.0).claim(), new(expires_in=-1.0).claim()),
     "a job that was started once does not expire": (
         "S6",

@@ -41,8 +41,13 @@ class Kept(Struct, frozen=True):
     @property
     def rules(self) -> Rules:
         """The rules for this history."""
-        has_clock = not self.url.startswith("s3:")
-        return Rules(bound=self.bound, step=STEP, waking=WAKING, has_lease_clock=has_clock)
+        return Rules(
+            bound=self.bound,
+            step=STEP,
+            waking=WAKING,
+            has_lease_clock=not self.url.startswith("s3:"),
+            confirms_claims=self.url.startswith("mongodb:"),
+        )
 
 
 def look(folder: Path) -> str:

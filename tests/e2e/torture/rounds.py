@@ -30,6 +30,7 @@ from tests.e2e.torture.table import WatchedTable
 from tests.e2e.waiting import until
 
 TARGET = "tests.e2e.torture.jobs:app"
+EVENTS = "events.txt"
 LOOK = 0.25
 GOING = 15.0
 """Seconds in which the last child of an ended worker ends, too."""
@@ -82,6 +83,11 @@ class Verdict(Struct):
         stories = [self.report.explain(self.history)] if self.report.violations else []
         return "\n".join([*self.wrong, *stories])
 
+    def keep(self, folder: Path) -> None:
+        """Write the raw events of each job of which a promise was broken: not every server outlives its round."""
+        jobs = dict.fromkeys(each.job for each in self.report.violations if each.job is not None)
+        (folder / EVENTS).write_text("\n\n".join(self.history.story(job) for job in jobs))
+
 
 def play(plan: Plan, folder: Path, show: Callable[[float, Counter[str]], None] = lambda elapsed, counts: None) -> Verdict:
     """Play the whole round in that folder, and show its counts. No process runs afterwards; a broken round is kept."""
@@ -92,6 +98,7 @@ def play(plan: Plan, folder: Path, show: Callable[[float, Counter[str]], None] =
             setting.keep(folder)
             raise
         if not verdict.is_clean:
+            verdict.keep(folder)
             setting.keep(folder)
         return verdict
 
