@@ -28,6 +28,9 @@ Client = AsyncMongoClient[Document]
 Session = AsyncClientSession
 Answer = TypeVar("Answer")
 
+APPLICATION = "holdfast"
+"""The name of this application in the lists of a server."""
+_OF_CALLERS = " job.transaction()"
 VERB_LIMIT = 10.0
 """Seconds for the commands of one verb."""
 BEAT_LIMIT = 5.0
@@ -67,11 +70,14 @@ class _Link:
 
 
 class _Clients:
-    """The clients of one event loop. Beats have a separate one: they must not wait behind other commands."""
+    """The clients of one event loop. Beats have a separate one: they must not wait behind other commands.
 
-    def __init__(self, connect: Callable[[int], Client]) -> None:
-        self.shared, self.beats = _Link(connect(8)), _Link(connect(2))
-        self.ending = _close_at_the_end(self.shared.client, self.beats.client)
+    The transactions of your code have another, and another name: only those that are abandoned are ended.
+    """
+
+    def __init__(self, connect: Callable[[int, str], Client]) -> None:
+        self.shared, self.beats, self.callers = _Link(connect(8, "")), _Link(connect(2, "")), _Link(connect(8, _OF_CALLERS))
+        self.ending = _close_at_the_end(self.shared.client, self.beats.client, self.callers.client)
         try:
             self.ending.__anext__().send(None)
         except StopIteration:
@@ -241,12 +247,12 @@ class MongoDatabase(Forked):
         """Return the client of threads."""
         with self._lock:
             if self._of_threads is None:
-                self._of_threads = MongoClient(self.location.url, **self._options(8))
+                self._of_threads = MongoClient(self.location.url, **self._options(8, _OF_CALLERS))
             return self._of_threads
 
-    def session(self) -> Session:
-        """Return a session whose reads come after all that was written in this event loop."""
-        return self._here().shared.session()
+    def caller_session(self) -> Session:
+        """Return a session for a transaction of the caller's code; ``session.client`` is the client of these transactions."""
+        return self._here().callers.session()
 
     @staticmethod
     def in_snapshot() -> dict[str, Any]:
@@ -301,13 +307,13 @@ class MongoDatabase(Forked):
                 found = self._clients[loop] = _Clients(self._connect)
         return found
 
-    def _connect(self, most: int) -> Client:
+    def _connect(self, most: int, purpose: str) -> Client:
         # Each command has its limit, and a cursor that waits for hints has none.
-        return AsyncMongoClient(self.location.url, **self._options(most), socketTimeoutMS=0, timeoutMS=None)
+        return AsyncMongoClient(self.location.url, **self._options(most, purpose), socketTimeoutMS=0, timeoutMS=None)
 
-    def _options(self, most: int) -> dict[str, Any]:
+    def _options(self, most: int, purpose: str) -> dict[str, Any]:
         return {
-            "appname": f"holdfast {self._process.host}-{self._process.pid}",
+            "appname": f"{APPLICATION} {self._process.host}-{self._process.pid}{purpose}",
             "maxPoolSize": most,
             "connectTimeoutMS": 2000,
             "heartbeatFrequencyMS": 2000,

@@ -1,7 +1,7 @@
 """Jobs in MongoDB. What is rare is a verb of a book on a part of it, in one transaction; what is frequent is written by hand."""
 
 from collections.abc import Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,9 +18,11 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
+from holdfast.databases.mongo.abandoned import end_abandoned
 from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
 from holdfast.databases.mongo.database import MongoDatabase, Session
 from holdfast.databases.mongo.errors import Duplicate
+from holdfast.errors import HoldfastError
 from holdfast.stores.mongo import checks, schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.enqueuing import documents_of
@@ -174,6 +176,9 @@ class MongoStore(BookVerbs):
         await self._require_schema()
         if verb in _JUDGES and self.database.term < 0:
             await self.database.greet()  # without the term no lease is judged by the server's time
+        if verb == "expired":
+            with suppress(HoldfastError):  # a server that does not allow it ends them after a minute
+                await end_abandoned(self.database)
         answer, is_empty = await self._once(verb, arguments, keywords)
         if is_empty and is_negative(answer):
             await self._leases.confirm()

@@ -21,12 +21,12 @@ _TRANSIENT = "TransientTransactionError"
 @asynccontextmanager
 async def awaited(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -> AsyncIterator[Any]:
     """Run a transaction on an asynchronous session."""
-    client, begun = database.client(), clock.boottime()
+    begun = clock.boottime()
     try:
-        await guard.prepare(CallerDatabase(client, database.location))
-        async with database.session() as session:
+        async with database.caller_session() as session:
+            await guard.prepare(CallerDatabase(session.client, database.location))
             await session.start_transaction(**database.in_snapshot())
-            inside = CallerDatabase(client, database.location, session)
+            inside = CallerDatabase(session.client, database.location, session)
             await guard.begin(inside)
             limit = asyncio.get_running_loop().call_later(idle, lambda: asyncio.ensure_future(_abort(session)))
             try:
