@@ -11,7 +11,7 @@ from bson.timestamp import Timestamp
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConnectionFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from holdfast._core.identity import ProcessIdentity
@@ -21,7 +21,7 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.mongo import member
 from holdfast.databases.mongo.errors import first_line, raise_for_reply, statement_error
-from holdfast.errors import ConfigurationError, StoreBusy, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 
 Document = dict[str, Any]
 Client = AsyncMongoClient[Document]
@@ -110,6 +110,7 @@ class MongoDatabase(Forked):
         self._clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
         self._of_threads: MongoClient[Document] | None = None
         self._of_parent: list[object] = []
+        self._left_open: list[Mapping[str, Any]] = []
         self._lock = threading.Lock()
         register(self)
 
@@ -227,15 +228,17 @@ class MongoDatabase(Forked):
 
     async def _once(self, act: Callable[[Session], Awaitable[Answer]]) -> Answer:
         with pymongo.timeout(VERB_LIMIT):
+            if self._left_open:
+                await self._end_left_open()
             link = self._here().shared
             async with link.session() as session:
                 await session.start_transaction(**self.in_snapshot())
                 try:
                     answer = await act(session)
-                except BaseException:
-                    await self._give_up(session)
+                    await self._commit(session)
+                except BaseException as error:
+                    await self._give_up(session, error)
                     raise
-                await self._commit(session)
                 link.advance(session.operation_time)
                 return answer
 
@@ -263,11 +266,23 @@ class MongoDatabase(Forked):
             "read_preference": ReadPreference.PRIMARY,
         }
 
-    async def _give_up(self, session: Session) -> None:
+    async def _give_up(self, session: Session, error: BaseException) -> None:
+        cause = error.__cause__ if isinstance(error, HoldfastError) else error
+        if isinstance(cause, ConnectionFailure | asyncio.CancelledError):
+            self._left_open.append(session.session_id)  # the server may not receive that it is aborted
         try:
             await asyncio.shield(session.abort_transaction())
         except PyMongoError:
             pass  # the server ends it
+
+    async def _end_left_open(self) -> None:
+        """End transactions that the server may have open although they were given up: it would keep their locks for a minute."""
+        left, self._left_open = self._left_open, []
+        try:
+            await self.command({"killSessions": left}, on="admin")
+        except HoldfastError:
+            self._left_open += left
+            raise
 
     async def _commit(self, session: Session) -> None:
         for left in (2, 1, 0):

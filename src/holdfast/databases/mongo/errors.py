@@ -65,6 +65,8 @@ PASSING: Final = frozenset(
 
 _RETRYABLE: Final = "RetryableWriteError"
 _HOPELESS: Final = (errors.ConfigurationError, errors.InvalidURI, errors.InvalidOperation)
+_NO_SESSIONS: Final = "Sessions are not supported"
+"""What the driver reports of a member that starts, recovers or rolls back, and is reached directly."""
 
 
 class Duplicate(Exception):
@@ -99,7 +101,7 @@ def index_in(message: str) -> str:
 
 def statement_error(public: str, error: errors.PyMongoError) -> HoldfastError:
     """Return the error to raise for a verb whose command failed, with its remedy."""
-    if isinstance(error, _HOPELESS):
+    if _is_hopeless(error):
         return ConfigurationError([f"{public}: {first_line(error)}: correct the URL"])
     if isinstance(error, errors.OperationFailure):
         return _failure(public, error.code, first_line(error))
@@ -112,7 +114,7 @@ def refusal_of(error: HoldfastError) -> str | None:
     if isinstance(cause, errors.OperationFailure):
         is_lasting = cause.code not in PASSING and cause.code not in _OF_USER and not cause.has_error_label(_RETRYABLE)
         return first_line(cause) if is_lasting else None
-    return first_line(cause) if isinstance(cause, _HOPELESS) else None
+    return first_line(cause) if cause is not None and _is_hopeless(cause) else None
 
 
 def is_not_permitted(error: HoldfastError) -> bool:
@@ -124,6 +126,10 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, without the driver's description of the servers; or its kind if it is empty."""
     first = str(error).strip().partition("\n")[0].partition(", Timeout: ")[0]
     return first.partition(", full error: ")[0] or type(error).__name__
+
+
+def _is_hopeless(error: BaseException) -> bool:
+    return isinstance(error, _HOPELESS) and not str(error).startswith(_NO_SESSIONS)
 
 
 def _failure(public: str, code: int | None, message: str) -> HoldfastError:

@@ -1,0 +1,231 @@
+"""The MongoDB store when a primary dies with what it alone had, or goes on without knowing that it was deposed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast._core.answers import Answer, EnqueueAnswer
+from holdfast._core.job import RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.requests import ProgressUpdate
+from holdfast._ports.store import Store
+from holdfast._system.clock import SystemClock, SystemRandomness
+from holdfast.databases.mongo import database
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.mongo.store import MongoStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play
+from holdfast.testing.servers import MongoServer, MongoSet
+from tests.e2e.waiting import until
+from tests.stores.postgres_faulty_databases import in_the_end
+
+CRASH = LeaseEnd(RescueReason.CRASHED)
+LONG = 600.0
+ELECTION = 30.0
+"""The most seconds in which another member becomes primary, on a machine that runs other tests."""
+
+
+class Site(Part):
+    """Scenes on three members, with real clocks."""
+
+    def __init__(self, servers: MongoSet) -> None:
+        self.servers, self.url = servers, servers.create_database()
+
+    def make_store(self, clock: FakeClock) -> Store:
+        return store_at(self.url)
+
+    def beside(self, member: MongoServer) -> MongoStore:
+        """Return a store that reaches this member alone."""
+        return store_at(f"mongodb://{member.address}{urlsplit(self.url).path}?directConnection=true")
+
+
+def store_at(url: str) -> MongoStore:
+    """Return a new store on the system's clock."""
+    return MongoStore(url, clock=SystemClock(), chance=SystemRandomness(), process=PROCESS)
+
+
+@pytest.fixture
+def site(mongo_trio: MongoSet) -> Iterator[Site]:
+    mongo_trio.start()
+    site = Site(mongo_trio)
+    play(site, lambda at: in_the_end(at.store.migrate))
+    yield site
+    for member in mongo_trio.members:
+        if member.is_paused:
+            member.resume()
+    mongo_trio.start()
+    mongo_trio.drop_database(site.url)
+
+
+@contextmanager
+def point(name: str, *members: MongoServer) -> Iterator[None]:
+    """Set a fail point on members."""
+    for member in members:
+        member.set_fail_point(name)
+    try:
+        yield
+    finally:
+        for member in members:
+            if member.is_running:
+                member.set_fail_point(name, "off")
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Let verbs give up after this time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("VERB_LIMIT", "BEAT_LIMIT"):
+            patch.setattr(database, name, seconds)
+        yield
+
+
+async def is_unknown(verb: Callable[[], Awaitable[object]]) -> None:
+    """Check that a verb is not answered."""
+    with pytest.raises(StoreUnavailable):
+        answer = await verb()
+        pytest.fail(f"answered {answer}")
+
+
+def test_s6_what_only_a_lost_primary_had_was_never_acknowledged(site: Site) -> None:
+    async def act(at: Scene) -> None:
+        kept, ended, ending = await at.running(), await at.running(), await at.running()
+        (job,) = await at.enqueue(at.new())
+        lease, rival = await at.lease(ttl=LONG), await at.lease(ttl=LONG)
+        assert await at.settle(done(ended)) == (Answer.APPLIED,)
+        call, new = at.chance.uuid4(), at.new(queue="late")
+        request = at.request(lease)
+        first = site.servers.primary()
+        with point("stopReplProducer", *site.servers.secondaries()):
+            with limit(1.0):
+                await asyncio.gather(
+                    is_unknown(lambda: at.store.exchange((), request)),
+                    is_unknown(lambda: at.settle(done(kept))),
+                    is_unknown(lambda: at.store.end_lease(ending.lease, CRASH)),
+                    is_unknown(lambda: at.store.enqueue(call, [new])),
+                )
+            first.kill()
+            await asyncio.to_thread(site.servers.primary)
+        assert await in_the_end(lambda: at.state(ended.id)) is State.COMPLETED
+        assert await at.state(kept.id) is State.RUNNING
+        assert await at.store.get(new.id) is None
+        assert await at.store.held(lease) == ()
+        assert (await in_the_end(lambda: at.store.beat([ending.lease]))).alive == {ending.lease}
+        (claim,) = await at.claim(rival)
+        assert claim.job.id == job
+        assert await at.settle(done(kept)) == (Answer.APPLIED,)
+        assert await at.store.end_lease(ending.lease, CRASH) == CRASH
+        assert await at.store.enqueue(call, [new]) == EnqueueAnswer()
+        await asyncio.to_thread(site.servers.start)
+        assert [each.token for each in await in_the_end(lambda: at.store.held(rival))] == [claim.job.token]
+
+    play(site, act)
+
+
+def test_s3_what_a_deposed_primary_reads_is_never_believed(site: Site) -> None:
+    async def act(at: Scene) -> None:
+        lease, rival = await at.lease(ttl=LONG), await at.lease(ttl=LONG)
+        (shared,) = await at.enqueue(at.new(queue="shared"))
+        prefetched = await at.prefetched()
+        old = site.servers.primary()
+        stale = site.beside(old)
+        assert len(await stale.workers()) == 3
+        with point("blockHeartbeatStepdown", old):
+            new, third = site.servers.secondaries()
+            new.command("replSetStepUp")
+            assert await asyncio.to_thread(lambda: until(lambda: site.servers.primary() is new, within=ELECTION))
+            third.command("replSetSyncFrom", new.address)  # else it waits for the old one for some seconds
+            (job,) = await in_the_end(lambda: at.enqueue(at.new()))
+            (mine,) = [each.job for each in await at.claim(lease, queues=("default",))]
+            late = await at.lease(ttl=LONG)
+            (taken,) = [each.job for each in await at.claim(lease, queues=("shared",))]
+            assert (mine.id, taken.id) == (job, shared)
+            assert await stale.get(shared) is not None, "the old primary does not serve reads"
+            update = ProgressUpdate(job=job, token=mine.token, stage="half")
+            request = at.request(rival, queues=("shared",))
+            # What writes nothing comes first: a majority confirms no write after the first one that only this member has.
+            absent = [stale.request_cancel, stale.reschedule, stale.reopen, stale.delete]
+            with limit(1.0):
+                await asyncio.gather(*(is_unknown(partial(verb, [job])) for verb in absent))
+                await asyncio.gather(
+                    is_unknown(lambda: stale.held(lease)),
+                    is_unknown(lambda: stale.get(job)),
+                    is_unknown(lambda: stale.exchange((), request)),
+                    is_unknown(lambda: stale.exchange([done(mine)])),
+                    is_unknown(lambda: stale.report([update])),
+                    is_unknown(lambda: stale.start([(job, mine.token)])),
+                    is_unknown(lambda: stale.beat([late])),
+                    is_unknown(lambda: stale.end_lease(late, CRASH)),
+                    is_unknown(lambda: stale.start_through(late, 1, 0)),
+                    is_unknown(lambda: stale.enqueue(at.chance.uuid4(), [at.new()], under=(job, mine.token))),
+                )
+        await in_the_end(lambda: at.store.counts())
+        assert await at.store.start([(prefetched.id, prefetched.token)]) == frozenset()
+        assert await in_the_end(lambda: at.settle(*map(done, (mine, taken, prefetched)))) == (Answer.APPLIED,) * 3
+        assert await at.store.held(rival) == ()
+        await stale.close()
+
+    play(site, act)
+
+
+def kill(servers: MongoSet, member: MongoServer) -> None:
+    member.kill()
+
+
+def pause(servers: MongoSet, member: MongoServer) -> None:
+    member.pause()
+
+
+def step_down(servers: MongoSet, member: MongoServer) -> None:
+    servers.step_down()
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("lose", [kill, pause, step_down], ids=lambda lose: lose.__name__)
+def test_work_goes_on_while_primaries_are_lost(site: Site, lose: Callable[[MongoSet, MongoServer], None]) -> None:
+    """No acknowledged write is lost, no verb takes effect twice, and no claim number is reused."""
+
+    async def act(at: Scene) -> None:
+        acknowledged, settled, numbers = set(), set(), list[int]()
+        is_over = False
+
+        async def enqueue() -> None:
+            while not is_over:
+                call, job = at.chance.uuid4(), at.new()
+                await in_the_end(partial(at.store.enqueue, call, [job]), within=60.0)
+                acknowledged.add(job.id)
+
+        async def work() -> None:
+            lease = await at.lease(ttl=LONG)
+            while not is_over or acknowledged - settled:
+                await in_the_end(partial(at.store.exchange, (), at.request(lease, 3)), within=60.0)
+                held = await in_the_end(partial(at.store.held, lease), within=60.0)
+                numbers.extend(active.token.number for active in held)
+                answer = await in_the_end(partial(at.settle, *map(done, held)), within=60.0)
+                assert answer == (Answer.APPLIED,) * len(held)
+                settled.update(active.id for active in held)
+
+        async def disturb() -> None:
+            nonlocal is_over
+            for _ in range(3):
+                known = len(settled)
+                while len(settled) < known + 20:
+                    await SystemClock().sleep(0.01)
+                lost = await asyncio.to_thread(site.servers.primary)
+                await asyncio.to_thread(lose, site.servers, lost)
+                await asyncio.to_thread(site.servers.primary)
+                if lost.is_paused:
+                    lost.resume()
+                await asyncio.to_thread(site.servers.start)
+            is_over = True
+
+        await asyncio.gather(disturb(), enqueue(), enqueue(), work(), work())
+        assert acknowledged == settled
+        assert len(numbers) == len(set(numbers))
+        assert await at.store.counts() == {("", State.COMPLETED): len(acknowledged)}
+
+    play(site, act)
