@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer
-from holdfast._core.job import RescueReason, State
+from holdfast._core.job import RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import ProgressUpdate
 from holdfast._ports.store import Store
@@ -18,7 +20,7 @@ from holdfast.databases.mongo import database
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.mongo.store import MongoStore
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play
+from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, raised
 from holdfast.testing.servers import MongoServer, MongoSet
 from tests.e2e.waiting import until
 from tests.stores.postgres_faulty_databases import in_the_end
@@ -125,6 +127,87 @@ def test_s6_what_only_a_lost_primary_had_was_never_acknowledged(site: Site) -> N
     play(site, act)
 
 
+@contextmanager
+def cut_off(servers: MongoSet) -> Iterator[MongoServer]:
+    """Cut the primary off from the others: it serves reads, and does not learn for a minute that it may be deposed."""
+    primary = servers.primary()
+    usual = patience(primary, 60_000)
+    others = servers.secondaries()
+    # A majority has all that was written: it "confirms" a write that changes nothing.
+    primary.command("appendOplogNote", data={"all": "follow"}, writeConcern={"w": len(servers.members), "j": True})
+    primary.command("appendOplogNote", data={"all": "follow"}, writeConcern={"w": "majority"})
+    for each in others:
+        each.pause()
+    try:
+        yield primary
+    finally:
+        for each in others:
+            each.resume()
+        patience(primary, usual)
+
+
+def patience(primary: MongoServer, millis: int) -> int:
+    """Let a primary be primary for as long after it has lost the others; return the time before."""
+    config = primary.command("replSetGetConfig")["config"]
+    before, config["settings"]["electionTimeoutMillis"] = config["settings"]["electionTimeoutMillis"], millis
+    config["version"] += 1
+    primary.command("replSetReconfig", config, maxTimeMS=30_000, timeout=30.0)
+    return int(before)
+
+
+def test_s3_a_primary_that_was_cut_off_gives_no_negative_answer(site: Site) -> None:
+    """What it does not know may have been written by a primary elected after it."""
+
+    async def act(at: Scene) -> None:
+        job, token, lease, key = at.chance.uuid7(), Token(at.chance.uuid4(), 7), at.chance.uuid4(), at.new(key="key")
+        ours, waiting = await at.running(), await at.enqueue(at.new(queue="waiting"))
+        unknown = structs.replace(ours, id=job, token=token, lease=lease)
+        moved = structs.replace(ours, token=token)
+        negative: dict[str, Callable[[], Awaitable[object]]] = {
+            "get": lambda: at.store.get(job),
+            "request_cancel": lambda: at.store.request_cancel([job]),
+            "reschedule": lambda: at.store.reschedule([job]),
+            "reopen": lambda: at.store.reopen([job]),
+            "delete": lambda: at.store.delete([job]),
+            "missing": lambda: at.settle(done(unknown)),
+            "lost": lambda: at.settle(done(moved)),
+            "failed": lambda: at.settle(raised(moved)),
+            "report": lambda: at.store.report([ProgressUpdate(job=job, token=token, stage="half")]),
+            "start": lambda: at.store.start([(job, token)]),
+            "start_through": lambda: cast(MongoStore, at.store).start_through(lease, 1, 0),
+            "void": lambda: cast(MongoStore, at.store).void(lease, 1),
+            "beat": lambda: at.store.beat([lease]),
+            "end_lease": lambda: at.store.end_lease(ours.lease, CRASH, seen="other"),
+            "held": lambda: at.store.held(lease),
+            "job_with_key": lambda: cast(MongoStore, at.store).job_with_key("task", "key"),
+            "enqueue under": lambda: at.store.enqueue(at.chance.uuid4(), [at.new()], under=(job, token)),
+        }
+        positive: dict[str, Callable[[], Awaitable[object]]] = {
+            "claim": lambda: at.claim(ours.lease),
+            "settle": lambda: at.settle(done(ours)),
+            "enqueue": lambda: at.send(key),
+        }
+        with cut_off(site.servers), limit(0.4):
+            assert await at.state(ours.id) is State.RUNNING, "it does not serve reads"
+            # What writes nothing comes first: a majority confirms no write after the first one that only this member has.
+            for name in ("request_cancel", "reschedule", "reopen", "delete", *negative):
+                with pytest.raises(StoreUnavailable):
+                    answer = await negative[name]()
+                    pytest.fail(f"{name} answered {answer}")
+            for name, verb in positive.items():
+                with pytest.raises(StoreUnavailable):
+                    answer = await verb()
+                    pytest.fail(f"{name} answered {answer}")
+        await in_the_end(at.store.counts)
+        for name in negative:
+            await in_the_end(negative[name])
+        assert await at.settle(done(ours)) == (Answer.APPLIED,)
+        assert await at.state(*waiting) in (State.AVAILABLE, State.RUNNING)  # the claim may have landed late
+
+    play(site, act)
+
+
+@pytest.mark.prove
 def test_s3_what_a_deposed_primary_reads_is_never_believed(site: Site) -> None:
     async def act(at: Scene) -> None:
         lease, rival = await at.lease(ttl=LONG), await at.lease(ttl=LONG)
