@@ -23,6 +23,7 @@ from holdfast.stores.mongo.schema import missing
 from holdfast.stores.mongo.terms import MomentInTerm, Terms
 from holdfast.stores.mongo.writing import Writer
 
+_JUDGES = frozenset(("open_lease", "expired", "end_lease", "workers", "exchange", "overdue"))
 MOST_COPIES = 5
 """How often a write is sent that a unique index refuses."""
 
@@ -69,6 +70,7 @@ class PartsWithin:
 
     async def _write(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Written:
         at, book, loader = await self._open(session)
+        await self._learn_term(verb)
         await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
         if (most := preparing.most_claims(verb, arguments)) > 0:
             book.content.numbers["claim"] = await self._reserve(most)
@@ -105,6 +107,9 @@ class PartsWithin:
                 book.undo(start)
                 await loader.load(unread.wanted)
 
+    async def _learn_term(self, verb: str) -> None:
+        """Do nothing: callers judge no leases in their transactions."""
+
     async def _reserve(self, numbers: int) -> int:
         raise AssertionError(f"{numbers} claims in the transaction of a caller")
 
@@ -132,10 +137,19 @@ class Parts(PartsWithin):
 
     async def _read(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         at, book, loader = await self._open(session)
+        await self._learn_term(verb)
         await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
         if verb in _BY_HAND:
             return await _BY_HAND[verb](loader, at, *arguments, **keywords)
         return await self._call(book, loader, self._moment(at, book), verb, arguments, keywords)
+
+    async def _learn_term(self, verb: str) -> None:
+        """Ask for the term after the server's time was read: reads show no term, and a new primary has another clock.
+
+        A later term than that of the time is harmless: then leases are watched.
+        """
+        if verb in _JUDGES:
+            await self._own.greet()
 
     async def _reserve(self, numbers: int) -> int:
         return await reserve(self._own, self._names, numbers)

@@ -36,8 +36,6 @@ from holdfast.stores.mongo.sharing import Guard
 from holdfast.stores.mongo.terms import Terms
 from holdfast.stores.mongo.writing import batches
 
-_JUDGES = frozenset(("open_lease", "expired", "end_lease", "workers", "exchange", "overdue"))
-
 
 class MongoStore(BookVerbs):
     """The store of a database whose members are a replica set. ``now``: the expression by which its commands know the time."""
@@ -174,8 +172,6 @@ class MongoStore(BookVerbs):
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         await self._require_schema()
-        if verb in _JUDGES and self.database.term < 0:
-            await self.database.greet()  # without the term no lease is judged by the server's time
         if verb == "expired":
             with suppress(HoldfastError):  # a server that does not allow it ends them after a minute
                 await end_abandoned(self.database)
