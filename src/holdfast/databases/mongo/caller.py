@@ -46,6 +46,10 @@ class CallerDatabase:
             )
         return cls(client, location, session)
 
+    def outside(self) -> "CallerDatabase":
+        """Return the database without the session."""
+        return CallerDatabase(self._client, self.location)
+
     async def find(self, name: str, which: Any, *, session: Any = None, **options: Any) -> list[Document]:
         """Return the documents of a filter or a pipeline."""
         del session  # there is one

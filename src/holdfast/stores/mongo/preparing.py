@@ -33,8 +33,9 @@ def touch(writer: Writer, book: PartBook, verb: str, arguments: Sequence[Any], k
     """Let the write conflict with others to rows that it depends on and does not change."""
     match verb:
         case "exchange":
+            moved = {key for name, key, _ in book.written() if name == "jobs"}
             for each in arguments[0]:
-                if each.precondition is not Precondition.TOKEN:
+                if each.precondition is not Precondition.TOKEN and each.job in moved:
                     writer.break_fence(each.job)
             _touch_leases(writer, book, arguments)
         case "start":

@@ -20,6 +20,7 @@ from holdfast.stores.mongo.documents import job_document, record_of
 from holdfast.stores.mongo.loading import attempt_id
 from holdfast.stores.mongo.names import Names
 
+_CONFLICT = 112  # only a move by others writes the fence
 _MARKS = ("hook_due_at", "owed")
 
 
@@ -38,11 +39,11 @@ class Guard:
             self._ours["hook_due_at"] = hook_due_at
         self._after: Document = {}
 
-    async def prepare(self, database: CallerDatabase) -> None:
-        """Put up the fence, before the transaction begins. ``JobLost``: the job has another owner."""
+    async def prepare(self, database: CallerDatabase, session: Any) -> None:
+        """Put up the fence, before the transaction begins in this session. ``JobLost``: the job has another owner."""
         if self._hook_due_at is not None:
             return
-        raised = {"$set": {"at": self._now, "uses": {"$ifNull": ["$uses", 0]}}}
+        raised = {"$set": {"at": self._now, "uses": {"$ifNull": ["$uses", 0]}, "session": session.session_id["id"]}}
         await database.write(
             {"update": self._names.fences, "updates": [{"q": {"_id": self._fence}, "u": [raised], "upsert": True}]}
         )
@@ -63,7 +64,7 @@ class Guard:
         """Check the token in the last statement, with which the transaction conflicts with each move of the job by others."""
         if self._hook_due_at is None:
             name, which = self._names.fences, {"_id": self._fence, "broken": {"$exists": False}}
-            change: Document = {"$inc": {"uses": 1}}
+            change: Document = {"$inc": {"uses": 1}, "$unset": {"session": ""}}
         else:
             name, which = self._names.jobs, self._ours
             change = {"$unset": dict.fromkeys(_MARKS, "")}
@@ -73,9 +74,12 @@ class Guard:
             reply = await database.write({"update": name, "updates": [{"q": which, "u": change}]})
         except driver.OperationFailure as error:
             if self._hook_due_at is None and error.has_error_label("TransientTransactionError"):
-                self._require(False)
+                self._require(error.code != _CONFLICT and await self._is_ours(database.outside()))
             raise
         self._require(reply["n"] == 1)
+
+    async def _is_ours(self, database: CallerDatabase) -> bool:
+        return bool(await database.find(self._names.jobs, self._ours))
 
     def cut_off(self) -> HoldfastError:
         """Return the error of a transaction that was open for too long."""

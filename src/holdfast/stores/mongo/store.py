@@ -26,6 +26,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.mongo import checks, schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.enqueuing import documents_of
+from holdfast.stores.mongo.frozen import end_frozen
 from holdfast.stores.mongo.leases import Leases
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.parts import READS, Parts, PartsWithin, is_negative
@@ -113,6 +114,8 @@ class MongoStore(BookVerbs):
             rest = [*transitions]
         if not rest:
             return (Answer.APPLIED,) * len(transitions)
+        with suppress(HoldfastError):  # a server that does not allow it ends them after a minute
+            await end_frozen(self.database, self.names, rest)
         found: ExchangeAnswer = await self._ask("exchange", (rest,), {})
         judged = dict(zip(map(id, rest), found.answers, strict=True))
         return tuple(judged.get(id(each), Answer.APPLIED) for each in transitions)

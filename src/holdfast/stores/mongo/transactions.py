@@ -24,7 +24,7 @@ async def awaited(database: MongoDatabase, guard: Guard, clock: Clock, idle: flo
     begun = clock.boottime()
     try:
         async with database.caller_session() as session:
-            await guard.prepare(CallerDatabase(session.client, database.location))
+            await guard.prepare(CallerDatabase(session.client, database.location), session)
             await session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(session.client, database.location, session)
             await guard.begin(inside)
@@ -47,8 +47,8 @@ def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -
     """Run a transaction on a session that blocks its thread."""
     client, begun = database.blocking_client(), clock.boottime()
     try:
-        run_now(guard.prepare(CallerDatabase(client, database.location)))
         with client.start_session(causal_consistency=True) as session:
+            run_now(guard.prepare(CallerDatabase(client, database.location), session))
             session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(client, database.location, session)
             run_now(guard.begin(inside))
