@@ -85,11 +85,13 @@ def limit(seconds: float) -> Iterator[None]:
         yield
 
 
-async def is_unknown(verb: Callable[[], Awaitable[object]]) -> None:
+async def is_unknown(verb: Callable[[], Awaitable[object]], name: str = "it") -> None:
     """Check that a verb is not answered."""
-    with pytest.raises(StoreUnavailable):
+    try:
         answer = await verb()
-        pytest.fail(f"answered {answer}")
+    except StoreUnavailable:
+        return
+    pytest.fail(f"{name} answered {answer}")
 
 
 def test_s6_what_only_a_lost_primary_had_was_never_acknowledged(site: Site) -> None:
@@ -131,7 +133,7 @@ def test_s6_what_only_a_lost_primary_had_was_never_acknowledged(site: Site) -> N
 def cut_off(servers: MongoSet) -> Iterator[MongoServer]:
     """Cut the primary off from the others: it serves reads, and does not learn for a minute that it may be deposed."""
     primary = servers.primary()
-    usual = patience(primary, 60_000)
+    usual = time_alone(primary, 60_000)
     others = servers.secondaries()
     # A majority has all that was written: it "confirms" a write that changes nothing.
     primary.command("appendOplogNote", data={"all": "follow"}, writeConcern={"w": len(servers.members), "j": True})
@@ -143,10 +145,10 @@ def cut_off(servers: MongoSet) -> Iterator[MongoServer]:
     finally:
         for each in others:
             each.resume()
-        patience(primary, usual)
+        time_alone(primary, usual)
 
 
-def patience(primary: MongoServer, millis: int) -> int:
+def time_alone(primary: MongoServer, millis: int) -> int:
     """Let a primary be primary for as long after it has lost the others; return the time before."""
     config = primary.command("replSetGetConfig")["config"]
     before, config["settings"]["electionTimeoutMillis"] = config["settings"]["electionTimeoutMillis"], millis
@@ -191,13 +193,9 @@ def test_s3_a_primary_that_was_cut_off_gives_no_negative_answer(site: Site) -> N
             assert await at.state(ours.id) is State.RUNNING, "it does not serve reads"
             # What writes nothing comes first: a majority confirms no write after the first one that only this member has.
             for name in ("request_cancel", "reschedule", "reopen", "delete", *negative):
-                with pytest.raises(StoreUnavailable):
-                    answer = await negative[name]()
-                    pytest.fail(f"{name} answered {answer}")
+                await is_unknown(negative[name], name)
             for name, verb in positive.items():
-                with pytest.raises(StoreUnavailable):
-                    answer = await verb()
-                    pytest.fail(f"{name} answered {answer}")
+                await is_unknown(verb, name)
         await in_the_end(at.store.counts)
         for name in negative:
             await in_the_end(negative[name])

@@ -20,7 +20,7 @@ from holdfast._forks import Forked, Lock, register
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.mongo import member
-from holdfast.databases.mongo.errors import first_line, raise_for_reply, statement_error
+from holdfast.databases.mongo.errors import TOO_LARGE, first_line, raise_for_reply, statement_error
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 
 Document = dict[str, Any]
@@ -289,7 +289,7 @@ class MongoDatabase(Forked):
             try:
                 await obey(session.commit_transaction())
             except PyMongoError as error:
-                if error.has_error_label(_TRANSIENT):
+                if error.has_error_label(_TRANSIENT) or getattr(error, "code", None) == TOO_LARGE:
                     raise
                 if not error.has_error_label(_UNKNOWN) or not left:
                     raise StoreUnavailable(f"{self.location.public}: the commit was not answered: {first_line(error)}") from error

@@ -11,9 +11,12 @@ DUPLICATE: Final = 11000
 """The code of a write that a unique index refuses."""
 
 NOT_PERMITTED: Final = 13
+TOO_LARGE: Final = 388
+"""The code of a transaction that does not fit into the cache of the server."""
 STANDALONE: Final = (
     "this mongod is no replica set member: start it with --replSet rs0 and run rs.initiate() once; one member is enough"
 )
+_OF_DOCUMENTS: Final = (121, TOO_LARGE, 10334)
 _OF_USER: Final = (11, NOT_PERMITTED, 18, 391)
 _OF_STANDALONE: Final = 20  # "Transaction numbers are only allowed on a replica set member or mongos"
 
@@ -21,6 +24,7 @@ _REFUSED: Final = {
     NOT_PERMITTED: "use a user that may read and write this database, such as one with its role readWrite",
     18: "correct the user or the password",
     121: "the validator of this collection refuses the document: remove it, only Holdfast writes here",
+    TOO_LARGE: "write fewer jobs in one call, or give the server a larger cache",
     10334: "the document is larger than MongoDB's 16 MiB",
 }
 """Codes that the same command gets again after any wait, with the remedy."""
@@ -138,6 +142,6 @@ def _failure(public: str, code: int | None, message: str) -> HoldfastError:
     remedy = _REFUSED.get(code or 0)
     if remedy is None:
         return StoreUnavailable(f"{public}: {message}")
-    if code == 10334 or code == 121:
+    if code in _OF_DOCUMENTS:
         return StoreRefused(f"{public}: {message}: {remedy}")
     return ConfigurationError([f"{public}: {message}: {remedy}"])

@@ -15,7 +15,9 @@ async def end_frozen(database: MongoDatabase, names: Names, moves: Sequence[Tran
         return
     ended = {"_id": {"$in": [each["lease"] for each in fenced]}, "ended_at": {"$exists": True}}
     leases = {each["_id"] for each in await database.find(names.leases, ended)}
-    fences = [{"job": each["_id"], "number": each["number"], "claim": each["claim"]} for each in fenced if each["lease"] in leases]
+    fences = [
+        {"job": each["_id"], "number": each["number"], "claim": each["claim"]} for each in fenced if each["lease"] in leases
+    ]
     found = await database.find(names.fences, {"_id": {"$in": fences}, "session": {"$exists": True}})
     if found:
         await database.command({"killSessions": [{"id": each["session"]} for each in found]}, on="admin")
