@@ -27,8 +27,9 @@ class Operator:
         self.retried.update(retried)
         jobs.retry(retried)
         jobs.reschedule(self._some(kept, many), delay=self._chance.uniform(0.0, 0.5))
-        doomed = self._some(deletable, many)
-        self.deleted.update(set(doomed) - jobs.delete(doomed).keys())
+        doomed = {*self._some(deletable, many)} - self.deleted
+        self.deleted |= doomed  # also if no answer comes
+        self.deleted -= jobs.delete([*doomed]).keys()
 
     def pause_or_resume(self) -> None:
         """Pause or resume claiming."""

@@ -129,6 +129,15 @@ ROWS: dict[str, Callable[[Sum], str]] = {
         f"{s.done(f'leaders {what}'):,}" for what in ("killed", "frozen", "cut off", "ended")
     ),
     "standbys killed, all brokers killed": lambda s: f"{s.done('standbys killed'):,}, {s.done('all brokers killed'):,}",
+    "primaries killed, paused, stepped down": lambda s: " ".join(
+        f"{s.done(f'primaries {what}'):,}" for what in ("killed", "paused", "stepped down")
+    ),
+    "primaries deposed unaware, writes rolled back": lambda s: " ".join(
+        f"{s.done(name):,}" for name in ("primaries deposed unaware", "writes rolled back")
+    ),
+    "secondaries killed, answers lost, commands refused": lambda s: " ".join(
+        f"{s.done(name):,}" for name in ("secondaries killed", "answers lost", "commands refused")
+    ),
     "NATS killed": lambda s: f"{s.done('NATS killed'):,}",
     "rows locked, statements cancelled": lambda s: f"{s.done('rows locked'):,}, {s.done('statements cancelled'):,}",
     "copies, backups of the file": lambda s: f"{s.done('copies'):,}, {s.done('backups'):,}",
