@@ -1,21 +1,24 @@
 """The history of real processes on one MongoDB replica set: its change stream has each document before and after each write.
 
 The stream has only what a majority of the members keeps, in the order of the log, so writes that a fail-over undoes leave no event. Its
-times are those of the primary. On one machine that is also the clock of the process log.
+times are those of the primary. Where the clocks of the members differ, documents with the time of the process log show by how much.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from bson.codec_options import CodecOptions
 from msgspec import structs
 from pymongo import MongoClient
+from pymongo.database import Database
 
 from holdfast._core.job import RescueReason
 from holdfast._core.mongo_url import MongoUrl
 from holdfast._core.record import JobRecord
-from holdfast.stores.mongo.documents import date_of, record_of
+from holdfast.stores.mongo.documents import record_of
 from holdfast.stores.mongo.loading import lease_of
 from holdfast.stores.mongo.names import Names
 from proof.checker.book_rows import job_row, lease_row
@@ -42,71 +45,107 @@ def watch(url: str, *, schema: str = "holdfast") -> None:
         database[_HISTORY].insert_one({"_id": "began", "at": began})
 
 
+def note_time(url: str, *, at: float) -> None:
+    """Write what time it is by the clock of the process log, in seconds since the epoch."""
+    with MongoClient[Document](url, serverSelectionTimeoutMS=1000) as client:
+        client.get_database(MongoUrl.of(url).database)[_HISTORY].insert_one({"clock": at})
+
+
 def read(url: str, process_log: Iterable[ProcessEvent] = (), *, schema: str = "holdfast") -> History:
     """Return the history so far, with the events of the process log, in the order of time."""
-    changes = [*_changes(url, Names(schema))]
-    began = _seconds(changes[0]["wallTime"]) if changes else 0.0
-    jobs = Names(schema).jobs
-    events = [
-        event for change in changes for event in (_job_events if change["ns"]["coll"] == jobs else _lease_events)(change, began)
-    ]
+    with MongoClient[Document](url) as client:
+        changes = [*_changes(client.get_database(MongoUrl.of(url).database, _CODEC), Names(schema))]
+        terms = [*client["local"]["oplog.rs"].aggregate([{"$group": {"_id": "$t", "ts": {"$min": "$ts"}}}, {"$sort": {"ts": 1}}])]
+    clocks = _Clocks(terms, changes)
+    began = _seconds(clocks.true(changes[0])) if changes else 0.0
+    reader = _Reader(clocks, began)
+    jobs, leases = Names(schema).jobs, Names(schema).leases
+    events = list[Event]()
+    for change in changes:
+        if change["ns"]["coll"] == jobs:
+            events += reader.job_events(change)
+        elif change["ns"]["coll"] == leases:
+            events += reader.lease_events(change)
     return History(sorted([*events, *(each.event(began) for each in process_log)], key=lambda event: event.time))
 
 
-def _changes(url: str, names: Names) -> Iterator[Document]:
-    with MongoClient[Document](url) as client:
-        database = client.get_database(MongoUrl.of(url).database, _CODEC)
-        (first,) = database[_HISTORY].find({"_id": "began"})
-        end = database[_HISTORY].insert_one({"is_asked": True}).inserted_id
-        wanted = [{"$match": {"ns.coll": {"$in": [names.jobs, names.leases, _HISTORY]}}}]
-        with database.watch(
-            wanted,
-            full_document="whenAvailable",
-            full_document_before_change="whenAvailable",
-            start_at_operation_time=first["at"],
-            max_await_time_ms=_LONGEST,
-        ) as stream:
-            for change in stream:
-                if change["ns"]["coll"] != _HISTORY:
-                    yield change
-                elif change["documentKey"]["_id"] == end:
-                    return
+class _Clocks:
+    """How far the clock of each primary was ahead of the process log's, by what was noted in its term, or else before."""
+
+    def __init__(self, terms: Sequence[Document], changes: Sequence[Document]) -> None:
+        self._begins, self._terms = [each["ts"] for each in terms], [each["_id"] for each in terms]
+        self._ahead = dict[int, timedelta]()
+        for change in changes:
+            if "clock" in (found := change.get("fullDocument") or {}):
+                real = _EPOCH + timedelta(seconds=found["clock"])
+                self._ahead.setdefault(self._term(change), change["wallTime"] - real)
+
+    def true(self, change: Document) -> datetime:
+        """Return when a change was made, by the clock of the process log."""
+        at: datetime = change["wallTime"]
+        term = self._term(change)
+        noted = max((each for each in self._ahead if each <= term), default=None)
+        return at if noted is None else at - self._ahead[noted]
+
+    def _term(self, change: Document) -> int:
+        return int(self._terms[bisect_right(self._begins, change["clusterTime"]) - 1])
 
 
-def _job_events(change: Document, began: float) -> Iterator[Event]:
-    before, after = _job(change.get("fullDocumentBeforeChange")), _job(change.get("fullDocument"))
-    if before is None and after is None:
-        return  # a receipt
-    at, known = change["wallTime"], [row for row in (after, before) if row is not None]
-    lease = next((row.lease for row in known if row.lease), None)
-    old, new = (None if row is None else job_row(row, at) for row in (before, after))
-    yield _event(at, began, "job", job=known[0].id, token=known[0].token, lease=lease, before=old, after=new)
+def _changes(database: Database[Document], names: Names) -> Iterator[Document]:
+    (first,) = database[_HISTORY].find({"_id": "began"})
+    end = database[_HISTORY].insert_one({"is_asked": True}).inserted_id
+    wanted = [{"$match": {"ns.coll": {"$in": [names.jobs, names.leases, _HISTORY]}}}]
+    with database.watch(
+        wanted,
+        full_document="whenAvailable",
+        full_document_before_change="whenAvailable",
+        start_at_operation_time=first["at"],
+        max_await_time_ms=_LONGEST,
+    ) as stream:
+        for change in stream:
+            if change["ns"]["coll"] == _HISTORY and change["documentKey"]["_id"] == end:
+                return
+            yield change
+
+
+class _Reader:
+    def __init__(self, clocks: _Clocks, began: float) -> None:
+        self._clocks, self._began = clocks, began
+        self._runs_out = dict[UUID, datetime]()
+
+    def job_events(self, change: Document) -> Iterator[Event]:
+        before, after = _job(change.get("fullDocumentBeforeChange")), _job(change.get("fullDocument"))
+        if before is None and after is None:
+            return  # a receipt
+        at, known = change["wallTime"], [row for row in (after, before) if row is not None]
+        lease = next((row.lease for row in known if row.lease), None)
+        old, new = (None if row is None else job_row(row, at) for row in (before, after))
+        yield self._event(change, "job", job=known[0].id, token=known[0].token, lease=lease, before=old, after=new)
+
+    def lease_events(self, change: Document) -> Iterator[Event]:
+        found, before = change.get("fullDocument"), change.get("fullDocumentBeforeChange")
+        if found is None:
+            return  # it was pruned
+        lease, old = lease_of(found), self._row(change, before)
+        if before is None or before["expires_at"] != found["expires_at"]:  # it was written by the clock of this primary
+            self._runs_out[lease.spec.id] = self._clocks.true(change) + (found["expires_at"] - change["wallTime"])
+        by = None if lease.end is None else By("end_lease", is_judged=lease.end.reason is RescueReason.EXPIRED)
+        is_closed = lease.end is not None and lease.end.reason is RescueReason.CLOSED
+        made = self._event(change, "lease", lease=lease.spec.id, before=old, after=self._row(change, found))
+        yield structs.replace(made, process=label(lease.spec.process) if is_closed else "", by=by)
+
+    def _row(self, change: Document, found: Document | None) -> LeaseRow | None:
+        if found is None:
+            return None
+        lease = lease_of(found)
+        return lease_row(lease, (self._clocks.true(change) - self._runs_out[lease.spec.id]).total_seconds())
+
+    def _event(self, change: Document, what: str, **values: Any) -> Event:
+        return Event(time=_seconds(self._clocks.true(change)) - self._began, process="", what=what, phase=Phase.TRUTH, **values)
 
 
 def _job(found: Document | None) -> JobRecord | None:
     return None if found is None or "state" not in found else record_of(found)
-
-
-def _lease_events(change: Document, began: float) -> Iterator[Event]:
-    found, at = change.get("fullDocument"), change["wallTime"]
-    if found is None:
-        return  # it was pruned
-    lease, old = lease_of(found), _lease_row(change.get("fullDocumentBeforeChange"), at)
-    by = None if lease.end is None else By("end_lease", is_judged=lease.end.reason is RescueReason.EXPIRED)
-    is_closed = lease.end is not None and lease.end.reason is RescueReason.CLOSED
-    made = _event(at, began, "lease", lease=lease.spec.id, before=old, after=_lease_row(found, at))
-    yield structs.replace(made, process=label(lease.spec.process) if is_closed else "", by=by)
-
-
-def _lease_row(found: Document | None, at: datetime) -> LeaseRow | None:
-    if found is None:
-        return None
-    lease = lease_of(found)
-    return lease_row(lease, (at - date_of(lease.expires_at)).total_seconds())
-
-
-def _event(at: datetime, began: float, what: str, **values: Any) -> Event:
-    return Event(time=_seconds(at) - began, process="", what=what, phase=Phase.TRUTH, **values)
 
 
 def _seconds(at: datetime) -> float:

@@ -1,14 +1,9 @@
 """The MongoDB store when the clock of a new primary is wrong by minutes or hours."""
 
 import asyncio
-import importlib.util
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from pymongo.errors import OperationFailure
 
 from holdfast._core.answers import Answer
 from holdfast._core.job import RescueReason
@@ -16,47 +11,13 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._system.clock import SystemClock
 from holdfast.stores.mongo.store import MongoStore
 from holdfast.testing.contracts.scene import Scene, done, play, rescued
-from holdfast.testing.servers import MongoServer, MongoSet
-from tests.e2e.waiting import STALL, until
+from tests.e2e.waiting import STALL
+from tests.servers.skewed_mongo import SkewedSet
 from tests.stores.postgres_faulty_databases import in_the_end
 from tests.stores.test_mongo_failover import ELECTION, LONG, Site
 
 CRASH = LeaseEnd(RescueReason.CRASHED)
 TTL, INTERVAL = 4.0, 0.2
-
-
-class SkewedServer(MongoServer):
-    """A member whose wall clock is wrong by as many seconds."""
-
-    def __init__(self, skew: int, replica_set: str) -> None:
-        super().__init__(replica_set=replica_set)
-        self._skew = skew
-
-    def _words(self) -> Sequence[str | Path]:
-        if not self._skew:
-            return super()._words()
-        package = importlib.util.find_spec("libfaketime")
-        assert package is not None
-        assert package.origin is not None
-        library = Path(package.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
-        return ("env", f"LD_PRELOAD={os.fspath(library)}", f"FAKETIME={self._skew:+d}", *super()._words())
-
-
-class SkewedSet(MongoSet):
-    """Three members, of which the second has a wrong clock."""
-
-    def __init__(self, skew: int) -> None:
-        super().__init__(0)
-        self.members = tuple(SkewedServer(each, "rs0") for each in (0, skew, 0))
-
-    def elect(self, member: MongoServer) -> None:
-        """Make this member the primary."""
-        until(lambda: self._is_elected(member), within=ELECTION)
-
-    def _is_elected(self, member: MongoServer) -> bool:
-        with suppress(OperationFailure):  # while it is behind the others
-            member.command("replSetStepUp")
-        return self.primary() is member
 
 
 @pytest.fixture(params=[3600, -3600, 300, -300], scope="module")
@@ -66,13 +27,13 @@ def skew(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def servers(skew: int) -> Iterator[SkewedSet]:
-    with SkewedSet(skew) as servers:
+    with SkewedSet(0, skew, 0) as servers:
         yield servers
 
 
 @pytest.fixture
 def site(servers: SkewedSet) -> Site:
-    servers.elect(servers.members[0])
+    servers.elect(servers.members[0], within=ELECTION)
     site = Site(servers)
     play(site, lambda at: in_the_end(at.store.migrate))
     return site
@@ -86,12 +47,12 @@ def test_s5_l1_after_an_election_no_lease_is_judged_early_and_the_dead_are_found
     async def act(at: Scene) -> None:
         supervisor = at.another()
         alive, dead = await at.lease(ttl=TTL), await at.lease(ttl=TTL)
-        (job,) = await at.enqueue(at.new())
+        await at.enqueue(at.new())
         (claim,) = await at.claim(dead)
         assert await supervisor.expired(9) == ()
         await at.store.beat([alive, dead])
         begun = clock.monotonic()
-        await asyncio.to_thread(servers.elect, servers.members[1])
+        await asyncio.to_thread(servers.elect, servers.members[1], within=ELECTION)
         assert await in_the_end(lambda: supervisor.expired(9)) == () or clock.monotonic() - begun > TTL
         found = None
         while found is None:
@@ -119,7 +80,7 @@ def test_s5_a_supervisor_that_has_written_nothing_since_an_election_ends_no_leas
         assert isinstance(supervisor, MongoStore)
         await supervisor.beat([alive])
         (view,) = [each for each in await supervisor.workers() if each.id == alive]
-        await asyncio.to_thread(servers.elect, servers.members[1])
+        await asyncio.to_thread(servers.elect, servers.members[1], within=ELECTION)
         assert await in_the_end(lambda: supervisor.expired(9)) == ()
         other = at.another()
         assert isinstance(other, MongoStore)
@@ -137,7 +98,7 @@ def test_after_an_election_due_times_move_by_the_difference(site: Site, servers:
         await at.enqueue(at.new(delay=7200.0))
         before = await at.store.next_due(["task"])
         assert before is not None
-        await asyncio.to_thread(servers.elect, servers.members[1])
+        await asyncio.to_thread(servers.elect, servers.members[1], within=ELECTION)
         after = await in_the_end(lambda: at.store.next_due(["task"]))
         assert after is not None
         assert abs(before - after - skew) < 4 * STALL

@@ -133,7 +133,7 @@ def test_s6_what_only_a_lost_primary_had_was_never_acknowledged(site: Site) -> N
 def cut_off(servers: MongoSet) -> Iterator[MongoServer]:
     """Cut the primary off from the others: it serves reads, and does not learn for a minute that it may be deposed."""
     primary = servers.primary()
-    usual = time_alone(primary, 60_000)
+    usual = set_lone_time(primary, 60_000)
     others = servers.secondaries()
     # A majority has all that was written: it "confirms" a write that changes nothing.
     primary.command("appendOplogNote", data={"all": "follow"}, writeConcern={"w": len(servers.members), "j": True})
@@ -145,10 +145,10 @@ def cut_off(servers: MongoSet) -> Iterator[MongoServer]:
     finally:
         for each in others:
             each.resume()
-        time_alone(primary, usual)
+        set_lone_time(primary, usual)
 
 
-def time_alone(primary: MongoServer, millis: int) -> int:
+def set_lone_time(primary: MongoServer, millis: int) -> int:
     """Let a primary be primary for as long after it has lost the others; return the time before."""
     config = primary.command("replSetGetConfig")["config"]
     before, config["settings"]["electionTimeoutMillis"] = config["settings"]["electionTimeoutMillis"], millis

@@ -14,10 +14,11 @@ from uuid import UUID
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from holdfast import App
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.servers import MongoSet
 from holdfast.testing.servers.mongo import MongoServer
 from holdfast.testing.servers.process import pauses
+from proof.checker import history_mongo
 from tests.e2e.fleet import Crew
 from tests.e2e.machines import Machine
 from tests.e2e.server_site import PARTITIONS, cut
@@ -25,9 +26,12 @@ from tests.e2e.torture.grounds import MOMENT, OUTAGE, RUBBISH, Grounds, outage_l
 from tests.e2e.torture.runner import AMNESTY, RECOVERY, TTL, Harm, Torturer
 from tests.e2e.torture.table import FILE
 from tests.servers.proxy import TcpProxy
+from tests.servers.skewed_mongo import SkewedSet
 
 ELECTION = 4.0
 """The most seconds until another member is primary, and clients have found it."""
+SKEWS = (0, -4, 3)
+"""Seconds by which the clocks of the members are wrong: more than a ttl. The times at which jobs are due move by the difference."""
 UNREPLICATED = 0.7
 """Seconds of writes that no other member gets."""
 FAULTS = "faults.txt"
@@ -63,11 +67,11 @@ class MongoGrounds(Grounds):
     """
 
     tolerated = (StoreUnavailable,)
-    bound = Grounds.bound + OUTAGE + ELECTION + TTL
+    bound = Grounds.bound + OUTAGE + ELECTION + TTL + max(SKEWS) - min(SKEWS)
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
-        self._set = stack.enter_context(MongoSet(3))
+        self._set = stack.enter_context(SkewedSet(*SKEWS))
         self.url = self._set.create_database()
         self._ways: dict[Machine, TcpProxy] = {}
         self._primary = self._set.primary()
@@ -97,6 +101,7 @@ class MongoGrounds(Grounds):
                 Harm("primaries deposed unaware", 3, partial(self._depose, torturer, chance)),
                 Harm("secondaries killed", 1, partial(self._kill_another, torturer, chance)),
             ]
+        self._note_time()
         torturer.choose(*harms).do()
         return chance.uniform(0.0, 0.5)
 
@@ -136,6 +141,7 @@ class MongoGrounds(Grounds):
             self._primary = self._set.primary()
             self._lead(1.0)
             torturer.app.jobs.counts()
+            self._note_time()
         self._note("another member is primary")
 
     def _mend(self, torturer: Torturer, name: str) -> None:
@@ -144,6 +150,18 @@ class MongoGrounds(Grounds):
         self._note("all members have all writes")
         torturer.counts[name] += 1
         self._peaceful_until = time.monotonic() + self.ttl + AMNESTY + RECOVERY + 2.0
+
+    def _note_time(self) -> None:
+        """Let the history know the clock of the primary."""
+        for _ in pauses("no primary takes writes", self._set.tail):
+            with suppress(PyMongoError):
+                history_mongo.note_time(self.url, at=time.time())
+                break
+
+    @contextmanager
+    def watched(self, app: App) -> Iterator[None]:
+        self._note_time()
+        yield
 
     def _note(self, what: str) -> None:
         with (self._folder / FAULTS).open("a") as file:
