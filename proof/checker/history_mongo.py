@@ -5,7 +5,7 @@ times are those of the primary. Where the clocks of the members differ, document
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -45,10 +45,12 @@ def watch(url: str, *, schema: str = "holdfast") -> None:
         database[_HISTORY].insert_one({"_id": "began", "at": began})
 
 
-def note_time(url: str, *, at: float) -> None:
+def note_time(url: str, clock: Callable[[], float]) -> None:
     """Write what time it is by the clock of the process log, in seconds since the epoch."""
     with MongoClient[Document](url, serverSelectionTimeoutMS=1000) as client:
-        client.get_database(MongoUrl.of(url).database)[_HISTORY].insert_one({"clock": at})
+        history = client.get_database(MongoUrl.of(url).database)[_HISTORY]
+        client.admin.command("ping")  # connecting takes time
+        history.insert_one({"clock": clock()})
 
 
 def read(url: str, process_log: Iterable[ProcessEvent] = (), *, schema: str = "holdfast") -> History:
@@ -70,22 +72,22 @@ def read(url: str, process_log: Iterable[ProcessEvent] = (), *, schema: str = "h
 
 
 class _Clocks:
-    """How far the clock of each primary was ahead of the process log's, by what was noted in its term, or else before."""
+    """How many whole seconds the clock of each primary was ahead of the process log's, by what was noted in its term, or else before."""
 
     def __init__(self, terms: Sequence[Document], changes: Sequence[Document]) -> None:
         self._begins, self._terms = [each["ts"] for each in terms], [each["_id"] for each in terms]
         self._ahead = dict[int, timedelta]()
         for change in changes:
             if "clock" in (found := change.get("fullDocument") or {}):
-                real = _EPOCH + timedelta(seconds=found["clock"])
-                self._ahead.setdefault(self._term(change), change["wallTime"] - real)
+                term, ahead = self._term(change), change["wallTime"] - _EPOCH - timedelta(seconds=found["clock"])
+                self._ahead[term] = min(ahead, self._ahead.get(term, ahead))  # the way to the server takes time
 
     def true(self, change: Document) -> datetime:
         """Return when a change was made, by the clock of the process log."""
         at: datetime = change["wallTime"]
         term = self._term(change)
         noted = max((each for each in self._ahead if each <= term), default=None)
-        return at if noted is None else at - self._ahead[noted]
+        return at if noted is None else at - timedelta(seconds=round(self._ahead[noted].total_seconds()))
 
     def _term(self, change: Document) -> int:
         return int(self._terms[bisect_right(self._begins, change["clusterTime"]) - 1])

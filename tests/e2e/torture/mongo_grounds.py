@@ -30,6 +30,8 @@ from tests.servers.skewed_mongo import SkewedSet
 
 ELECTION = 4.0
 """The most seconds until another member is primary, and clients have found it."""
+SILENT_SOURCE = 16.0
+"""The most seconds for which no write has a majority after the primary was paused: another member waits for it before it asks the next."""
 SKEWS = (0, -4, 3)
 """Seconds by which the clocks of the members are wrong: more than a ttl. The times at which jobs are due move by the difference."""
 UNREPLICATED = 0.7
@@ -63,11 +65,11 @@ FAILURES: tuple[tuple[str, dict[str, Any]], ...] = (
 class MongoGrounds(Grounds):
     """Three members, and a way to the primary for each machine: a client that connects directly asks no other member.
 
-    After an election each lease is watched for its ttl: ``bound`` has an election and one more ttl.
+    After an election each lease is watched for its ttl: ``bound`` has an election, one more ttl, and how far clocks differ.
     """
 
     tolerated = (StoreUnavailable,)
-    bound = Grounds.bound + OUTAGE + ELECTION + TTL + max(SKEWS) - min(SKEWS)
+    bound = Grounds.bound + OUTAGE + ELECTION + SILENT_SOURCE + TTL + max(SKEWS) - min(SKEWS)
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
@@ -155,7 +157,7 @@ class MongoGrounds(Grounds):
         """Let the history know the clock of the primary."""
         for _ in pauses("no primary takes writes", self._set.tail):
             with suppress(PyMongoError):
-                history_mongo.note_time(self.url, at=time.time())
+                history_mongo.note_time(self.url, time.time)
                 break
 
     @contextmanager
