@@ -62,12 +62,13 @@ simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 worlds: $(DEV) ## run every small world to a depth (ARGS="--script one")
 	@.venv/bin/python -m proof.enumerate $(ARGS)
 
-mutants: $(DEV) $(SERVERS) ## take out every guard, of the engine and of the stores' SQL: what notices it?
+mutants: $(DEV) $(SERVERS) ## take out every guard, of the engine, of the stores' SQL and of MongoDB's store: what notices it?
 	@.venv/bin/python -m tests.simulation.run_mutants
 	@.venv/bin/python -m scripts.mutate_sql --store sqlite --known --lanes 2
 	@.venv/bin/python -m scripts.mutate_sql --store postgres --known --lanes 2
 	@.venv/bin/python -m scripts.mutate_sql --store rows-sqlite --known --lanes 2
 	@.venv/bin/python -m scripts.mutate_sql --store rows-postgres --known --lanes 2
+	@.venv/bin/python -m scripts.mutate_mongo
 
 torture: $(DEV) $(SERVERS) ## hurt real processes and servers in every way (MINUTES=30 ARGS="--stores sqlite")
 	@.venv/bin/python -m tests.e2e.torture --minutes $(MINUTES) --sum $(ARGS)

@@ -25,7 +25,7 @@ MEMORY = 4096
 """Megabytes for one search."""
 DEPTH = 100_000
 SECONDS = 600
-"""For one search; all of them together take about one minute on two idle cores."""
+"""For one search; all of them together take less than two minutes on two idle cores."""
 TOOLS = ("spin", "gcc")
 """Spin calls gcc itself, so no other compiler does."""
 

@@ -246,7 +246,7 @@ class Checker:
     def _see_lease_end(self, event: Event, known: LeaseTrack, after: LeaseRow) -> None:
         holder = self._processes[after.process]
         if event.by is not None and event.by.is_judged:
-            early = 0.0 if self._rules.has_lease_clock else after.ttl * self._rules.rate_error
+            early = self._rules.early if self._rules.has_lease_clock else after.ttl * self._rules.rate_error
             problem = "{} was ended {:.3f} s before it ran out"
             self._expect("S5", after.overdue >= -early, None, problem, event.lease, -after.overdue)
         elif event.by is not None:

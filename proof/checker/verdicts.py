@@ -99,7 +99,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     """The promises of this history; ``None``: not promised.
 
     ``step``: how far the store's clock may step. ``has_lease_clock=False``: the store has no such clock. A supervisor then judges a
-    lease by its own clock, which runs too fast or too slow by ``rate_error`` at most.
+    lease by its own clock, which runs too fast or too slow by ``rate_error`` at most. ``early``: seconds before a lease runs out by the
+    store's clock in which a supervisor that watched it may end it, because that clock has stepped since.
     ``waking``: seconds after a thaw in which a process had no chance to look at a clock yet.
     ``is_timed=False``: clocks were beyond their assumptions, so two handlers may
     overlap and leases may look expired early. ``is_always_calm=False``: liveness is promised from the event "calm" on.
@@ -120,6 +121,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     step: float = 0.0
     waking: float = 0.1
     has_lease_clock: bool = True
+    early: float = 0.0
     rate_error: float = RATE - 1.0
     is_timed: bool = True
     is_always_calm: bool = True

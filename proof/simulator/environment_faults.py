@@ -61,7 +61,9 @@ class EnvironmentFaults:
         if not world.plan.is_live:
             for faults in world.faults.values():
                 faults.stop()
-            self._find_quorum(is_rolled_back=False)
+            if world.entrance.quorum is not None:
+                world.entrance.quorum.find(is_rolled_back=False)
+                world.entrance.quorum.old = None
             for process in self._frozen:
                 self._thaw(process)
             for slot in world.slots:
@@ -246,13 +248,18 @@ class EnvironmentFaults:
         if quorum is None or quorum.is_lost:
             return []
         quorum.lose()
-        find = partial(self._find_quorum, is_rolled_back=strike.pick < ROLLED_BACK)
+        find = partial(self._find_quorum, strike, is_rolled_back=strike.pick < ROLLED_BACK)
         world.loop.call_later(strike.seconds, find, context=world.loop.outside)
         return ["the store"]
 
-    def _find_quorum(self, *, is_rolled_back: bool) -> None:
-        if self._world.entrance.quorum is not None:
-            self._world.entrance.quorum.find(is_rolled_back=is_rolled_back)
+    def _find_quorum(self, strike: Strike, *, is_rolled_back: bool) -> None:
+        """Confirm the writes of the primary, or elect another one, whose clock is another one, too."""
+        quorum, part = self._world.entrance.quorum, strike.pick / ROLLED_BACK
+        if quorum is None or not quorum.is_lost:
+            return
+        quorum.find(is_rolled_back=is_rolled_back, deposed_for=part * strike.seconds)
+        if is_rolled_back and not self._world.is_calm:
+            self._step_clock((part - 0.5) * self._world.plan.step)
 
     def _thaw_in_time(self, process: Process) -> None:
         if self._world.loop.time() >= self._until[process]:

@@ -154,6 +154,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.mode is Mode.LIVENESS
 
     @property
+    def has_elections(self) -> bool:
+        """Whether another primary may take over, whose clock is another one."""
+        return self.profile is Profile.MONGODB and "lose_quorum" in self.strikes
+
+    @property
     def is_timed(self) -> bool:
         """Whether all clocks stay within their assumptions."""
         return self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
@@ -165,6 +170,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         bound, ttls = self.step + recovery + OPERATION, lease_ttls(self)
         if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
             bound, ttls = bound + recovery, ttls + 1.0
+        if self.has_elections:  # a lease of another term is watched for its ttl, from the next look on
+            bound, ttls = bound + recovery, ttls + 1.0
         bound += fail_over(self) + (0.0 if self.is_live else recovery + 1.0)  # amnesty, and the pause of a failing service
         # A write waits for the writes of other processes, or is composed again after them.
         latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
@@ -172,6 +179,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             step=self.step,
             has_lease_clock=self.lease_clock != "none",
             rate_error=self.rate_error,
+            early=self.step + self.rate_error * self.longest_ttl if self.has_elections else 0.0,
             is_timed=self.is_timed,
             is_always_calm=self.is_live,
             bound=bound if self.is_timed else None,
@@ -197,7 +205,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             tick_bound=tick_bound(self, recovery, latency),
             void_bound=void_bound(self, recovery, latency),
             has_lanes=self.lanes is not None,
-            claims_once=self.brand is Brand.MEMORY and self.mode is not Mode.FORGETFUL,
+            claims_once=self.brand is Brand.MEMORY and self.mode is not Mode.FORGETFUL and self.profile is not Profile.MONGODB,
             table=self.rows.rules(recovery + OPERATION + CALLS * latency + fail_over(self), self) if self.rows else None,
         )
 

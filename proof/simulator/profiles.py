@@ -94,5 +94,16 @@ class Entrance:
                 )
             )
         if self.quorum is not None:
-            return as_store(ReplicaGateway(store, introduce, self.quorum, self._clock, numbers, timeout=self._timeout))
+            return as_store(
+                ReplicaGateway(
+                    store,
+                    introduce,
+                    self.quorum,
+                    self._clock,
+                    numbers,
+                    own_clock=self.quorum.store.clock_of(process.name),
+                    carry=carry,
+                    timeout=self._timeout,
+                )
+            )
         return as_store(Gateway(store, introduce))

@@ -11,6 +11,7 @@ from msgspec import Struct
 from holdfast._core.answers import Capabilities
 from holdfast._core.book.book import Book
 from holdfast._core.book.content import Snapshot
+from holdfast._core.book.moment import Moment
 from holdfast._core.job import Token
 from holdfast._core.limits import Scope
 from holdfast._core.policy import RETENTION_FLOOR
@@ -18,6 +19,7 @@ from holdfast._core.workflow import Flow
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.mongo.terms import MomentInTerm, Terms
 from proof.checker.history import History, JobRow, Phase
 from proof.checker.hooks import HookedBook
 from proof.simulator.loop import Process
@@ -36,15 +38,20 @@ class Memory(Struct, frozen=True):
 
 
 class Witness(MemoryStore):
-    """A memory store around a book that records its changes; set ``caller`` before each call."""
+    """A memory store around a book that records its changes; set ``caller`` before each call.
+
+    ``terms``: what that caller knows of the terms of primaries. ``lease_terms``: in which each lease was beaten.
+    """
 
     history: History
     now: Callable[[], float]
     profile: Capabilities
     known: Collection[str] = ()
     caller: str = ""
-    clock_of: Callable[[str], Clock]  # used by real stores only: here all processes share a clock
+    clock_of: Callable[[str], Clock]
     book: RecordingBook
+    terms: Terms | None = None
+    lease_terms: dict[UUID, int]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -79,6 +86,17 @@ class Witness(MemoryStore):
         del idle
         assert isinstance(self.book, HookedBook)  # only such a store has the capability
         return _awaited(self.book.hook(job, token, hook_due_at))
+
+    def moment(self) -> Moment:
+        """Return the time, as the process that asks knows it: leases of another term of a primary are judged by watching them."""
+        now = super().moment()
+        return now if self.terms is None else MomentInTerm(now.wall, now.stamp, self.terms, self.lease_terms)
+
+    def as_of(self, memory: Memory) -> Store:
+        """Return a store for reads of what was there then."""
+        old = MemoryStore(self._clock, Book())
+        old.restore(memory.snapshot)
+        return cast(Store, old)
 
     def fail_over(self, snapshot: Snapshot) -> None:
         """Forget all changes since the snapshot, and record that."""
@@ -129,6 +147,7 @@ def witnessed(
     bases = (*((LockedRows,) if has_strangers else ()), RecordingBook, kind)
     book: RecordingBook = type(f"Witnessed{kind.__name__}", bases, {"floor": floor, "records_claims": records_claims})()
     made = Witness(clock, book)
+    made.lease_terms = {}
     made.history, made.now, made.profile, made.known = history, now, profile, known
     book.around = made
     return made
