@@ -31,7 +31,7 @@ CONTROL = "nothing mutated: "
 
 @dataclass(frozen=True)
 class Guard:
-    """A guard and the edit that takes it out. ``because``: why no test can notice. ``is_fresh``: the schema is made without it."""
+    """A guard and the edit that removes it. ``because``: why no test can notice. ``is_fresh``: the schema is made without it."""
 
     says: str
     file: str
@@ -83,9 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lost := gone(found):
         print(*(f"gone: {each}" for each in lost), sep="\n")
         return 1
-    chosen, alone = [each for each in found if each.killer], [each for each in found if each.killer and each.is_fresh]
+    chosen = [each for each in found if each.killer]
     began, wrong = time.monotonic(), 0
-    batches = [[guard for guard in chosen if not guard.is_fresh], *([guard] for guard in alone)]
+    batches = [[guard for guard in chosen if not guard.is_fresh], *([guard] for guard in chosen if guard.is_fresh)]
     for batch in filter(None, batches):
         for says, is_killed in _run(batch):
             is_control = says.startswith(CONTROL)
@@ -122,8 +122,8 @@ def _run(batch: Sequence[Guard]) -> Iterator[tuple[str, bool]]:
     yield from verdicts
 
 
-def _mutant(says: str, module: str, text: str, test: str) -> Mapping[str, str]:
-    return {"says": says, "module": module, "text": text, "test": test}
+def _mutant(name: str, module: str, text: str, test: str) -> Mapping[str, str]:
+    return {"name": name, "module": module, "text": text, "test": test}
 
 
 if __name__ == "__main__":

@@ -20,9 +20,26 @@ def fail_over(plan: Plan) -> float:
     return 0.0 if plan.brokers is None or plan.is_live else LEADER_TTL + 2 * LOOK + LONGEST
 
 
-def lease_ttls(plan: Plan) -> float:
-    """Return the ttls until a lease runs out. Without a store clock a supervisor must have watched it for as long, without a change."""
-    return 1.001 if plan.lease_clock != "none" else 2.001
+def recovery(plan: Plan, interval: float) -> tuple[float, float]:
+    """Return the bound of a recovery beside its ttls, and the ttls. ``interval``: the longest between two looks for leases.
+
+    Without a clock that applies, a supervisor must have watched a lease for as long, without a change: in a bucket, after an election, and
+    after a power loss beside a file.
+    """
+    is_file_cut = plan.brand == "sqlite" and "lose_power" in plan.strikes
+    is_watched = is_file_cut or has_elections(plan)
+    bound = plan.step + interval * (1 + is_watched) + OPERATION
+    return bound, 2.001 if is_watched or plan.lease_clock == "none" else 1.001
+
+
+def has_elections(plan: Plan) -> bool:
+    """Return whether another primary may take over, whose clock is another one."""
+    return plan.profile == "mongodb" and "lose_quorum" in plan.strikes
+
+
+def early(plan: Plan) -> float:
+    """Return the seconds in which a lease that was watched may end before it runs out by the store's clock, which has stepped."""
+    return plan.step + plan.rate_error * plan.longest_ttl if has_elections(plan) else 0.0
 
 
 def local_bound(plan: Plan, latency: float) -> float:

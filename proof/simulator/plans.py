@@ -10,8 +10,9 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.settings import Settings
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Decision
+from proof.simulator import bounds
 from proof.simulator.ahead_plan import draw_ahead
-from proof.simulator.bounds import CALLS, OPERATION, fail_over, lease_ttls, local_bound, outage_calls, tick_bound, void_bound
+from proof.simulator.bounds import CALLS, OPERATION, fail_over
 from proof.simulator.broker_plan import BrokersPlan
 from proof.simulator.bucket_plan import fitted
 from proof.simulator.call_outcomes import Fault, Mix
@@ -154,11 +155,6 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.mode is Mode.LIVENESS
 
     @property
-    def has_elections(self) -> bool:
-        """Whether another primary may take over, whose clock is another one."""
-        return self.profile is Profile.MONGODB and "lose_quorum" in self.strikes
-
-    @property
     def is_timed(self) -> bool:
         """Whether all clocks stay within their assumptions."""
         return self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
@@ -167,11 +163,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def rules(self) -> Rules:
         """The promises that the history of this world must keep."""
         recovery = max(each.recovery_interval for each in self.all_settings)  # any supervisor may judge
-        bound, ttls = self.step + recovery + OPERATION, lease_ttls(self)
-        if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock applies to leases from before it
-            bound, ttls = bound + recovery, ttls + 1.0
-        if self.has_elections:  # a lease of another term is watched for its ttl, from the next look on
-            bound, ttls = bound + recovery, ttls + 1.0
+        bound, ttls = bounds.recovery(self, recovery)
         bound += fail_over(self) + (0.0 if self.is_live else recovery + 1.0)  # amnesty, and the pause of a failing service
         # A write waits for the writes of other processes, or is composed again after them.
         latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
@@ -179,18 +171,18 @@ class Plan(Struct, frozen=True, kw_only=True):
             step=self.step,
             has_lease_clock=self.lease_clock != "none",
             rate_error=self.rate_error,
-            early=self.step + self.rate_error * self.longest_ttl if self.has_elections else 0.0,
+            early=bounds.early(self),
             is_timed=self.is_timed,
             is_always_calm=self.is_live,
             bound=bound if self.is_timed else None,
             lease_ttls=ttls,
             # A supervisor with rarer beats watches as often as the lease is renewed, for that long, before it judges.
             lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
-            local_bound=local_bound(self, latency),
+            local_bound=bounds.local_bound(self, latency),
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=OPERATION + fail_over(self) if self.is_timed and not self.is_live else None,
             zombie_amnesties=2.0,
-            calls=outage_calls(self),
+            calls=bounds.outage_calls(self),
             floor=self.floor,
             has_hints=self.hint_loss < 1.0,
             has_crashes=self.mode not in (*UNHURT, Mode.DRAINS),
@@ -202,8 +194,8 @@ class Plan(Struct, frozen=True, kw_only=True):
             isolates=True,
             keeps_order=self._keeps_order,
             restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
-            tick_bound=tick_bound(self, recovery, latency),
-            void_bound=void_bound(self, recovery, latency),
+            tick_bound=bounds.tick_bound(self, recovery, latency),
+            void_bound=bounds.void_bound(self, recovery, latency),
             has_lanes=self.lanes is not None,
             claims_once=self.brand is Brand.MEMORY and self.mode is not Mode.FORGETFUL and self.profile is not Profile.MONGODB,
             table=self.rows.rules(recovery + OPERATION + CALLS * latency + fail_over(self), self) if self.rows else None,

@@ -112,7 +112,7 @@ class ReplicaGateway(Gateway):
     ) -> None:
         super().__init__(store, introduce)
         self._quorum, self._clock, self._numbers, self._timeout, self._carry = quorum, clock, numbers, timeout, carry
-        self._terms, self._term, self._heard = Terms(own_clock), quorum.term, quorum.term
+        self._terms, self._term, self._confirmed_in = Terms(own_clock), quorum.term, quorum.term
 
     async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
         """Carry out the write, and answer once it is confirmed."""
@@ -126,7 +126,7 @@ class ReplicaGateway(Gateway):
         return await self._ask("held", (lease, limit), {})
 
     async def get(self, job: UUID) -> Any:
-        """Read a job; that there is none is said after a write that a majority has."""
+        """Read a job; the answer that there is none comes after a write that a majority has."""
         found = await self._ask("get", (job,), {})
         if found is None and self._quorum.old is not None:
             await self._settle("get", self._numbers.random() * self._timeout)
@@ -168,20 +168,23 @@ class ReplicaGateway(Gateway):
         answer = await ask()
         await self._settle(verb, timeout)
         self._term = self._quorum.term
-        if verb != "beat":  # which has connections of its own
-            self._heard = self._quorum.term
+        if verb != "beat":  # which has separate connections
+            self._confirmed_in = self._quorum.term
         return answer
 
     def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Awaitable[Any]:
         quorum = self._quorum
-        is_behind = quorum.old is not None and (quorum.is_lost or (self._heard < quorum.term and self._numbers.random() < STALE))
+        is_behind = quorum.old is not None and (
+            quorum.is_lost or (self._confirmed_in < quorum.term and self._numbers.random() < STALE)
+        )
         if verb in READS and is_behind:
             asked: Awaitable[Any] = getattr(quorum.old, verb)(*arguments, **keywords)
             return asked
         if verb in JUDGES:  # they ask the primary for its term
             self._term = quorum.term
         self._terms.learn(self._term)
-        quorum.store.terms = self._terms
+        is_claim = verb == "exchange" and len(arguments) > 1 and arguments[1] is not None
+        quorum.store.terms = None if is_claim else self._terms  # a claim compares the expiry of its lease with the clock of today
         return super()._ask(verb, arguments, keywords)
 
     def transaction(

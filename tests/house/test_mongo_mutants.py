@@ -1,4 +1,4 @@
-"""The guards that ``scripts/mutate_mongo.py`` takes out are in the code, and the tests that must notice exist."""
+"""The guards that ``scripts/mutate_mongo.py`` removes are in the code, and the tests that must notice exist."""
 
 from pathlib import Path
 

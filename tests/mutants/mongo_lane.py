@@ -23,14 +23,14 @@ _PLAIN = (int, float, str, tuple, frozenset)
 class Mutant(msgspec.Struct):
     """A changed module, and the test that must notice. ``text``: the whole changed file; empty for the code as it is."""
 
-    says: str
+    name: str
     module: str
     text: str
     test: str
 
 
 class Work(msgspec.Struct):
-    """What there is to do. ``answers``: a file that gets a line for each mutant: what it says, and whether its test failed."""
+    """What there is to do. ``answers``: a file that gets a line for each mutant: its name, and whether its test failed."""
 
     answers: str
     mutants: list[Mutant]
@@ -45,7 +45,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
             items = [each for each in session.items if each.nodeid.partition("[")[0] == mutant.test]
             with changed(import_module(mutant.module), mutant.text):
                 failed = [_fails(item, session) for item in items]
-            answers.write(msgspec.json.encode([mutant.says, any(failed) if failed else None]) + b"\n")
+            answers.write(msgspec.json.encode([mutant.name, any(failed) if failed else None]) + b"\n")
     return True
 
 

@@ -89,7 +89,7 @@ class TestGuards(AtHome):
         return store
 
     def documents(self, name: str) -> Any:
-        """Return a collection."""
+        """Return the collection as tests read it, with ids as stores write them."""
         return self.home._database.get_collection(f"holdfast.{name}", codec_options=CODEC)
 
     def barriers(self) -> int:
@@ -105,9 +105,9 @@ class TestGuards(AtHome):
         assert (await at.store.beat([active.lease])).alive == {active.lease}
         assert await at.settle(done(active)) == (Answer.APPLIED,)
         assert await at.store.end_lease(active.lease, CRASH) == CRASH
-        alone = [each for each in sent.commands if next(iter(each)) in WRITES and "autocommit" not in each]
+        single = [each for each in sent.commands if next(iter(each)) in WRITES and "autocommit" not in each]
         commits = [each for each in sent.commands if "commitTransaction" in each]
-        believed = [each for each in (*alone, *commits) if each.get("findAndModify") != "holdfast.state"]
+        believed = [each for each in (*single, *commits) if each.get("findAndModify") != "holdfast.state"]
         assert len(believed) > 4
         assert [each for each in believed if each["writeConcern"] != MAJORITY] == []
         begun = [each for each in sent.commands if each.get("startTransaction")]
@@ -164,17 +164,17 @@ class TestGuards(AtHome):
 
     @story
     async def test_s10_nothing_negative_is_answered_before_a_write_of_the_same_call_has_a_majority(self, at: Scene) -> None:
-        active, nobody = await at.running(), UUID(int=7)
+        active, unknown = await at.running(), UUID(int=7)
         lost = structs.replace(active, token=stale(active.token))
         update = ProgressUpdate(job=active.id, token=stale(active.token), stage="half")
         negative: list[Callable[[], Awaitable[object]]] = [
             lambda: at.settle(done(lost)),
             lambda: at.store.report([update]),
             lambda: at.store.start([(active.id, stale(active.token))]),
-            lambda: at.store.beat([nobody]),
-            lambda: at.store.held(nobody),
-            lambda: at.store.get(nobody),
-            lambda: self.own(at).start_through(nobody, 1, 0),
+            lambda: at.store.beat([unknown]),
+            lambda: at.store.held(unknown),
+            lambda: at.store.get(unknown),
+            lambda: self.own(at).start_through(unknown, 1, 0),
         ]
         for ask in negative:
             before = self.barriers()
@@ -219,7 +219,7 @@ class TestGuards(AtHome):
         assert (await at.row(active.id)).stage == "half"
 
     @story
-    async def test_texts_from_outside_are_not_evaluated(self, at: Scene) -> None:
+    async def test_strings_from_outside_are_not_evaluated(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         (claim,) = await at.claim(await at.lease(worker="$payload"))
         update = ProgressUpdate(job=job, token=claim.job.token, stage="$task", message="$$ROOT")
@@ -248,7 +248,7 @@ class TestGuards(AtHome):
         assert await at.store.end_lease(lease, CRASH, seen=found.seen) == CRASH
 
     @story
-    async def test_s5_a_lease_is_not_judged_by_the_clock_of_a_primary_that_the_judge_has_not_heard_of(self, at: Scene) -> None:
+    async def test_s5_a_lease_is_not_judged_by_the_clock_of_a_primary_whose_term_the_judge_did_not_know(self, at: Scene) -> None:
         lease, store = await at.lease(), self.own(at)
         await store.beat([lease])
         store.database.term -= 1  # as before the election: nothing was written since
@@ -267,14 +267,14 @@ class TestGuards(AtHome):
         assert len(await store.overdue(10)) == 1
 
     @story
-    async def test_s5_no_job_starts_under_a_lease_that_ends_meanwhile(self, at: Scene) -> None:
+    async def test_s5_no_job_starts_under_a_lease_that_ends_in_the_meantime(self, at: Scene) -> None:
         active, store = await at.prefetched(), self.own(at)
         once_before(store, is_in_transaction, lambda: at.store.end_lease(active.lease, CRASH))
         assert await store.start([(active.id, active.token)]) == {active.id}
         assert await at.state(active.id) is State.CLAIMED
 
     @story
-    async def test_s3_no_child_is_added_under_a_token_that_moves_meanwhile(self, at: Scene) -> None:
+    async def test_s3_no_child_is_added_under_a_token_that_moves_in_the_meantime(self, at: Scene) -> None:
         active, store, child = await at.running(), self.own(at), at.new()
         once_before(store, is_in_transaction, lambda: at.settle(done(active)))
         assert (await store.enqueue(at.chance.uuid4(), [child], under=(active.id, active.token))).is_lost
