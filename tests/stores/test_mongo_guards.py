@@ -14,7 +14,7 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import RescueReason, State
-from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.lifecycle import LeaseEnd, deadline_exceeded_elsewhere
 from holdfast._core.policy import Policy
 from holdfast._core.requests import IsolatedJobs, ProgressUpdate
 from holdfast.databases.mongo.database import CODEC
@@ -39,7 +39,7 @@ class Sent(CommandListener):
         self.times = dict[int, Any]()
         self._numbers = list[int]()
         options = store.database._options
-        store.database._options = lambda most: {**options(most), "event_listeners": [self]}  # type: ignore[method-assign]
+        store.database._options = lambda *given: {**options(*given), "event_listeners": [self]}  # type: ignore[method-assign]
 
     def started(self, event: CommandStartedEvent) -> None:
         self.commands.append(event.command)
@@ -197,14 +197,14 @@ class TestGuards(AtHome):
 
     @story
     async def test_s13_documents_of_a_handler_are_not_kept_once_another_process_took_its_job(self, at: Scene) -> None:
-        active, store = await at.running(), self.own(at)
+        active, store = await at.running(policy=Policy(timeout=1.0)), self.own(at)
         at.advance(HOUR)
 
         async def write_beside_a_rescue() -> None:
             async with store.transaction(active.id, active.token, idle=60.0) as session:
                 await session.client.get_default_database()["rows"].insert_one({"_id": 1}, session=session)
-                await at.store.end_lease(active.lease, CRASH)
-                assert await at.settle(rescued(active, CRASH)) == (Answer.APPLIED,)
+                late = deadline_exceeded_elsewhere(active, RescueReason.TIMED_OUT, jitter=0.0)
+                assert await at.settle(late) == (Answer.APPLIED,)
 
         with pytest.raises(JobLost):
             await write_beside_a_rescue()
