@@ -497,6 +497,17 @@ def test_an_index_of_others_that_deletes_documents_or_refuses_writes_is_an_error
         harmed.database[JOBS].drop_index(name)
 
 
+def test_a_collection_of_hints_that_is_not_capped_is_a_warning_with_the_command_that_repairs_it(at: At) -> None:
+    assert not [each for each in at.check() if each.name == "hints"]
+    at.database["holdfast.hints"].drop()
+    at.database["holdfast.hints"].insert_one({})  # makes an ordinary collection
+    found = only(at.check(), "hints", "warning")
+    assert "holdfast.hints is not capped" in found.message
+    assert found.remedy == 'db.runCommand({convertToCapped: "holdfast.hints", size: 1048576})'
+    at.database.command({"convertToCapped": "holdfast.hints", "size": 1048576})
+    assert not [each for each in at.check() if each.name == "hints"]
+
+
 def test_documents_that_prevent_a_unique_index_are_named_by_migrate(harmed: At) -> None:
     drop(harmed)
     harmed.database[JOBS].insert_many([{"_id": 1, "lock": "twice"}, {"_id": 2, "lock": "twice"}])

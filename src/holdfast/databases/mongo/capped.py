@@ -17,21 +17,21 @@ async def make_capped(database: MongoDatabase, name: str) -> None:
     An insert into a missing collection makes an ordinary one. A cursor on an empty capped collection ends at once, instead of waiting.
     ``StoreRefused``: the server has no capped collections, or this user may not make them.
     """
-    if not (is_capped := await _is_capped(database, name)):
-        how = {"create": name, "capped": True} if is_capped is None else {"convertToCapped": name}
+    if not (found := await is_capped(database, name)):
+        how = {"create": name, "capped": True} if found is None else {"convertToCapped": name}
         try:
             await database.command({**how, "size": SIZE, "writeConcern": {"w": "majority"}})
         except HoldfastError as error:
             if not isinstance(error.__cause__, OperationFailure):
                 raise
-            if not await _is_capped(database, name):  # else another process was faster
+            if not await is_capped(database, name):  # else another process was faster
                 problem = f"{name} must be a capped collection: let this user make it, or use another transport"
                 raise StoreRefused(f"{error}: {problem}") from error
     if not await database.find(name, {}, concern="local", limit=1):
         await database.command({"insert": name, "documents": [{}], "writeConcern": {"w": 1}})
 
 
-async def _is_capped(database: MongoDatabase, name: str) -> bool | None:
+async def is_capped(database: MongoDatabase, name: str) -> bool | None:
     """Return whether a collection is capped; ``None`` if it does not exist."""
     found = (await database.command({"listCollections": 1, "filter": {"name": name}}))["cursor"]["firstBatch"]
     return bool(found[0]["options"].get("capped")) if found else None

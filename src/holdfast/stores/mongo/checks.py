@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from holdfast._core.answers import Check
 from holdfast._ports.clock import Clock
+from holdfast.databases.mongo.capped import SIZE, is_capped
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import is_not_permitted, refusal_of
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable, Unsupported
@@ -52,6 +53,7 @@ async def check(
     found += await _of_transactions(database)
     found += await _of_sharding(database, names, hello)
     found += await _of_schema(database, names)
+    found += await _of_hints(database, names)
     return found
 
 
@@ -253,6 +255,13 @@ async def _of_schema(database: MongoDatabase, names: Names) -> Sequence[Check]:
         for each in found.foreign
     ]
     return (*faults, *foreign) if faults or foreign else (Check("ok", "schema", f"{shown}, all indexes are there"),)
+
+
+async def _of_hints(database: MongoDatabase, names: Names) -> Sequence[Check]:
+    if await is_capped(database, names.hints) is not False:
+        return ()
+    message = f"{names.hints} is not capped: no cursor can wait at it, and it grows until a process with workers makes it again"
+    return (Check("warning", "hints", message, f'db.runCommand({{convertToCapped: "{names.hints}", size: {SIZE}}})'),)
 
 
 _OLDEST_TRANSACTION: Final = [

@@ -1,6 +1,7 @@
 """Whether the server and the schema can be used: both are tested at the first use, the schema again after elections and every minute."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,12 @@ class Readiness:
             async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
                 if not self._is_fresh():
                     await self._test()
+
+    def require_now(self) -> None:
+        """Raise as ``require`` does, for a caller that blocks its thread: the test runs in an event loop of another one."""
+        if not self._is_fresh():
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(asyncio.run, self.require()).result()
 
     async def require_first(self) -> None:
         """Raise as ``require`` does at the first use, and nothing later: a beat needs no index, and must not wait."""

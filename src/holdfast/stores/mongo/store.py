@@ -158,20 +158,31 @@ class MongoStore(BookVerbs):
     def transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        return transactions.awaited(self.database, self._guard(job, token, idle, hook_due_at), self._clock, idle)
+        guard = self._guard(job, token, idle, hook_due_at)
+        return transactions.awaited(self.database, guard, self._clock, idle, self._require_schema)
 
     def blocking_transaction(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
-        return transactions.blocking(self.database, self._guard(job, token, idle, hook_due_at), self._clock, idle)
+        guard = self._guard(job, token, idle, hook_due_at)
+        return transactions.blocking(self.database, guard, self._clock, idle, self.readiness.require_now)
 
     def _guard(self, job: UUID, token: Token, idle: float, hook_due_at: datetime | None) -> Guard:
         return Guard(self.names, job, token, idle=idle, hook_due_at=hook_due_at, now=self.now)
 
     def _within(self, session: Any, verb: str, arguments: tuple[Any, ...]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         inside = CallerDatabase.of(session, self.database.location)
-        act = PartsWithin(inside, self.names, self._terms, lambda: self.now).write_within(session, verb, arguments)
-        return act if is_awaited(session) else run_now(act)
+        parts = PartsWithin(inside, self.names, self._terms, lambda: self.now)
+        if is_awaited(session):
+            return self._write_within(parts, session, verb, arguments)
+        self.readiness.require_now()
+        answer: EnqueueAnswer = run_now(parts.write_within(session, verb, arguments))
+        return answer
+
+    async def _write_within(self, parts: PartsWithin, session: Any, verb: str, arguments: tuple[Any, ...]) -> EnqueueAnswer:
+        await self._require_schema()
+        answer: EnqueueAnswer = await parts.write_within(session, verb, arguments)
+        return answer
 
     async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         await self._require_schema()

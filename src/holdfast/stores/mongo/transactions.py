@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -19,8 +19,11 @@ _TRANSIENT = "TransientTransactionError"
 
 
 @asynccontextmanager
-async def awaited(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -> AsyncIterator[Any]:
-    """Run a transaction on an asynchronous session."""
+async def awaited(
+    database: MongoDatabase, guard: Guard, clock: Clock, idle: float, require: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Any]:
+    """Run a transaction on an asynchronous session. ``require`` raises why the store cannot be used."""
+    await require()
     begun = clock.boottime()
     try:
         async with database.caller_session() as session:
@@ -43,8 +46,9 @@ async def awaited(database: MongoDatabase, guard: Guard, clock: Clock, idle: flo
 
 
 @contextmanager
-def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float) -> Iterator[Any]:
-    """Run a transaction on a session that blocks its thread."""
+def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float, require: Callable[[], None]) -> Iterator[Any]:
+    """Run a transaction on a session that blocks its thread. ``require`` raises why the store cannot be used."""
+    require()
     client, begun = database.blocking_client(), clock.boottime()
     try:
         with client.start_session(causal_consistency=True) as session:
