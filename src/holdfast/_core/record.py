@@ -296,9 +296,18 @@ def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
         and (which.older_than is None or age >= which.older_than)
         and (which.attempts_at_least is None or view.attempt >= which.attempts_at_least)
         and (which.tag is None or which.tag in view.tags)
+        and _is_within(view.created_at, which.created_after, which.created_before)
+        and _is_within(view.available_at, which.available_after, which.available_before)
+        and _is_within(view.finished_at, which.finished_after, which.finished_before)
         and (which.before is None or view.id < which.before)
         and (not which.only_workflows or is_root(view))
     )
+
+
+def _is_within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
+    if at is None:
+        return after is None and before is None
+    return (after is None or at >= after) and (before is None or at < before)
 
 
 def is_root(row: JobRecord) -> bool:

@@ -180,6 +180,7 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     """The jobs to list, newest first; ``before`` is the last id of the previous page.
 
     ``older_than``: seconds since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: of its attempts so far.
+    ``…_after``: at that time or later; ``…_before``: earlier. A job that has not finished is in no range of ``finished``.
     ``only_workflows``: only the roots of workflows.
     """
 
@@ -191,6 +192,12 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     tag: str | None = None
     older_than: float | None = None
     attempts_at_least: int | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    available_after: datetime | None = None
+    available_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
     only_workflows: bool = False
     limit: int = 100
     before: UUID | None = None

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
-from holdfast.cli.options import DURATION, TEXT, Count
+from holdfast.cli.options import DURATION, INSTANT, TEXT, Count
 
 if TYPE_CHECKING:
     from holdfast._engine.operators.operators import Where
@@ -34,6 +35,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     key: str | None = None
     older_than: float | None = None
     attempts_at_least: int | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    available_after: datetime | None = None
+    available_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
     limit: int | None = None
     all: bool = False
 
@@ -45,7 +52,9 @@ class Selection(Struct, frozen=True, kw_only=True):
     @property
     def conditions(self) -> dict[str, Any]:
         """All conditions but the state."""
-        names = ("reason", "task", "queue", "key", "tag", "older_than", "attempts_at_least")
+        from holdfast._engine.operators.where import RANGES
+
+        names = ("reason", "task", "queue", "key", "tag", "older_than", "attempts_at_least", *RANGES)
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
@@ -86,6 +95,12 @@ def matching(command: Command) -> Command:
         click.option("--tag", type=TEXT, help="Only those with this tag."),
         click.option("--older-than", type=DURATION, help="Only those that ended, or else were enqueued, so long ago."),
         click.option("--attempts-at-least", type=Count(1), help="Only those with at least that many attempts."),
+        click.option("--created-after", type=INSTANT, help="Only those enqueued then or later, as 2030-01-31T08:00Z."),
+        click.option("--created-before", type=INSTANT, help="Only those enqueued before."),
+        click.option("--available-after", type=INSTANT, help="Only those due then or later."),
+        click.option("--available-before", type=INSTANT, help="Only those due before."),
+        click.option("--finished-after", type=INSTANT, help="Only those that ended then or later."),
+        click.option("--finished-before", type=INSTANT, help="Only those that ended before."),
     )
     for option in reversed(options):
         command = option(command)

@@ -6,17 +6,18 @@ from datetime import datetime
 from typing import Any, Literal, overload
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from holdfast._core.answers import BeatView, LeaseView
-from holdfast._core.durations import Duration, seconds
+from holdfast._core.durations import Duration
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Json, Reason, State
-from holdfast._core.requests import FITTING, MEANT, JobFilter, Steer, SteerVerb
+from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
+from holdfast._engine.operators.where import Steered as Steered
+from holdfast._engine.operators.where import Where as Where
 from holdfast._engine.tasks.options import due
-from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.sync import blocking
 
@@ -30,69 +31,6 @@ _RESULTS = {
     SteerVerb.REOPEN: State.AVAILABLE,
     SteerVerb.RESCHEDULE: State.SCHEDULED,
 }
-
-
-class Where(Struct, frozen=True, repr_omit_defaults=True):
-    """Which jobs a verb is for: all conditions must hold, and without one all jobs match.
-
-    ``older_than``: since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: begun so far.
-
-    >>> Where(state="failed", older_than="1h")
-    Where(state='failed', older_than='1h')
-    """
-
-    state: State | str | None = None
-    reason: Reason | str | None = None
-    task: str | None = None
-    queue: str | None = None
-    key: str | None = None
-    tag: str | None = None
-    older_than: Duration | None = None
-    attempts_at_least: int | None = None
-
-    def filter(self, limit: int | None, *, before: UUID | None = None) -> JobFilter:
-        """Return the same conditions as a store takes them, for ``limit`` jobs; ``ConfigurationError`` with every problem."""
-        problems: Problems = []
-        if self.state is not None and self.state not in set(State):
-            problems.append(f"state={self.state!r}: use one of {', '.join(State)}")
-        if self.reason is not None and self.reason not in set(Reason):
-            problems.append(f"reason={self.reason!r}: use one of {', '.join(Reason)}")
-        problems += problems_of_names("-", "-" if self.queue is None else self.queue, 0)
-        least = self.attempts_at_least
-        for name, number in (("limit", limit), ("attempts_at_least", least)):
-            if number is not None and (type(number) is not int or number < 1):
-                problems.append(f"{name}={number!r}: use an integer from 1")
-        try:
-            age = None if self.older_than is None else seconds(self.older_than)
-        except ValueError as error:
-            problems.append(f"older_than: {error}")
-        if problems:
-            raise ConfigurationError(problems)
-        return JobFilter(
-            state=None if self.state is None else State(self.state),
-            reason=None if self.reason is None else Reason(self.reason),
-            task=self.task,
-            queue=self.queue,
-            key=self.key,
-            tag=self.tag,
-            older_than=age,
-            attempts_at_least=least,
-            limit=BATCH if limit is None else limit,
-            before=before,
-        )
-
-
-class Steered(Struct, frozen=True):
-    """What a verb did to the jobs that a ``Where`` matched: how many by the state they are in now, and which of them refused.
-
-    A job refuses that has moved on and matches no longer, that another session has locked, or that the verb does not fit. A dry run has
-    the states they were found in; those refuse that the verb does not fit. ``deleted`` stands for those deleted, ``unknown`` for those
-    that were gone.
-    """
-
-    jobs: int
-    states: dict[str, int]
-    refused: dict[UUID, State] = {}
 
 
 class Jobs:
@@ -116,17 +54,24 @@ class Jobs:
         tag: str | None = None,
         older_than: Duration | None = None,
         attempts_at_least: int | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        available_after: datetime | None = None,
+        available_before: datetime | None = None,
+        finished_after: datetime | None = None,
+        finished_before: datetime | None = None,
         limit: int = 100,
         cursor: Id | None = None,
     ) -> list[JobView]:
         """Return matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before.
 
-        ``older_than``: since it ended or, if it has not, since it was enqueued.
+        ``older_than``: since it ended or, if it has not, since it was enqueued. ``…_after``: at that time or later.
 
         >>> app.jobs.list(state="failed", reason="HANDLER_ERROR", older_than="1h")  # doctest: +SKIP
         [JobView(…), …]
         """
-        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least)
+        times = created_after, created_before, available_after, available_before, finished_after, finished_before
+        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times)
         return await self._connect().list(where.filter(limit, before=None if cursor is None else id_of(cursor)))
 
     async def aids(
@@ -140,10 +85,17 @@ class Jobs:
         tag: str | None = None,
         older_than: Duration | None = None,
         attempts_at_least: int | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        available_after: datetime | None = None,
+        available_before: datetime | None = None,
+        finished_after: datetime | None = None,
+        finished_before: datetime | None = None,
         limit: int | None = None,
     ) -> Ids:
         """Return ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
-        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least)
+        times = created_after, created_before, available_after, available_before, finished_after, finished_before
+        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times)
         return [*await self._connect().states(where.filter(limit), limit)]
 
     async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:

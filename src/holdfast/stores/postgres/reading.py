@@ -38,6 +38,12 @@ def conditions_of(which: JobFilter) -> tuple[object, ...]:
         storable_text(which.key),
         None if which.older_than is None else round(which.older_than * 1e6),
         which.attempts_at_least,
+        which.created_after,
+        which.created_before,
+        which.available_after,
+        which.available_before,
+        which.finished_after,
+        which.finished_before,
         which.only_workflows,
     )
 

@@ -245,7 +245,9 @@ def matching(which: JobFilter) -> Values:
     """Return the conditions of a filter."""
     before = None if which.before is None else which.before.bytes
     age = None if which.older_than is None else micros(which.older_than)
-    return {**structs.asdict(which), "before": before, "older_than": age}
+    given = structs.asdict(which)
+    ranges = {name: micros_of(value) for name, value in given.items() if name.endswith(("_after", "_before"))}
+    return {**given, **ranges, "before": before, "older_than": age}
 
 
 def takes(isolated: IsolatedJobs) -> Values:

@@ -1,5 +1,7 @@
 """Reads, and keeping house."""
 
+from msgspec import structs
+
 from holdfast._core.answers import Check
 from holdfast._core.job import Reason, State
 from holdfast._core.outcome import Fail
@@ -97,6 +99,25 @@ class ReadContract(Part):
             (JobFilter(older_than=50.0, state=State.FAILED, reason=Reason.PERMANENT, attempts_at_least=1), [failed.id]),
         ):
             assert sorted(row.id for row in await at.store.list(which)) == sorted(found), which
+
+    @story
+    async def test_lists_are_of_times_of_creation_due_and_end(self, at: Scene) -> None:
+        first = await at.running()
+        at.advance(100.0)
+        await at.settle(done(first))
+        await at.enqueue(at.new(delay=50.0))
+        at.advance(5.0)
+        await at.settle(done(await at.running()))
+        rows = await at.store.list(JobFilter())
+        for name in ("created", "available", "finished"):
+            times = {row.id: getattr(row, f"{name}_at") for row in rows}
+            assert len({each for each in times.values() if each is not None}) > 1
+            for bound in filter(None, times.values()):
+                later = {job for job, time in times.items() if time is not None and time >= bound}
+                earlier = {job for job, time in times.items() if time is not None and time < bound}
+                for end, expected in (("after", later), ("before", earlier)):
+                    which = structs.replace(JobFilter(), **{f"{name}_{end}": bound})
+                    assert {row.id for row in await at.store.list(which)} == expected, which
 
     @story
     async def test_a_listed_job_is_the_one_that_get_reads(self, at: Scene) -> None:

@@ -13,6 +13,12 @@
     AND (:key::text IS NULL OR key = :key)
     AND (:older_than::bigint IS NULL OR coalesce(finished_at, created_at) <= (SELECT now FROM clock) - :older_than * interval '1 us')
     AND (:attempts_at_least::integer IS NULL OR attempt >= :attempts_at_least)
+    AND (:created_after::timestamptz IS NULL OR created_at >= :created_after)
+    AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
+    AND (:available_after::timestamptz IS NULL OR available_at >= :available_after)
+    AND (:available_before::timestamptz IS NULL OR available_at < :available_before)
+    AND (:finished_after::timestamptz IS NULL OR finished_at >= :finished_after)
+    AND (:finished_before::timestamptz IS NULL OR finished_at < :finished_before)
     AND (
         :tag::text IS NULL
         OR CASE WHEN position(:tag IN tags) > 0 THEN :tag IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag) END
