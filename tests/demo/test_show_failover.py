@@ -5,22 +5,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from holdfast._system.clock import SystemClock
 from holdfast.testing.servers import MongoSet
 
 SECONDS = 3
-LONGEST = 60.0
-
-
-class Shown(NamedTuple):
-    """What one show printed, and how long it took."""
-
-    output: str
-    seconds: float
+MOST = 40.0
+"""Seconds from the job's start to its end. With a paused primary, writes may stall for 16 s although another one is elected after 2 s."""
 
 
 @pytest.fixture
@@ -32,20 +24,25 @@ def servers(mongo_trio: MongoSet) -> Iterator[MongoSet]:
     mongo_trio.start()
 
 
-def show(folder: Path, servers: MongoSet, fault: Callable[[MongoSet], object], *options: str, line: str) -> Shown:
-    """Play the show, and harm the servers once it has printed a line that begins so."""
+def show(folder: Path, servers: MongoSet, fault: Callable[[MongoSet], object], *options: str, line: str) -> str:
+    """Play the show, and harm the servers when it prints the first line that begins so; return all it printed."""
     command = [sys.executable, "-m", "holdfast.cli", "demo", "--url", servers.create_database(), f"--seconds={SECONDS}", *options]
-    started, output = SystemClock().monotonic(), ""
+    output = ""
     with (folder / "errors").open("w+") as errors:
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True) as demo:
             assert demo.stdout is not None
             for text in demo.stdout:
+                is_first = text.startswith(line) and f"\n{line}" not in output
                 output += text
-                if text.startswith(line):
+                if is_first:
                     fault(servers)
         errors.seek(0)
         assert (demo.returncode, errors.read()) == (0, ""), output
-    return Shown(output, SystemClock().monotonic() - started)
+    (seconds,) = re.findall(r"^timeline \((\d+\.\d) s\)$", output, re.MULTILINE)
+    assert float(seconds) < MOST
+    assert Path(output.splitlines()[-1]) == folder / "holdfast-demo" / "sample" / "evolution.png"
+    assert re.search(r"attempt \d .* completed", output)
+    return output
 
 
 def kill(servers: MongoSet) -> None:
@@ -63,31 +60,21 @@ def step_down(servers: MongoSet) -> None:
     servers.step_down()
 
 
-def require_two_attempts(shown: Shown, folder: Path) -> None:
-    """Require what the show prints without a fault: one kill, one rescue that resumes from the checkpoint, and a chart."""
-    output = shown.output
-    assert len(re.findall(r"^killed worker ", output, re.MULTILINE)) == 1
-    assert len(re.findall(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", output, re.MULTILINE)) == 1
-    assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", output, re.MULTILINE)
-    assert re.search(r"attempt 2 .* completed", output)
-    assert "attempt 3" not in output
-    assert Path(output.splitlines()[-1]) == folder / "holdfast-demo" / "sample" / "evolution.png"
-    assert shown.seconds < LONGEST
-
-
 @pytest.mark.timeout(90)
-def test_a_primary_killed_while_the_job_runs_costs_seconds_and_no_attempt(tmp_path: Path, servers: MongoSet) -> None:
-    shown = show(tmp_path, servers, kill, "--no-kill", line="worker ")
-    assert re.findall(r"^  attempt (\d) ", shown.output, re.MULTILINE) == ["1"]
-    assert "completed" in shown.output
-    assert Path(shown.output.splitlines()[-1]).is_file()
+def test_a_primary_killed_while_the_job_runs_costs_seconds_and_no_attempt_fails(tmp_path: Path, servers: MongoSet) -> None:
+    output = show(tmp_path, servers, kill, "--no-kill", line="worker ")
+    # The ttl of the show is 3 s: a worker that could not renew its lease in time has released the job, and no crash is charged.
+    assert set(re.findall(r"^  attempt \d \S+ .* s (\w+) ", output, re.MULTILINE)) <= {"released", "completed"}
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("line", ["worker ", "killed worker "])
 @pytest.mark.parametrize("fault", [kill, pause, step_down])
-def test_a_primary_lost_beside_the_worker_costs_seconds_and_nothing_else(
+def test_a_primary_lost_beside_a_worker_costs_seconds_and_one_crash_at_most(
     tmp_path: Path, servers: MongoSet, fault: Callable[[MongoSet], object], line: str
 ) -> None:
-    require_two_attempts(show(tmp_path, servers, fault, line=line), tmp_path)
+    output = show(tmp_path, servers, fault, line=line)
+    outcomes = re.findall(r"^  attempt \d \S+ .* s (\w+) ", output, re.MULTILINE)
+    assert outcomes.count("crashed") == output.count("killed worker ")
+    assert set(outcomes) <= {"released", "crashed", "completed"}
