@@ -22,6 +22,10 @@ class EventName(StrEnum):
     JOB_REOPENED = "job.reopened"  # job state
     JOB_RESCHEDULED = "job.rescheduled"  # job state
     JOB_DELETED = "job.deleted"  # job
+    JOBS_CANCELLED = "jobs.cancelled"  # jobs refused: what one call with a selector did, beside the events of each job
+    JOBS_RETRIED = "jobs.retried"  # jobs refused
+    JOBS_RESCHEDULED = "jobs.rescheduled"  # jobs refused
+    JOBS_DELETED = "jobs.deleted"  # jobs refused
     JOB_CLAIMED = "job.claimed"  # job task attempt worker via rescued recovery
     JOB_STARTED = "job.started"  # job task attempt worker: the first line of its handler is about to run
     JOB_RESCUE_HOOK_COMPLETED = "job.rescue_hook_completed"  # job task attempt worker reason: on_rescue committed
@@ -48,7 +52,8 @@ class EventName(StrEnum):
     WORKER_KILLED = "worker.killed"  # worker reason
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that is replaced
-    RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs: how many one worker lost; no worker: several, past limits
+    WORKER_DRAINED = "worker.drained"  # worker jobs left: the ids of the jobs that it returned to their queues instead of finishing
+    RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs by_reason by_task: what one worker lost; no worker: several
     RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off
     WORKFLOW_COMPLETED = "workflow.completed"  # workflow
     WORKFLOW_FAILED = "workflow.failed"  # workflow reason
@@ -136,6 +141,10 @@ _LEVELS: dict[EventName, int] = {
     EventName.WORKFLOW_RESUMED: logging.INFO,
     EventName.WORKFLOW_REPAIRED: logging.WARNING,
     EventName.WORKFLOW_TIMED_OUT: logging.ERROR,
+    EventName.JOBS_CANCELLED: logging.INFO,
+    EventName.JOBS_RETRIED: logging.INFO,
+    EventName.JOBS_RESCHEDULED: logging.INFO,
+    EventName.JOBS_DELETED: logging.INFO,
     EventName.QUEUE_PAUSED: logging.INFO,
     EventName.QUEUE_RESUMED: logging.INFO,
     EventName.QUEUE_PURGED: logging.INFO,
@@ -144,6 +153,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.WORKER_READY: logging.INFO,
     EventName.WORKER_ENDED: logging.INFO,
     EventName.WORKER_DRAINING: logging.INFO,
+    EventName.WORKER_DRAINED: logging.INFO,
     EventName.STORE_RECOVERED: logging.INFO,
 }
 

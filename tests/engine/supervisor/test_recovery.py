@@ -105,7 +105,9 @@ async def test_l1_jobs_of_an_expired_lease_return_charged_and_idle_workers_are_w
     assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 1, AttemptOutcome.CRASHED)
     assert {job for hint in site.transport.published for job in hint.ids} == set(jobs)
     assert [fields["job"] for fields in site.log.of("job.rescued")] == jobs
-    assert site.log.of("recovery.completed") == [{"worker": "worker-1", "reason": "expired", "jobs": 2}]
+    assert site.log.of("recovery.completed") == [
+        {"worker": "worker-1", "reason": "expired", "jobs": 2, "by_reason": {"expired": 2}, "by_task": {"t": 2}}
+    ]
     assert site.log.of("lease.ended") == [{"lease": LEASE.id, "worker": "worker-1", "reason": "expired", "signal": None}]
 
 

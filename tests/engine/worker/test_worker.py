@@ -412,6 +412,8 @@ async def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_end
     assert [await office.state(job) for job in (first, second)] == [State.COMPLETED, State.AVAILABLE]
     assert (await office.row(second)).attempt == 0
     assert await office.end_reason() == LeaseEnd(RescueReason.CLOSED, is_free=True)
+    (drained,) = office.log.of("worker.drained")
+    assert (drained["jobs"], drained["left"]) == (0, [])
 
 
 @pytest.mark.virtual_time
@@ -451,6 +453,7 @@ async def test_l7_jobs_that_outlast_the_grace_are_stopped_and_released_free(is_c
     assert office.clock.monotonic() - asked == pytest.approx(3 if is_cut_short else 20, abs=0.5)
     row = await office.row(job)
     assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
+    assert office.log.of("worker.drained") == [{"worker": row.attempts[0].worker, "jobs": 1, "left": [str(job)]}]
 
 
 @pytest.mark.virtual_time

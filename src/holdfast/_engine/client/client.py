@@ -41,6 +41,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = EnqueueAnswer()
 MOVABLE = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
 
+SELECTED = {
+    SteerVerb.CANCEL: EventName.JOBS_CANCELLED,
+    SteerVerb.REOPEN: EventName.JOBS_RETRIED,
+    SteerVerb.RESCHEDULE: EventName.JOBS_RESCHEDULED,
+    SteerVerb.DELETE: EventName.JOBS_DELETED,
+}
+
 States = dict[UUID, State]
 
 
@@ -189,6 +196,10 @@ class Client(FlowCalls):
             await reports[how.verb]({job: state for job, state in states.items() if job not in left}, locked | left)
 
         return SteerAnswer(await self._each(how.verb, jobs, apply, emit), frozenset(left))
+
+    def report_selected(self, verb: SteerVerb, jobs: int, refused: int) -> None:
+        """Emit what a verb has done to the jobs of a selector: one event, however many they are."""
+        self._events.emit(SELECTED[verb], jobs=jobs, refused=refused)
 
     async def schedules(self) -> ScheduleList:
         """Return all schedules, by name."""

@@ -240,6 +240,8 @@ class Jobs:
                 if len(page) < which.limit:
                     break
                 which = structs.replace(which, before=page[-1].id)
+        if not dry_run:
+            self._connect().report_selected(how.verb, len(seen) - len(refused) - states["unknown"], len(refused))
         return Steered(len(seen), dict(states), refused)
 
     async def aexplain(self, job: Id) -> Explanation:

@@ -190,7 +190,7 @@ class Recovery:
         rescued = [self._announce(o.job, m, o.worker, o.charge.value, None) for o, m in moved]
         self._report_flows(move for _, move in moved)
         if rescued:
-            self._events.emit(EventName.RECOVERY_COMPLETED, worker=None, reason=None, jobs=len(rescued))
+            self._announce_completed(None, None, rescued)
         await self._publish(hints_of_rescued((each.job, move, each.charge.value) for each, move in moved))
         return rescued
 
@@ -287,8 +287,7 @@ class Recovery:
         self._left += left
         (self._leases_left.add if left else self._leases_left.discard)(lease)
         if rescued:
-            reason = why.signal or why.reason.value
-            self._events.emit(EventName.RECOVERY_COMPLETED, worker=worker, reason=reason, jobs=len(rescued))
+            self._announce_completed(worker, why.signal or why.reason.value, rescued)
         return rescued
 
     async def _move(self, moves: Sequence[Transition]) -> Sequence[Answer]:
@@ -357,6 +356,11 @@ class Recovery:
             recovery="store",
         )
         return rescued
+
+    def _announce_completed(self, worker: str | None, reason: str | None, rescued: Sequence[Rescued]) -> None:
+        by_reason, by_task = (dict(Counter(each)) for each in ([job.reason for job in rescued], [job.task for job in rescued]))
+        fields = {"worker": worker, "reason": reason, "jobs": len(rescued), "by_reason": by_reason, "by_task": by_task}
+        self._events.emit(EventName.RECOVERY_COMPLETED, **fields)
 
     def _report_flows(self, moves: Iterable[Transition]) -> None:
         if any(move.has_flow for move in moves):

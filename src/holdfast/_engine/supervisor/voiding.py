@@ -6,6 +6,7 @@ jobs that it claims later.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from holdfast._core import lifecycle
@@ -91,5 +92,7 @@ class Voiding:
                 EventName.JOB_RESCUED, job=job.id, **fields, reason=REASON, to=move.to.value, delay=None, recovery="store"
             )
         if moved:
-            self._events.emit(EventName.RECOVERY_COMPLETED, worker=worker.name, reason=REASON, jobs=len(moved))
+            by_task = dict(Counter(job.task for job, _ in moved))
+            counts = {"jobs": len(moved), "by_reason": {REASON: len(moved)}, "by_task": by_task}
+            self._events.emit(EventName.RECOVERY_COMPLETED, worker=worker.name, reason=REASON, **counts)
             await self._publish(hints_of_rescued((job, move, REASON) for job, move in moved))

@@ -11,6 +11,11 @@ class Drain:
         self._by: float | None = None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the supervisor has asked the worker to end."""
+        return self._by is not None
+
+    @property
     def is_over(self) -> bool:
         """Whether the supervisor's grace is over."""
         return self._by is not None and self._now() >= self._by

@@ -16,7 +16,7 @@ from holdfast._engine.service import is_refusal, yield_to_loop
 from holdfast._engine.worker.claim_turns import ClaimTurns
 from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
-from holdfast._engine.worker.job_events import EVENT_OF, origin_of
+from holdfast._engine.worker.job_events import OutcomeEvents, origin_of
 from holdfast._engine.worker.late_results import LateResults
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.locked_outcomes import LockedOutcomes
@@ -64,6 +64,7 @@ class Exchange:
         self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
         self._resting, self._turns = RestingClaims(slots.size, lease.now), ClaimTurns()
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
+        self.outcomes = OutcomeEvents(self._events)
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
@@ -362,7 +363,7 @@ class Exchange:
     def _settled(self, ended: FinishedRun, answer: Answer) -> None:
         match answer:
             case Answer.APPLIED:
-                self._announce(ended.claim.job, ended.transition)
+                self.outcomes.announce(ended.transition, **self._fields(ended.claim.job))
             case Answer.LOST:
                 self._keep_late_outcome(ended)
             case Answer.MISSING:
@@ -387,13 +388,6 @@ class Exchange:
 
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}
-
-    def _announce(self, job: ActiveJob, transition: Transition | None) -> None:
-        if transition is None:
-            return
-        name = EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
-        error = transition.error.type if transition.error else None
-        self._events.emit(name, **self._fields(job), reason=transition.reason, error=error, delay=transition.delay or None)
 
     def _fields(self, job: ActiveJob) -> dict[str, object]:
         return {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._lease.worker}

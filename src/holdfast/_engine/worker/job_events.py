@@ -1,7 +1,11 @@
 """The events of claims and outcomes: their names and fields."""
 
+from typing import Any
+from uuid import UUID
+
 from holdfast._core.job import AttemptOutcome, Claim, State
-from holdfast._engine.events import EventName
+from holdfast._core.lifecycle import Transition
+from holdfast._engine.events import EventName, Events
 from holdfast._ports.transport import ClaimSource
 
 
@@ -36,3 +40,26 @@ EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
     (State.FAILED, AttemptOutcome.RELEASED): EventName.JOB_FAILED,
     (State.CANCELLED, AttemptOutcome.CANCELLED): EventName.JOB_CANCELLED,
 }
+
+
+class OutcomeEvents:
+    """Emits the events of outcomes that the store has applied. ``left``: the jobs that this worker released once it was to end."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self.left: list[UUID] = []
+        self._is_ending = False
+
+    def begin_end(self) -> None:
+        """Remember from now on which jobs are released."""
+        self._is_ending = True
+
+    def announce(self, transition: Transition | None, **fields: Any) -> None:
+        """Emit the event of a job's outcome; ``fields`` are those of the job."""
+        if transition is None:
+            return
+        name = EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
+        if self._is_ending and name is EventName.JOB_RELEASED:
+            self.left.append(transition.job)
+        error = transition.error.type if transition.error else None
+        self._events.emit(name, **fields, reason=transition.reason, error=error, delay=transition.delay or None)

@@ -309,6 +309,7 @@ class Worker:
                 self.executor.log_coroutine_stacks()
             case messages.Drain(grace=grace):
                 self.exchange.close()
+                self.exchange.outcomes.begin_end()
                 self.executor.request_drain()
                 self._drain.begin(grace)
                 self._ending.set()
@@ -349,6 +350,9 @@ class Worker:
             await self._ending.wait(self._drain.pause())
         if not self.lease.is_gone:
             await self._end_lease()
+        if self._drain.has_begun:
+            left = [str(job) for job in self.exchange.outcomes.left]
+            self._events.emit(EventName.WORKER_DRAINED, worker=self.lease.worker, jobs=len(left), left=left)
 
     def _may_leave(self) -> bool:
         """Return whether refused outcomes may be left to the supervisor: after the grace, or in ``app.run_due``."""
