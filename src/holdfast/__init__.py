@@ -17,6 +17,7 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
 from holdfast._engine.operators.limits import LimitStatus
 from holdfast._engine.operators.operators import Steered, Where
+from holdfast._engine.operators.stale import StaleJob
 from holdfast._engine.rows.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.runners.options import Runners
@@ -34,6 +35,8 @@ from holdfast.errors import (
     ConfigurationError,
     HoldfastError,
     InsideEventLoop,
+    InvalidCron,
+    InvalidCursor,
     JobCancelled,
     JobFailed,
     JobLost,
@@ -76,6 +79,8 @@ __all__ = [
     "Handle",
     "HoldfastError",
     "InsideEventLoop",
+    "InvalidCron",
+    "InvalidCursor",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -110,6 +115,7 @@ __all__ = [
     "SchemaMissing",
     "SchemaTooNew",
     "Snooze",
+    "StaleJob",
     "State",
     "Steered",
     "StoreBusy",

@@ -134,7 +134,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         self.workers = Workers(self._connections.client)
         self.schedules = Schedules(self._connections)
         self.workflows = Workflows(self._connections.client)
-        self.recovery = RecoveryRun(self._recover)
+        self.recovery = RecoveryRun(self._recover, self._connections.client)
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         definition = define(handler, **options)

@@ -2,7 +2,9 @@
 
 HoldfastError
 ├── ConfigurationError      .problems: everything that is wrong, at once
-│   └── MissingExtra        a driver is not installed; names the extra
+│   ├── MissingExtra        a driver is not installed; names the extra
+│   ├── InvalidCron         an expression, or a time zone, that cannot be read
+│   └── InvalidCursor       not the id of a job, with which a page of a list ended
 ├── PayloadInvalid          (also a ValueError) the payload does not fit the handler
 │   └── PayloadTooLarge
 ├── UnknownTask             (also a LookupError)
@@ -44,6 +46,14 @@ class MissingExtra(ConfigurationError):
 
     def __init__(self, module: str, extra: str) -> None:
         super().__init__([f"{module} is not installed: pip install 'holdfast[{extra}]'"])
+
+
+class InvalidCron(ConfigurationError):
+    """A cron expression, or its time zone, cannot be read."""
+
+
+class InvalidCursor(ConfigurationError):
+    """A cursor is not the id of a job: pass that of the last job of the page before."""
 
 
 class PayloadInvalid(HoldfastError, ValueError):

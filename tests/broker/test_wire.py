@@ -80,13 +80,23 @@ KINDS = [kind for kind in vars(errors).values() if inspect.isclass(kind) and iss
 MADE = {
     errors.ConfigurationError: ConfigurationError(["a", "b"]),
     errors.MissingExtra: errors.MissingExtra("starlette", "broker"),
+    errors.InvalidCron: errors.InvalidCron(["a"]),
+    errors.InvalidCursor: errors.InvalidCursor(["a"]),
     errors.UniqueConflict: UniqueConflict("taken", JOB),
     errors.JobFailed: errors.JobFailed("HANDLER_ERROR", None, ()),
     errors.RowsLost: errors.RowsLost("gone", [1]),
     errors.InsideEventLoop: errors.InsideEventLoop("aget"),
     errors.StoreBusy: StoreBusy("locked", frozenset((JOB,)), frozenset((UUID(int=8),)), {JOB: State.HELD}),
 }
-NOT_OF_A_STORE = {errors.MissingExtra, errors.JobFailed, errors.RowsLost, errors.InsideEventLoop, errors.JobCancelled}
+NOT_OF_A_STORE = {
+    errors.MissingExtra,
+    errors.InvalidCron,
+    errors.InvalidCursor,
+    errors.JobFailed,
+    errors.RowsLost,
+    errors.InsideEventLoop,
+    errors.JobCancelled,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

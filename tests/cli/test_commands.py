@@ -249,6 +249,10 @@ def test_wrong_settings_are_all_reported_at_once(folder: Path) -> None:
 def test_a_rescue_is_reported_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = enqueue()
     assert [str(each) for each in claim(folder, "analyze", is_dead=True)] == [job]
+    assert json.loads(run("recover", "shop", "--dry-run", "--json").stdout) == {
+        "analyze": {"expired": 0, "ended": 1, "overdue": 0}
+    }
+    assert run("recover", "shop", "--dry-run").stdout.split() == ["task", "expired", "ended", "overdue", "analyze", "0", "1", "0"]
     done = run("recover", "shop")
     assert done.exit_code == 0
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["id", job]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from holdfast import ConfigurationError
+from holdfast import ConfigurationError, InvalidCron
 from holdfast._core.ticks import (
     Cron,
     Every,
@@ -165,6 +165,12 @@ def test_jitter_and_id_follow_from_the_tick() -> None:
 )
 def test_what_cannot_tick_is_refused(make, problem: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ConfigurationError, match=problem):
+        make()
+
+
+@pytest.mark.parametrize("make", [lambda: cron("0 3 * *"), lambda: cron("61 3 * * *"), lambda: cron("0 3 * * *", tz="Mars/Base")])
+def test_a_cron_expression_that_cannot_be_read_has_an_error_of_its_own_kind(make) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidCron):
         make()
 
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from holdfast._core.durations import Duration, seconds
-from holdfast.errors import ConfigurationError, MissingExtra
+from holdfast.errors import ConfigurationError, InvalidCron, MissingExtra
 
 MOST_COUNTED: Final = 1_000
 """The most missed ticks of one schedule that are counted, and fired, at once."""
@@ -82,7 +82,7 @@ def cron(expression: str, *, tz: str = "UTC") -> Cron:
     """
     when = Cron(" ".join(str(expression).split()), str(tz))
     if len(when.expression.split()) != 5:
-        raise ConfigurationError([f"cron({expression!r}): use five fields: minute, hour, day of month, month, day of week"])
+        raise InvalidCron([f"cron({expression!r}): use five fields: minute, hour, day of month, month, day of week"])
     following(when, _EPOCH, _EPOCH)  # raises for what cannot be read
     return when
 
@@ -168,12 +168,12 @@ def _cron(expression: str, zone: str, after: datetime) -> Iterator[datetime]:
     try:
         place: Any = UTC if zone == "UTC" else ZoneInfo(zone)
     except (OSError, ValueError, KeyError):
-        raise ConfigurationError([f"cron: this machine has no time zone {zone!r}: use a name such as 'Europe/Berlin'"]) from None
+        raise InvalidCron([f"cron: this machine has no time zone {zone!r}: use a name such as 'Europe/Berlin'"]) from None
     try:
         ticks = CronSim(expression, after.astimezone(place))
         yield next(ticks)
     except (CronSimError, StopIteration, ValueError) as error:
-        raise ConfigurationError([f"cron({expression!r}): {_problem_of(str(error))}"]) from None
+        raise InvalidCron([f"cron({expression!r}): {_problem_of(str(error))}"]) from None
     yield from ticks
 
 

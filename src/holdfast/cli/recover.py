@@ -14,8 +14,9 @@ from holdfast.cli.options import JSON, TARGET
     metavar="KIND",
     help="claimed, running, overrun, expired or workflows, also when App(recovery=…) switches it off.",
 )
+@click.option("--dry-run", is_flag=True, help="Count by task the jobs that it would look at; change nothing.")
 @JSON
-def recover(target: str, now: bool, only: tuple[str, ...], as_json: bool) -> None:
+def recover(target: str, now: bool, only: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Take jobs from workers that lost their right to them.
 
     Every running `holdfast worker` does that by itself. A lease that has run out is judged after watching the store
@@ -26,6 +27,15 @@ def recover(target: str, now: bool, only: tuple[str, ...], as_json: bool) -> Non
     from holdfast._processes.logs import unlogged
     from holdfast.cli.output import print_json, print_table
 
+    if dry_run:
+        with opened(target) as app:
+            stale = app.recovery.stale(by="task")
+        if as_json:
+            print_json(stale)
+        else:
+            rows = [(task, *counts.values()) for task, counts in stale.items()]
+            print_table(("task", "expired", "ended", "overdue"), rows, empty="nothing to recover")
+        return
     with opened(target) as app, unlogged(EventName.JOB_RESCUED):
         silent = [lease.timing for lease in app.workers.list() if lease.overdue > 0]
         if silent and not now:

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from holdfast import (
     Fail,
     Handle,
     InsideEventLoop,
+    InvalidCursor,
     JobNotFound,
     PayloadInvalid,
     PayloadTooLarge,
@@ -33,8 +34,8 @@ from holdfast import (
 )
 from holdfast._core.answers import SteerAnswer
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Claim
-from holdfast._core.lifecycle import finish
+from holdfast._core.job import Claim, RescueReason
+from holdfast._core.lifecycle import LeaseEnd, finish
 from holdfast._core.outcome import Done, Outcome
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, ClaimRequest, JobFilter, NewLease, Steer, SteerVerb
@@ -322,7 +323,8 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
     running = task.options(key="tenant").enqueue("c")
     claim(app)
     waiting = [handle.id for handle in task.options(key="tenant").enqueue_many([{"path": "d"}] * 5)]
-    tenant = Where(key="tenant")
+    tenant, seen = Where(key="tenant"), list[tuple[str, dict[str, object]]]()
+    app.on("*")(lambda event: seen.append((event.name.value, event.fields)) if event.name.startswith("jobs.") else None)
     plan = app.jobs.cancel(where=tenant, dry_run=True)
     assert plan == Steered(6, {"available": 5, "running": 1})
     assert app.jobs.cancel(where=tenant, limit=3) == Steered(3, {"cancelled": 3})
@@ -336,6 +338,14 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
     assert app.jobs.cancel(where=Where(state="completed")) == plan
     assert app.jobs.retry(where=Where(state="completed")) == Steered(1, {"available": 1})
     assert app.jobs.cancel(where=tenant) == Steered(1, {"running": 1})
+    assert seen == [
+        ("jobs.cancelled", {"jobs": 3, "refused": 0}),
+        ("jobs.rescheduled", {"jobs": 2, "refused": 0}),
+        ("jobs.deleted", {"jobs": 6, "refused": 1}),
+        ("jobs.cancelled", {"jobs": 0, "refused": 1}),
+        ("jobs.retried", {"jobs": 1, "refused": 0}),
+        ("jobs.cancelled", {"jobs": 1, "refused": 0}),
+    ]
     with pytest.raises(ConfigurationError, match="name a state or a reason"):
         app.jobs.retry(where=Where(task="shrink"))
     with pytest.raises(ConfigurationError, match="not both"):
@@ -343,6 +353,40 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
     for wrong in ({"state": "gone"}, {"reason": "because"}, {"older_than": "soon"}, {"attempts_at_least": 0}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             app.jobs.delete(where=Where(**wrong))  # type: ignore[arg-type]
+
+
+def test_jobs_are_listed_by_ranges_of_times_and_pages(app: App) -> None:
+    task = app.task(shrink)
+    first = task.enqueue("a")
+    between = app.jobs.get(first.id).created_at + timedelta(microseconds=1)
+    rest = [handle.id for handle in task.options(delay="1h").enqueue_many([{"path": "b"}] * 3)]
+    assert app.jobs.ids(created_before=between) == [first.id]
+    assert app.jobs.ids(created_after=between) == app.jobs.ids(available_after=between + timedelta(minutes=30)) == rest[::-1]
+    assert app.jobs.ids(finished_before=between) == []
+    end(app, first)
+    assert app.jobs.ids(finished_after=between) == [first.id]
+    assert app.jobs.delete(where=Where(finished_before=between)) == Steered(0, {})
+    newest = app.jobs.list(limit=2)
+    assert [job.id for job in app.jobs.list(cursor=newest[-1].id)] == [rest[0], first.id]
+    with pytest.raises(InvalidCursor, match="the id of the last job"):
+        app.jobs.list(cursor="page-2")
+    with pytest.raises(ConfigurationError, match=r"created_after=.*time zone"):
+        app.jobs.list(created_after=datetime(2026, 1, 1))
+
+
+def test_stale_jobs_are_reported_by_task_and_nothing_moves(app: App) -> None:
+    task = app.task(shrink)
+    handle = task.enqueue("a")
+    assert app.recovery.stale() == []
+    claim(app)
+    assert app.recovery.stale(by="task") == {}
+    asyncio.run(app._connections.store.end_lease(LEASE, LeaseEnd(RescueReason.CRASHED)))
+    assert app.recovery.stale(by="task") == {"shrink": {"expired": 0, "ended": 1, "overdue": 0}}
+    (stale,) = app.recovery.stale()
+    assert (stale.id, stale.task, stale.attempt, stale.why) == (handle.id, "shrink", 1, "ended")
+    assert app.jobs.get(handle.id).state is State.RUNNING
+    with pytest.raises(ConfigurationError, match="use 'task'"):
+        app.recovery.stale(by="queue")  # type: ignore[call-overload]
 
 
 def test_a_job_that_moved_between_the_look_and_the_write_is_judged_there(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from msgspec import structs
@@ -29,6 +29,7 @@ from holdfast._engine.events import EventName
 from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import GIVE_UP, Retrier
 from holdfast._engine.store_defaults import lanes, limits, purge, scheduling, steer, steps, worker_history
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, PayloadTooLarge, StoreBusy, UniqueConflict
 
@@ -49,6 +50,7 @@ SELECTED = {
 }
 
 States = dict[UUID, State]
+Answer = TypeVar("Answer")
 
 
 class Client(FlowCalls):
@@ -106,6 +108,10 @@ class Client(FlowCalls):
         found = await self._retry("counts", lambda: self._store.counts(by))
         groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
         return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
+
+    async def ask(self, operation: str, act: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        """Return what ``act`` reads from the store; it is asked again while the store is away."""
+        return await self._retry(operation, partial(act, self._store))
 
     async def workers(self) -> Sequence[LeaseView]:
         """Return the workers whose lease has not ended, oldest first."""

@@ -15,10 +15,11 @@ from holdfast._core.job import Json, Reason, State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
+from holdfast._engine.operators.stale import StaleJob, by_task, stale
 from holdfast._engine.operators.where import Steered as Steered
 from holdfast._engine.operators.where import Where as Where
 from holdfast._engine.tasks.options import due
-from holdfast.errors import ConfigurationError, JobNotFound
+from holdfast.errors import ConfigurationError, InvalidCursor, JobNotFound
 from holdfast.sync import blocking
 
 Id = UUID | str
@@ -72,7 +73,7 @@ class Jobs:
         """
         times = created_after, created_before, available_after, available_before, finished_after, finished_before
         where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times)
-        return await self._connect().list(where.filter(limit, before=None if cursor is None else id_of(cursor)))
+        return await self._connect().list(where.filter(limit, before=None if cursor is None else _cursor(cursor)))
 
     async def aids(
         self,
@@ -324,8 +325,25 @@ class Workers:
 class RecoveryRun:
     """``app.recovery``: what every supervisor does by itself, once and by hand."""
 
-    def __init__(self, run: Callable[[bool, Collection[str] | None], Awaitable[Sequence[Rescued]]]) -> None:
-        self._run = run
+    def __init__(
+        self, run: Callable[[bool, Collection[str] | None], Awaitable[Sequence[Rescued]]], connect: Callable[[], Client]
+    ) -> None:
+        self._run, self._connect = run, connect
+
+    @overload
+    async def astale(self, by: None = None) -> list[StaleJob]: ...
+    @overload
+    async def astale(self, by: Literal["task"]) -> dict[str, dict[str, int]]: ...
+    async def astale(self, by: Literal["task"] | None = None) -> list[StaleJob] | dict[str, dict[str, int]]:
+        """Return the jobs that a recovery would look at now, at most 10,000; change nothing. With ``by="task"``, count them.
+
+        >>> app.recovery.stale(by="task")  # doctest: +SKIP
+        {'mail': {'expired': 2, 'ended': 0, 'overdue': 0}}
+        """
+        if by not in (None, "task"):
+            raise ConfigurationError([f"by={by!r}: use 'task', or leave it out"])
+        found = await self._connect().ask("stale", stale)
+        return [*found] if by is None else by_task(found)
 
     async def arun_once(self, now: bool = False, *, only: Collection[str] | None = None) -> list[Rescued]:
         """Take jobs from workers that lost their right to them.
@@ -337,6 +355,7 @@ class RecoveryRun:
         return list(await self._run(now, only))
 
     run_once = blocking(arun_once)
+    stale = blocking(astale)
 
 
 def id_of(job: Id) -> UUID:
@@ -347,6 +366,13 @@ def id_of(job: Id) -> UUID:
         return UUID(job)
     except (ValueError, AttributeError, TypeError):
         raise JobNotFound(f"{job!r} is not a job id; enqueue returns it, and `holdfast jobs list` shows it") from None
+
+
+def _cursor(job: Id) -> UUID:
+    try:
+        return id_of(job)
+    except JobNotFound:
+        raise InvalidCursor([f"cursor={job!r}: use the id of the last job of the page before"]) from None
 
 
 def _ids(jobs: Id | Sequence[Id]) -> tuple[UUID, ...]:
