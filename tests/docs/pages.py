@@ -95,10 +95,10 @@ def answers_of(block: Block) -> str:
 
 
 class Reader:
-    """A reader who types the blocks of a page, in an empty folder."""
+    """A reader who types the blocks of a page, in an empty folder. ``replaced``: addresses on the page, and those used instead."""
 
-    def __init__(self, folder: Path, more: Mapping[str, str]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, more: Mapping[str, str], replaced: Mapping[str, str] | None = None) -> None:
+        self.folder, self._replaced = folder, replaced or {}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         spoilt = ("HOLDFAST_URL", "HOLDFAST_APP", "HOLDFAST_SQLITE")
         environment = {name: value for name, value in os.environ.items() if name not in spoilt} | {"PATH": path, **more}
@@ -108,7 +108,9 @@ class Reader:
         self._written: list[str] = []
 
     def run(self, block: Block) -> None:
-        """Do what a block shows; ``AssertionError`` if it does not work as written."""
+        """Do what a block shows; ``AssertionError`` if it does not work as written, but for addresses that are replaced."""
+        for shown, used in self._replaced.items():
+            block = block._replace(text=block.text.replace(shown, used))
         if block.file is not None:
             path = self.folder / block.file
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast.testing.servers import PostgresServer
+from holdfast.testing.servers import MongoSet, PostgresServer
+from holdfast.testing.servers.mongo import find_mongod
+from holdfast.testing.servers.process import free_port
 from tests.docs.pages import PAGES, ROOT, Reader, blocks_of, read
 
 RUN = ("python", "console")
+MONGO = "127.0.0.1:27017"
 LONG = (
     "tutorial.md",
     "how-to/test-crashes.md",
@@ -34,6 +37,9 @@ def name_of(page: Path) -> str:
 def environment(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """Provide what the page expects: a server of PostgreSQL with the database that it names, one of NATS."""
     text = page.read_text(encoding="utf-8")
+    if "mongod --replSet" in text:
+        yield {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}{os.pathsep}{find_mongod().parent}"}
+        return
     named = re.search(r"postgresql:///(\w+)", text)
     if named is None:
         yield {"NATS_URL": request.getfixturevalue("nats_url")} if "NATS_URL" in text else {}
@@ -47,8 +53,22 @@ def environment(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str
 
 
 @pytest.fixture
-def reader(tmp_path: Path, environment: dict[str, str]) -> Iterator[Reader]:
-    reader = Reader(tmp_path, environment)
+def replaced(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """Provide a server of MongoDB on a free port; the page may start it itself."""
+    text = "".join(block.text for block in blocks_of(page) if block.language in RUN)
+    if "mongod --replSet" in text:
+        yield {"27017": str(free_port())}
+    elif named := re.search(rf"mongodb://{MONGO}/(\w+)", text):
+        servers: MongoSet = request.getfixturevalue("mongo_set")
+        yield {MONGO: servers.members[0].address}
+        servers.drop_database(servers.url.replace("/?", f"/{named[1]}?"))
+    else:
+        yield {}
+
+
+@pytest.fixture
+def reader(tmp_path: Path, environment: dict[str, str], replaced: dict[str, str]) -> Iterator[Reader]:
+    reader = Reader(tmp_path, environment, replaced)
     yield reader
     reader.close()
 
