@@ -3,8 +3,8 @@
 HoldfastError
 ├── ConfigurationError      .problems: everything that is wrong, at once
 │   ├── MissingExtra        a driver is not installed; names the extra
-│   ├── InvalidCron         an expression, or a time zone, that cannot be read
-│   └── InvalidCursor       not the id of a job, with which a page of a list ended
+│   ├── InvalidCron         cron(…) cannot be read.
+│   └── InvalidCursor       cursor= is not the id of a job.
 ├── PayloadInvalid          (also a ValueError) the payload does not fit the handler
 │   └── PayloadTooLarge
 ├── UnknownTask             (also a LookupError)

@@ -169,7 +169,7 @@ def test_what_cannot_tick_is_refused(make, problem: str) -> None:  # type: ignor
 
 
 @pytest.mark.parametrize("make", [lambda: cron("0 3 * *"), lambda: cron("61 3 * * *"), lambda: cron("0 3 * * *", tz="Mars/Base")])
-def test_a_cron_expression_that_cannot_be_read_has_an_error_of_its_own_kind(make) -> None:  # type: ignore[no-untyped-def]
+def test_a_cron_expression_that_cannot_be_read_raises_invalid_cron(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InvalidCron):
         make()
 

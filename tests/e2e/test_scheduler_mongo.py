@@ -38,7 +38,7 @@ class Run:
     def holdfast(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command as an operator types it."""
         command = [sys.executable, "-m", "holdfast.cli", *words]
-        return subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=START, check=False)
+        return subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=3 * START, check=False)
 
     @contextmanager
     def worker(self) -> Iterator["subprocess.Popen[bytes]"]:
@@ -108,7 +108,7 @@ def test_a_unique_key_holds_while_its_job_is_unfinished(walk: Walk) -> None:
     assert keyed.enqueue(gate="unique").created
 
 
-def test_retries_wait_as_their_backoff_says_with_cap_and_jitter_and_each_is_an_event(walk: Walk) -> None:
+def test_retries_wait_for_their_backoff_with_cap_and_jitter_and_each_is_an_event(walk: Walk) -> None:
     handle = walk.program.flaky.enqueue()
     assert handle.result(timeout=SOON) == 3
     until(lambda: any(each["job"] == str(handle.id) for each in walk.events("job.completed")), within=SOON)

@@ -204,7 +204,7 @@ class Client(FlowCalls):
         return SteerAnswer(await self._each(how.verb, jobs, apply, emit), frozenset(left))
 
     def report_selected(self, verb: SteerVerb, jobs: int, refused: int) -> None:
-        """Emit what a verb has done to the jobs of a selector: one event, however many they are."""
+        """Emit what a verb has done to the jobs of a selector: one event for all of them."""
         self._events.emit(SELECTED[verb], jobs=jobs, refused=refused)
 
     async def schedules(self) -> ScheduleList:
