@@ -38,7 +38,9 @@ class Run:
     def holdfast(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command as an operator types it."""
         command = [sys.executable, "-m", "holdfast.cli", *words]
-        return subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=3 * START, check=False)
+        return subprocess.run(
+            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=3 * START, check=False
+        )
 
     @contextmanager
     def worker(self) -> Iterator["subprocess.Popen[bytes]"]:
@@ -172,6 +174,7 @@ def test_check_finds_the_worker_and_no_error(walk: Walk) -> None:
     assert found["workers"] == found["schema"] == found["transport"] == "ok"
 
 
+@pytest.mark.prove
 def test_a_stop_names_the_jobs_that_its_grace_does_not_suffice_for(tmp_path: Path, mongo_url: str) -> None:
     app, run = App(mongo_url), Run(tmp_path, mongo_url)
     app.migrate()

@@ -279,7 +279,7 @@ def _settle(
         to=to,
         failures=job.failures if failures is None else failures,
         crashes=job.crashes if crashes is None else crashes,
-        retention=job.policy.retention,
+        retention=job.policy.retention_of(is_failed=to is State.FAILED),
         delay=delay,
         reason=reason,
         error=error,

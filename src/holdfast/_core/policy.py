@@ -98,7 +98,7 @@ class Policy(Struct, frozen=True, omit_defaults=True, gc=False):
     """The budgets and limits of a task: handler failures and worker crashes are counted separately.
 
     ``progress_within``: seconds in which the job must make progress. ``timeout``: seconds since its start. ``None``: no limit.
-    ``has_rescue_hook``: the task has an ``on_rescue``.
+    ``has_rescue_hook``: the task has an ``on_rescue``. ``retention_failed``: seconds for which failed jobs are kept; ``None``: as others.
     """
 
     max_attempts: int = 3
@@ -109,6 +109,11 @@ class Policy(Struct, frozen=True, omit_defaults=True, gc=False):
     progress_within: float | None = None
     timeout: float | None = None
     has_rescue_hook: bool = False
+    retention_failed: float | None = None
+
+    def retention_of(self, *, is_failed: bool) -> float:
+        """Return the seconds for which a finished job is kept."""
+        return self.retention if self.retention_failed is None or not is_failed else self.retention_failed
 
     def needs_isolation(self, crashes: int) -> bool:
         """Return whether one more crash ends a job that has crashed before. It runs isolated then, so that only it can be the cause.
@@ -127,6 +132,8 @@ class Policy(Struct, frozen=True, omit_defaults=True, gc=False):
             found.append(f"max_crashes={self.max_crashes}: use 1 to end at the first crash, or more")
         if not 0 <= self.retention <= LONGEST:
             found.append(f"retention={self.retention}: use 0 or a positive duration such as '7d'")
+        if self.retention_failed is not None and not 0 <= self.retention_failed <= LONGEST:
+            found.append(f"retention_failed={self.retention_failed}: use 0, a positive duration such as '30d', or None")
         for name, limit in (("progress_within", self.progress_within), ("timeout", self.timeout)):
             if limit is not None and not 0 < limit <= LONGEST:
                 found.append(f"{name}={limit:g}s: use a positive duration such as '5m', or None for no limit")

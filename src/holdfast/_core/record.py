@@ -148,7 +148,8 @@ def needs_isolation(row: JobRecord) -> bool:
 
 def retention_of(row: JobRecord) -> float:
     """Return the seconds for which a finished job's row is kept; longer while a rescue hook is owed, which needs all of it."""
-    return row.policy.retention if row.hook_due_at is None else max(row.policy.retention, HOOK_RETENTION)
+    kept = row.policy.retention_of(is_failed=row.state is State.FAILED)
+    return kept if row.hook_due_at is None else max(kept, HOOK_RETENTION)
 
 
 def with_hook_delayed(row: JobRecord, now: datetime, pause: float) -> JobRecord:

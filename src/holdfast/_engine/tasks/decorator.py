@@ -65,6 +65,7 @@ class TaskRegistrar(ABC):
         on_crash: CrashPolicy | Literal["retry", "fail", "hold"] = "retry",
         on_changed_steps: ChangePolicy | Literal["hold", "fail", "restart"] = "hold",
         retention: Duration = "7d",
+        retention_failed: Duration | None = None,
         process: bool = False,
         on_rescue: Hook | None = None,
         limit: Limit | None = None,

@@ -179,6 +179,7 @@ def define(  # size: one line for each option
     on_crash: CrashPolicy | str = CrashPolicy.RETRY,
     on_changed_steps: ChangePolicy | str = ChangePolicy.HOLD,
     retention: Duration = "7d",
+    retention_failed: Duration | None = None,
     process: bool = False,
     on_rescue: Callable[..., Any] | None = None,
     limit: Limit | None = None,
@@ -195,7 +196,12 @@ def define(  # size: one line for each option
     if on_changed_steps not in set(ChangePolicy):
         problems.append(f"on_changed_steps={on_changed_steps!r}: use 'hold', 'fail' or 'restart'")
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
-    limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
+    limits = {
+        "retention": retention,
+        "timeout": timeout,
+        "progress_within": progress_within,
+        "retention_failed": retention_failed,
+    }
     policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, durations=limits)
     takes_job, payload = False, None
     try:
@@ -349,6 +355,7 @@ def _policy(
         given["retention"] or 0.0,
         given["progress_within"],
         given["timeout"],
+        retention_failed=given["retention_failed"],
     )
     problems += policy.problems()
     return policy

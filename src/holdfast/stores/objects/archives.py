@@ -15,7 +15,7 @@ from holdfast._core.book.book import Book
 from holdfast._core.book.naming import named_jobs
 from holdfast._core.book.table import RowChange
 from holdfast._core.book.tables import encode
-from holdfast._core.record import JobRecord, matches
+from holdfast._core.record import JobRecord, matches, retention_of
 from holdfast._core.requests import JobFilter
 from holdfast._ports.bucket import Bucket
 from holdfast._ports.clock import Randomness
@@ -108,7 +108,7 @@ def archive_of(rows: Sequence[RowChange]) -> tuple[Archive, bytes]:
     """Return an archive with the rows of these jobs, and its content."""
     jobs = [row for table, _, row in rows if table == "jobs"]
     groups = Counter((job.queue, job.task, job.state) for job in jobs)
-    ends = (job.finished_at + timedelta(seconds=job.policy.retention) for job in jobs)
+    ends = (job.finished_at + timedelta(seconds=retention_of(job)) for job in jobs)
     data = encode(rows)
     archive = Archive(
         low=min(job.id for job in jobs),

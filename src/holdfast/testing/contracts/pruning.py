@@ -62,6 +62,23 @@ class PruneContract(Part):
             assert await kept(at) == Kept(0, 0)
 
     @story
+    async def test_a_failed_or_expired_job_has_a_separate_retention(self, at: Scene) -> None:
+        policy = Policy(retention=LONG, retention_failed=3 * LONG, max_attempts=1)
+        completed, failed = await at.running(policy=policy), await at.running(policy=policy)
+        (late,) = await at.enqueue(at.new(policy=policy, expires_in=1.0))
+        at.advance(2.0)
+        assert [each.job for each in await at.store.expire(10)] == [late]
+        await at.settle(done(completed), raised(failed))
+        at.advance(LONG)
+        assert await pruned(at) == (1, 0)
+        assert [await at.state(job) for job in (failed.id, late)] == [State.FAILED, State.FAILED]
+        at.advance(2 * LONG - 3.0)
+        assert await pruned(at) == (0, 0)
+        at.advance(3.0)
+        assert await pruned(at) == (2, 0)
+        assert await kept(at) == Kept(0, 0)
+
+    @story
     async def test_a_job_that_was_cancelled_while_it_ran_is_forgotten_as_others_are(self, at: Scene) -> None:
         job = await running(at, LONG)
         await at.store.request_cancel([job.id])

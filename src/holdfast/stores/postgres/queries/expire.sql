@@ -48,6 +48,7 @@ finished AS (
         hook_due_at, checkpoint, payload
     FROM clock CROSS JOIN holdfast.partition_days AS days CROSS JOIN (
         SELECT late.*, coalesce(
+            substring(policy FROM '"retention_failed":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision,
             substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800
         ) * interval '1 second' AS life
         FROM late
