@@ -370,3 +370,19 @@ class RescueContract(Part):
         assert await run_hook(at, row) == "healed"
         at.advance(HOOK_RETENTION + 2 * DAY)
         assert (await at.store.prune(ALL)).jobs == 1
+
+    @story
+    async def test_a_hook_that_has_run_leaves_a_failed_job_the_retention_of_failed_ones(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        kept = {"retention": 10 * DAY, "retention_failed": 30 * DAY}
+        failed = await crashed(at, structs.replace(ENDS_AT_ONCE, **kept))
+        cancelled = await crashed(at, structs.replace(HOOKED, **kept))
+        await at.store.request_cancel([cancelled.id])
+        for job in (failed.id, cancelled.id):
+            assert await run_hook(at, await at.row(job)) == "healed"
+        at.advance(12 * DAY)  # some stores delete entire days
+        assert (await at.store.prune(ALL)).jobs == 1
+        assert await at.state(failed.id) is State.FAILED
+        at.advance(20 * DAY)
+        assert (await at.store.prune(ALL)).jobs == 1

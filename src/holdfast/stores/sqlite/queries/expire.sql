@@ -17,11 +17,9 @@ BEGIN
         reason = 'EXPIRED',
         finished_at = NEW.wall,
         delete_after = NEW.wall + CAST(
-            1e6 * coalesce(
-                iif(json_valid(policy), json_extract(policy, '$.retention_failed'), NULL),
-                iif(json_valid(policy), json_extract(policy, '$.retention'), NULL),
-                604800
-            ) AS INTEGER
+            1e6 * coalesce(iif(json_valid(policy), coalesce(
+                json_extract(policy, '$.retention_failed'), json_extract(policy, '$.retention')
+            ), NULL), 604800) AS INTEGER
         )
     WHERE id IN (SELECT id FROM holdfast_touched);
 END;
