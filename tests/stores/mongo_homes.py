@@ -116,6 +116,7 @@ class MongoHome:
 
     def _lead(self, store: Owner) -> MongoStore:
         store.clock = self.clock
+        store.primary.drift = 0.0  # both clocks are the test's
         store.readiness.accept()
         return store
 

@@ -11,6 +11,7 @@ from bson.timestamp import Timestamp
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConnectionFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
@@ -55,11 +56,19 @@ class _Link:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._databases = dict[str, AsyncDatabase[Document]]()
         self.time: Timestamp | None = None
 
     def advance(self, time: Timestamp | None) -> None:
         if time is not None and (self.time is None or time > self.time):
             self.time = time
+
+    def database(self, name: str) -> AsyncDatabase[Document]:
+        """Return a database of the client. It is made once: to make it takes a tenth of the time of a command."""
+        found = self._databases.get(name)
+        if found is None:
+            found = self._databases[name] = self.client[name]
+        return found
 
     def session(self) -> Session:
         """Return a session whose reads come after all that this client has read and written."""
@@ -147,7 +156,7 @@ class MongoDatabase(Forked):
         link = self._here().link(for_beat=for_beat)
         try:
             with pymongo.timeout(limit or (BEAT_LIMIT if for_beat else VERB_LIMIT)):
-                database = link.client[on or self.location.database]
+                database = link.database(on or self.location.database)
                 reply: Document = await obey(
                     database.command(command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC)
                 )
@@ -160,7 +169,7 @@ class MongoDatabase(Forked):
 
     def collection(self, name: str, concern: str | None = "majority", *, for_beat: bool = False) -> AsyncCollection[Document]:
         """Return a collection for reads. ``concern``: ``None`` inside sessions that have theirs."""
-        database = self._here().link(for_beat=for_beat).client[self.location.database]
+        database = self._here().link(for_beat=for_beat).database(self.location.database)
         return database.get_collection(
             name,
             codec_options=CODEC,

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, Capabilities, Check, EnqueueAnswer, ExchangeAnswer
@@ -15,27 +14,27 @@ from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
+from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.mongo.abandoned import end_abandoned
 from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
-from holdfast.databases.mongo.database import MongoDatabase, Session
+from holdfast.databases.mongo.database import MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.errors import HoldfastError
 from holdfast.stores.mongo import checks, schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
-from holdfast.stores.mongo.enqueuing import documents_of
+from holdfast.stores.mongo.enqueuing import Enqueuing
 from holdfast.stores.mongo.frozen import end_frozen
 from holdfast.stores.mongo.leases import Leases
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.parts import READS, Parts, PartsWithin, is_negative
+from holdfast.stores.mongo.primary import Primary
 from holdfast.stores.mongo.readiness import Readiness
 from holdfast.stores.mongo.reporting import report
 from holdfast.stores.mongo.settling import is_plain, settle
 from holdfast.stores.mongo.sharing import Guard
 from holdfast.stores.mongo.terms import Terms
-from holdfast.stores.mongo.writing import batches
 
 
 class MongoStore(BookVerbs):
@@ -49,6 +48,8 @@ class MongoStore(BookVerbs):
         self.flow_changes = FlowChanges()
         self._leases, self._claiming = Leases(self.database, self.names), Claiming(self.database, self.names, chance)
         self._terms, self._clock = Terms(clock), clock
+        self.primary = Primary(self.database, self.names, clock, lambda: self.now)
+        self._enqueuing = Enqueuing(self.database, self.names, self.primary)
         self._parts = Parts(self.database, self.names, self._terms, lambda: self.now)
         self.readiness = Readiness(self.database, self.names, clock=clock, chance=chance)
 
@@ -73,21 +74,17 @@ class MongoStore(BookVerbs):
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         await self._require_schema()
-        is_plain = under is None and 0 < len(jobs) == len({each.id for each in jobs})
-        if is_plain and all(each.unique_key is None for each in jobs):
+        if under is None and _can_be_inserted(jobs):
             try:
-                return await self.database.transaction(lambda session: self._insert(session, call, jobs))
+                if len(jobs) == 1:
+                    await self._enqueuing.enqueue_one(call, jobs[0])
+                else:
+                    await self._enqueuing.enqueue_many(call, jobs)
+                return EnqueueAnswer()
             except Duplicate:
-                pass  # a copy of the call, or of a job, is there
+                pass  # a copy of the call, a job of the id, or the holder of the key is there: a transaction finds out which
         answer: EnqueueAnswer = await self._ask("enqueue", (call, jobs), {"under": under})
         return answer
-
-    async def _insert(self, session: Session, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        now, settings = await self._parts.begin(session)
-        queues = {queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings["queues"]}
-        for some in batches(documents_of(call, jobs, now, queues)):
-            await self.database.write({"insert": self.names.jobs, "documents": some}, session=session)
-        return EnqueueAnswer()
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         await self._require_schema()
@@ -204,3 +201,9 @@ class MongoStore(BookVerbs):
 
     async def _require_schema(self) -> None:
         await self.readiness.require()
+
+
+def _can_be_inserted(jobs: Sequence[NewJob]) -> bool:
+    """Return whether the insert refuses all that must not be there; of several keyed jobs, one may have the key of another."""
+    is_keyed = any(each.unique_key is not None for each in jobs)
+    return len(jobs) == 1 or (not is_keyed and 0 < len(jobs) == len({each.id for each in jobs}))

@@ -231,11 +231,10 @@ async def _send(
         await database.write({verb: name, part: some, "ordered": True}, session=session)
 
 
-def batches(statements: Sequence[Document]) -> Iterable[Sequence[Document]]:
+def batches(statements: Sequence[Document], weights: Iterable[int] | None = None) -> Iterable[Sequence[Document]]:
     """Split statements into those of one command each."""
     some, size = list[Document](), 0
-    for each in statements:
-        weight = _weight(each)
+    for each, weight in zip(statements, map(weight_of, statements) if weights is None else weights, strict=True):
         if some and (len(some) >= MOST_STATEMENTS or size + weight > MOST_BYTES):
             yield some
             some, size = [], 0
@@ -245,14 +244,14 @@ def batches(statements: Sequence[Document]) -> Iterable[Sequence[Document]]:
         yield some
 
 
-def _weight(value: Any) -> int:
+def weight_of(value: Any) -> int:
     """Return about how many bytes a value takes."""
     match value:
         case str():
             return len(value.encode(errors="replace")) if not value.isascii() else len(value)
         case dict():
-            return 20 + sum(20 + _weight(each) for each in value.values())
+            return 20 + sum(20 + weight_of(each) for each in value.values())
         case list():
-            return 20 + sum(map(_weight, value))
+            return 20 + sum(map(weight_of, value))
         case _:
             return 20
