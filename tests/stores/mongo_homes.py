@@ -24,11 +24,14 @@ class SetClock:
 
     def __init__(self) -> None:
         self._start = self._passed = 0.0
+        self._leader: FakeClock | None = None
 
     def follow(self, clock: FakeClock) -> None:
         """Take over the time of this clock, and move with it."""
         self._start, self._passed = clock.wall(), 0.0
-        clock.lead(self.advance)
+        if clock is not self._leader:
+            self._leader = clock
+            clock.lead(self.advance)
 
     def advance(self, seconds: float) -> None:
         """Let time pass for the set only; a negative number moves it back."""
@@ -117,6 +120,7 @@ class MongoHome:
     def _lead(self, store: Owner) -> MongoStore:
         store.clock = self.clock
         store.primary.drift = 0.0  # both clocks are the test's
+        store.primary.current = 0.0  # it stands still between two commands
         store.readiness.accept()
         return store
 

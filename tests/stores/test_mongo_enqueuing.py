@@ -15,7 +15,8 @@ from holdfast._core.requests import JobFilter, QueueSettings
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.mongo.database import CODEC
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.stores.mongo.primary import KEPT, Shown
+from holdfast.stores.mongo import primary
+from holdfast.stores.mongo.primary import ANNOUNCED, KEPT, Shown
 from holdfast.stores.mongo.store import MongoStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.servers import MongoSet
@@ -113,6 +114,14 @@ def test_a_job_is_one_insert_without_a_transaction_and_a_second_one_reads_nothin
     sent.clear()
     at.enqueue(at.new(unique_key="key"))
     assert sorted(sent) == [("find", False), ("insert", False)]
+    sent.clear()
+    at.store.primary.current = 0.1
+    at.enqueue(at.new())
+    assert sent == [("insert", False)]
+    sent.clear()
+    at.clock.advance(0.125)
+    at.enqueue(at.new())
+    assert sorted(sent) == [("find", False), ("insert", False)]
 
 
 def test_s10_two_copies_of_a_call_at_once_are_one_job_and_get_one_answer(at: At) -> None:
@@ -199,6 +208,37 @@ def test_a_priority_that_another_process_gave_to_a_queue_counts_for_the_next_job
         assert [{**each, "call": 0} for each in left] == [{**each, "call": 0} for each in wanted] or number > 1
 
 
+def test_a_priority_counts_once_it_is_set_also_for_a_process_that_has_just_read_another(
+    at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at.store.primary.current = at.other.primary.current = 0.1
+
+    async def passed(seconds: float) -> None:
+        await at.store.enqueue(at.chance.uuid4(), [at.new()])
+        at.clock.advance(seconds)
+        await at.store.enqueue(at.chance.uuid4(), [at.new()])
+
+    monkeypatch.setattr(primary, "loop_sleep", passed)
+    for priority in (-10, 3):
+        at.enqueue(at.new())
+        at.run(at.other.set_queue("default", QueueSettings(priority=priority)))
+        job = at.new()
+        at.enqueue(job)
+        assert at.jobs.distinct("priority") == [priority]
+
+
+def test_only_a_change_of_the_priority_is_announced(at: At) -> None:
+    async def is_changing() -> bool:
+        shown = await at.store.primary.read()
+        return bool(shown.is_changing)
+
+    for settings, is_announced in ((QueueSettings(weight=2), False), (QueueSettings(weight=3, priority=1), True), (None, True)):
+        at.run(at.other.set_queue("default", settings))
+        assert at.run(is_changing()) is is_announced
+        at.clock.advance(ANNOUNCED)
+        assert not at.run(is_changing())
+
+
 def test_a_job_that_was_touched_before_its_correction_is_left_as_it_is(at: At, monkeypatch: pytest.MonkeyPatch) -> None:
     at.enqueue(at.new())
     job, write = at.new(), at.store.database.write
@@ -254,25 +294,25 @@ def test_the_time_of_the_primary_lies_between_the_bounds_while_the_clocks_drift(
 
 
 def test_jobs_of_one_process_are_stamped_in_their_order_although_a_later_read_is_less_sharp(at: At) -> None:
-    primary = at.store.primary
+    stamp = at.store.primary.stamp
     sharp = Shown(START, sent=1000.0, received=1000.0, term=1, queues={}, drift=0.001)
     at.clock.advance(1.0)
-    first = primary.stamp(sharp)
+    first = stamp(sharp)
     vague = Shown(START + timedelta(seconds=1), sent=1000.9, received=1001.2, term=1, queues={}, drift=0.001)
-    assert primary.stamp(vague).earliest == first.earliest
+    assert stamp(vague).earliest == first.earliest
     back = Shown(START - timedelta(hours=1), sent=1001.0, received=1001.0, term=1, queues={}, drift=0.001)
-    assert primary.stamp(back).earliest == START - timedelta(hours=1)
+    assert stamp(back).earliest == START - timedelta(hours=1)
 
 
 def test_many_calls_at_once_share_reads_that_begin_after_them(at: At, monkeypatch: pytest.MonkeyPatch) -> None:
-    primary, begun = at.store.primary, list[int]()
-    ask = primary._ask
+    begun = list[int]()
+    ask = at.store.primary._ask
 
     async def counted() -> Any:
         begun.append(1)
         return await ask()
 
-    monkeypatch.setattr(primary, "_ask", counted)
+    monkeypatch.setattr(at.store.primary, "_ask", counted)
 
     async def many() -> None:
         await at.store.enqueue(at.chance.uuid4(), [at.new()])  # the term of the primary is known after it

@@ -28,13 +28,12 @@ class Enqueuing:
 
     async def enqueue_one(self, call: UUID, job: NewJob) -> None:
         """Insert a job; correct it if the clock or the settings have changed."""
-        shown = await self._primary.recent()
-        read, time = self._primary.read(), self._primary.stamp(shown)
+        shown, read, time = await self._look()
         (document,), _ = documents_of(call, [job], shown, time)
         await self._database.write({"insert": self._names.jobs, "documents": [document]})
-        newer = await asyncio.shield(read)
+        newer = await self._newer(shown, read)
         while newer.term != self._database.term:  # the insert was answered in a later term
-            newer = await asyncio.shield(self._primary.read())
+            newer = await self._primary.read()
         if not newer.confirms(shown, time, [job]):
             if not newer.time(time.when).agrees(time):
                 time = self._primary.stamp(newer)
@@ -50,12 +49,23 @@ class Enqueuing:
                 pass  # there is a newer read now
 
     async def _insert(self, session: Session, call: UUID, jobs: Sequence[NewJob]) -> None:
-        shown = await self._primary.recent()
-        read, time = self._primary.read(), self._primary.stamp(shown)
+        shown, read, time = await self._look()
         for some in batches(*documents_of(call, jobs, shown, time)):
             await self._database.write({"insert": self._names.jobs, "documents": some}, session=session)
-        if not (await asyncio.shield(read)).confirms(shown, time, jobs):
+        if not (await self._newer(shown, read)).confirms(shown, time, jobs):
             raise _Outdated
+
+    async def _look(self) -> tuple[Shown, asyncio.Future[Shown] | None, Interval]:
+        """Return what is known of the primary, a read that has begun if that is not current, and the time."""
+        shown = await self._primary.recent()
+        read = None if self._primary.is_current(shown) else self._primary.read()
+        return shown, read, self._primary.stamp(shown)
+
+    async def _newer(self, shown: Shown, read: asyncio.Future[Shown] | None) -> Shown:
+        """Return what is known of the primary after an insert."""
+        if read is not None:
+            return await read
+        return shown if self._primary.is_current(shown) else await self._primary.read()
 
     async def _correct(self, written: Document, wanted: Document) -> None:
         """Change a job, unless it was changed since it was written."""

@@ -1,8 +1,11 @@
 """What the primary shows of its clock and its settings. An insert evaluates nothing on the server, so its stamps are made here.
 
 They come from an interval of the primary's clock: its time as read between two readings of the boot clock of this machine. It is kept
-for ten seconds at most. Each enqueue also lets a read begin beside its insert, and many enqueues share one: it shows that the clock was
-set, that another primary was elected, or that the settings have changed. Then what was written is corrected.
+for ten seconds at most, and not after an election. Unless the read is current, another one begins beside the insert, and many enqueues
+share it. If it shows that the clock was set, or that the priority of a queue has changed, then what was written is corrected.
+
+The priority of a queue changes in two steps. The change is announced first, and made once no read from before is current any more. So no
+enqueue that begins after the change is based on the old priority.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from holdfast._core.job import NewJob
 from holdfast._core.record import JobRecord, new_record
 from holdfast._core.requests import QueueSettings
 from holdfast._ports.clock import Clock
+from holdfast._system.clock import loop_sleep
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.stores.mongo.documents import date
 from holdfast.stores.mongo.names import Names
@@ -25,6 +29,8 @@ from holdfast.stores.mongo.schema import missing
 
 KEPT: Final = 10.0
 """Seconds for which an interval is used."""
+ANNOUNCED: Final = 30.0
+"""Seconds after the announcement of a change in which no read is current. The change itself takes fewer."""
 
 
 class Interval(Struct, frozen=True):
@@ -41,7 +47,7 @@ class Interval(Struct, frozen=True):
 
 class Shown(Struct, frozen=True):
     """A read of the primary. ``sent`` and ``received``: the boot clock before and after it. ``drift``: that of one clock from
-    the other, in seconds per second."""
+    the other, in seconds per second. ``is_changing``: the change of a priority was announced."""
 
     at: datetime
     sent: float
@@ -49,6 +55,7 @@ class Shown(Struct, frozen=True):
     term: int
     queues: Mapping[str, QueueSettings]
     drift: float
+    is_changing: bool = False
 
     def time(self, when: float) -> Interval:
         """Return the time of the primary's clock at this time of the boot clock."""
@@ -89,11 +96,13 @@ class Primary:
     """Reads of the primary. Callers share those that begin after their calls. ``now``: returns the expression for its time."""
 
     drift: float = 0.001
+    current: float = 0.1
+    """Seconds for which a read is current."""
 
     def __init__(self, database: MongoDatabase, names: Names, clock: Clock, now: Callable[[], Any]) -> None:
         self._database, self._names, self._clock, self._now = database, names, clock, now
         self._newest: Shown | None = None
-        self._texts: list[Any] = []
+        self._decoded: tuple[list[Any], Mapping[str, QueueSettings]] = [], {}
         self._last: datetime | None = None
         self._reads = WeakKeyDictionary[asyncio.AbstractEventLoop, _Reads]()
 
@@ -101,16 +110,30 @@ class Primary:
         """Return a read of the last ten seconds, from the primary of this term as far as it is known."""
         shown = self._newest
         if shown is None or shown.term != self._database.term or self._clock.boottime() - shown.sent > KEPT:
-            shown = await asyncio.shield(self.read())
+            shown = await self.read()
         return shown
 
-    def read(self) -> asyncio.Task[Shown]:
+    def is_current(self, shown: Shown) -> bool:
+        """Return whether what was read still holds."""
+        is_recent = self._clock.boottime() - shown.sent < self.current and not shown.is_changing
+        return is_recent and shown.term == self._database.term
+
+    async def announce(self, queue: str, priority: int) -> None:
+        """Return once the priority of a queue may change; announce it unless it has that priority."""
+        chosen = (await self.read()).queues.get(queue, QueueSettings())
+        if chosen.priority != priority:
+            until = {"$add": [self._now(), int(ANNOUNCED * 1000)]}
+            statement = {"q": {"_id": "settings"}, "u": [{"$set": {"changing_until": until}}]}
+            await self._database.write({"update": self._names.state, "updates": [statement]})
+            await loop_sleep(self.current * 1.1)
+
+    def read(self) -> asyncio.Future[Shown]:
         """Return a read that begins after this call."""
         reads = self._reads.setdefault(asyncio.get_running_loop(), _Reads())
         if reads.next is None:
             reads.next = asyncio.create_task(self._take_turn(reads))
             reads.next.add_done_callback(lambda read: read.cancelled() or read.exception())  # callers may have been cancelled
-        return reads.next
+        return asyncio.shield(reads.next)
 
     def stamp(self, shown: Shown) -> Interval:
         """Return the time now. The earliest never goes back while the clock of the primary does not, so jobs stay in their order."""
@@ -131,7 +154,7 @@ class Primary:
         command: Document = {
             "find": self._names.state,
             "filter": {"_id": "settings"},
-            "projection": {"queues": 1, "now": self._now()},
+            "projection": {"queues": 1, "changing_until": 1, "now": self._now()},
             "limit": 1,
             "singleBatch": True,
             "readConcern": {"level": "local"},
@@ -140,10 +163,8 @@ class Primary:
         received = self._clock.boottime()
         if not found:
             raise missing(self._database.location.public, self._names.state, "settings")
-        return Shown(found[0]["now"], sent, received, term, self._decoded(found[0]["queues"]), self.drift)
-
-    def _decoded(self, texts: list[Any]) -> Mapping[str, QueueSettings]:
-        if self._newest is not None and texts == self._texts:
-            return self._newest.queues
-        self._texts = texts
-        return {queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in texts}
+        at, texts, changing_until = found[0]["now"], found[0]["queues"], found[0].get("changing_until")
+        if texts != self._decoded[0]:
+            self._decoded = texts, {queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in texts}
+        is_changing = changing_until is not None and changing_until > at
+        return Shown(at, sent, received, term, self._decoded[1], self.drift, is_changing)

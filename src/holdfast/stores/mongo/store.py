@@ -14,7 +14,7 @@ from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate
+from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.mongo.abandoned import end_abandoned
@@ -141,6 +141,11 @@ class MongoStore(BookVerbs):
         await self._leases.confirm()  # a job that is missing in the answer is taken for lost
         found: tuple[ActiveJob, ...] = await self._parts.read("held", (lease, limit), {})
         return found
+
+    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+        await self._require_schema()
+        await self.primary.announce(queue, 0 if settings is None else settings.priority)
+        await self._ask("set_queue", (queue, settings), {})
 
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
