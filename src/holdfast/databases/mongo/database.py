@@ -379,4 +379,4 @@ async def _read(
 ) -> list[Document]:
     if isinstance(which, Mapping):
         return await collection.find(which, session=session, batch_size=1000, **options).to_list()
-    return await (await collection.aggregate(which, session=session, **options)).to_list()
+    return await (await collection.aggregate(which, session=session, batchSize=1000, **options)).to_list()

@@ -6,6 +6,7 @@ index must list the job, so history and jobs that wait for later cost the others
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from holdfast._core.book.rows import KeptBeat, Lease, Marks, Range, kept_beat
 from holdfast._core.encoding import failure_of, failure_text
 from holdfast._core.job import ACTIVE, FINISHED, HeldFor, Reason, Rescue, State, Token
 from holdfast._core.member import Member
-from holdfast._core.policy import RETENTION_FLOOR, policy_of
+from holdfast._core.policy import RETENTION_FLOOR, Policy, policy_of
 from holdfast._core.record import JobRecord, begun, needs_isolation, retention_of
 from holdfast._core.requests import BeatNote, NewLease
 from holdfast._core.text import json_text, storable_text
@@ -171,7 +172,7 @@ def record_of(found: Mapping[str, Any], started: int = 0) -> JobRecord:  # size:
         priority=found["priority"],
         state=_STATES[found["state"]],
         payload=_body(get("payload")) or b"",
-        policy=policy_of(get("policy")),
+        policy=_policy(get("policy")),
         attempt=found["attempt"],
         failures=found["failures"],
         crashes=found["crashes"],
@@ -251,6 +252,15 @@ def receipt_of(found: Mapping[str, Any]) -> tuple[datetime, EnqueueAnswer]:
     if "state" in found:
         return found["created_at"], EnqueueAnswer()
     return found["received_at"], msgspec.json.decode(found["answer"], type=EnqueueAnswer)
+
+
+def _policy(text: Any) -> Policy:
+    return _known_policy(text) if isinstance(text, str) else policy_of(text)
+
+
+@lru_cache(256)
+def _known_policy(text: str) -> Policy:
+    return policy_of(text)
 
 
 def _body(value: Any) -> bytes | None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from bson import Binary
+
 from holdfast._core.book.job_row import body_text
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Precondition, Transition
@@ -40,7 +42,7 @@ def _statements(now: Any, plain: Sequence[Transition]) -> Iterable[Document]:
     for (claim, failures, crashes, retention), moved in groups.items():
         for start in range(0, len(moved), MOST):
             some = moved[start : start + MOST]
-            ids = [each.job for each in some]
+            ids = [Binary.from_uuid(each.job) for each in some]  # once for both places
             place = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
             number = {"$arrayElemAt": [{"$literal": [each.token.number for each in some]}, place]}
             is_its_own = {"$eq": ["$number", number]}

@@ -1,5 +1,6 @@
 """Jobs in MongoDB. What is rare is a verb of a book on a part of it, in one transaction; what is frequent is written by hand."""
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import datetime
@@ -88,10 +89,15 @@ class MongoStore(BookVerbs):
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         await self._require_schema()
-        answers = await self._settle(transitions)
+        if request is None or not transitions:
+            answers, view = await self._settle(transitions), None
+        else:
+            rest, view = await asyncio.gather(self._settle_plain(transitions), self._claiming.look(self.now, request))
+            answers = await self._settle_rest(transitions, rest)
+            view = None if rest else view  # they may have given jobs back
         if request is None:
             return ExchangeAnswer(answers)
-        view = await self._claiming.look(self.now, request)
+        view = view or await self._claiming.look(self.now, request)
         has_limited = bool(view.limits)
         if has_limited and (request.kind is ClaimKind.LIMITED or request.ids is not None):
             found: ExchangeAnswer = await self._ask("exchange", ((), request), {})
@@ -102,13 +108,19 @@ class MongoStore(BookVerbs):
         return ExchangeAnswer(answers, claims, cursor, is_whole, has_limited=has_limited)
 
     async def _settle(self, transitions: Sequence[Transition]) -> tuple[Answer, ...]:
+        return await self._settle_rest(transitions, await self._settle_plain(transitions))
+
+    async def _settle_plain(self, transitions: Sequence[Transition]) -> Sequence[Transition]:
+        """Settle what one update can; return the others."""
         is_once = len({each.job for each in transitions}) == len(transitions)  # else the first of a job counts
         plain = [each for each in transitions if is_once and is_plain(each)]
         if plain and (await self.database.write(settle(self.names, self.now, plain)))["n"] == len(plain):
             settled = {each.job for each in plain}
-            rest = [each for each in transitions if each.job not in settled]
-        else:
-            rest = [*transitions]
+            return [each for each in transitions if each.job not in settled]
+        return transitions
+
+    async def _settle_rest(self, transitions: Sequence[Transition], rest: Sequence[Transition]) -> tuple[Answer, ...]:
+        """Settle the rest of transitions; return the answers to all."""
         if not rest:
             return (Answer.APPLIED,) * len(transitions)
         with suppress(HoldfastError):  # a server that does not allow it ends them after a minute
