@@ -7,82 +7,48 @@ because they look for jobs of ended leases. It does not use a transaction: two w
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import msgspec
 from bson import Binary
-from msgspec import Struct, structs
+from msgspec import structs
 
-from holdfast._core.book.rows import KeptLimit, Range
+from holdfast._core.book.rows import KeptLimit
 from holdfast._core.job import Claim, State
-from holdfast._core.lanes import Cursor, LaneHead, deal, in_ring, looked_at, share, weight_of
-from holdfast._core.limited_claim import LaneName
-from holdfast._core.limits import CountedBy, Scope, is_limited
+from holdfast._core.lanes import Cursor
+from holdfast._core.limits import Scope
 from holdfast._core.record import claim_of, needs_isolation
-from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, QueueSettings
+from holdfast._core.requests import ClaimRequest, NewLease, QueueSettings
 from holdfast._core.text import json_text
 from holdfast._ports.clock import Randomness
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.databases.readable import readable
 from holdfast.stores.mongo.claim_numbers import reserve
-from holdfast.stores.mongo.documents import line_of, lines_between, range_in, record_of
-from holdfast.stores.mongo.loading import unexpired
+from holdfast.stores.mongo.documents import line_of, record_of
 from holdfast.stores.mongo.names import Names
+from holdfast.stores.mongo.picking import Picked, Picking, View, spans_of
 from holdfast.stores.mongo.schema import missing
 from holdfast.stores.mongo.settling import MOST
 
-CHUNK = 32
-"""The lines whose first jobs one command reads."""
 FARTHEST = 8
 """How many times as far a claim looks while other workers take what it picks."""
 MOST_TRIES = 6
-
-
-class Picked(Struct, frozen=True):
-    """What a claim takes: the jobs to start at once, those to keep claimed, and the cursor after them."""
-
-    running: tuple[UUID, ...]
-    claimed: tuple[UUID, ...]
-    lines: frozenset[str]
-    cursor: Cursor
-
-
-class View(Struct, frozen=True):
-    """What a claim reads first. ``lease``: ``None`` if it takes nothing."""
-
-    now: datetime
-    lease: NewLease | None
-    lines: tuple[str, ...]
-    paused: frozenset[str]
-    settings: Mapping[str, QueueSettings]
-    limits: Mapping[Scope, KeptLimit]
-
-    def weight(self, lane: LaneName) -> int:
-        _, queue, key = lane
-        chosen = self.settings.get(queue, QueueSettings())
-        return weight_of(chosen.weight, chosen.key_weights, key)
-
-    def may_take(self, which: Range, queues: Sequence[str] | None) -> bool:
-        task, queue, key, _ = which
-        is_wanted = queues is None or queue in queues
-        return is_wanted and queue not in self.paused and not is_limited(CountedBy(task, queue, key), self.limits)
 
 
 class Claiming:
     """Claims of jobs that no limit counts. ``now``: the expression by which the server knows the time."""
 
     def __init__(self, database: MongoDatabase, names: Names, chance: Randomness) -> None:
-        self._database, self._names, self._chance = database, names, chance
+        self._database, self._names = database, names
+        self._picking = Picking(database, names, chance)
         self._reach, self._is_busy = 1, False
 
     async def look(self, now: Any, request: ClaimRequest) -> View:
         """Read the lease, the settings, and the lines in which jobs of these tasks wait."""
         lines = [
             {"$unionWith": {"coll": self._names.jobs, "pipeline": [{"$match": {"line": {"$gt": after, "$lt": before}}}, _GROUP]}}
-            for after, before in _spans(request)
+            for after, before in spans_of(request)
         ]
         pipeline = [
             {"$match": {"_id": "settings"}},
@@ -131,8 +97,10 @@ class Claiming:
     async def _pick_and_reserve(self, view: View, request: ClaimRequest) -> tuple[Picked, int]:
         """Pick jobs, and reserve their numbers: beside it if the last claim took jobs, else only once there are some."""
         if self._is_busy:
-            return await asyncio.gather(self._pick(view, request), reserve(self._database, self._names, request.room))
-        picked = await self._pick(view, request)
+            return await asyncio.gather(
+                self._picking.pick(view, request, self._reach), reserve(self._database, self._names, request.room)
+            )
+        picked = await self._picking.pick(view, request, self._reach)
         number = len(picked.running) + len(picked.claimed)
         return picked, await reserve(self._database, self._names, number) if number else 0
 
@@ -147,106 +115,6 @@ class Claiming:
         claims = await self._read_back(now, request, base)
         order = {job: place for place, job in enumerate((*picked.running, *picked.claimed))}
         return None if claims is None else tuple(sorted(claims, key=lambda claim: order.get(claim.job.id, len(order))))
-
-    async def _pick(self, view: View, request: ClaimRequest) -> Picked:
-        if request.ids is not None:
-            return await self._pick_delivered(view, request)
-        ranges = {line: range_in(line) for line in view.lines}
-        lanes = dict[LaneName, list[str]]()
-        for line, which in ranges.items():
-            if view.may_take(which, request.queues):
-                _, queue, key, priority = which
-                lanes.setdefault((priority, queue, key), []).append(line)
-        due, cursor, chosen = dict[LaneName, list[Document]](), request.cursor, list[list[UUID]]()
-        lines = set[str]()
-        for part in request.parts():
-            ring = in_ring([LaneHead(*lane, 0, view.weight(lane)) for lane in lanes], cursor)
-            await self._read_heads(view.now, ring, lanes, due, request.room * self._reach, part.room)
-            heads = [LaneHead(*lane, len(jobs), view.weight(lane)) for lane, jobs in due.items() if jobs]
-            looked, is_cut = looked_at(in_ring(heads, cursor), part.room)
-            unread = {lane.priority for lane in ring if (lane.priority, lane.queue, lane.key) not in due}
-            is_cut = is_cut or (bool(looked) and looked[-1].priority in unread)
-            dealt = deal(looked, part.room, cursor, is_cut=is_cut)
-            cursor, ids = dealt.cursor, list[tuple[int, datetime, UUID]]()
-            for lane, number in zip(looked, dealt.takes, strict=True):
-                name = (lane.priority, lane.queue, lane.key)
-                taken, due[name] = self._split(due[name], number)
-                lines |= {each["line"] for each in taken}
-                ids += [(lane.priority, each["available_at"], each["_id"]) for each in taken]
-            chosen.append([job for *_, job in sorted(ids)])
-        running = chosen[0] if request.limit > 0 and chosen else []
-        claimed = chosen[-1] if request.prefetch > 0 and chosen else []
-        return Picked(tuple(running), tuple(claimed), frozenset(lines), cursor)
-
-    def _split(self, due: list[Document], number: int) -> tuple[list[Document], list[Document]]:
-        """Return as many jobs of a line, and the others: the first, or a random run while other workers take the first, too."""
-        start = round((len(due) - number) * (self._chance.jitter() + 1) / 2) if self._reach > 1 else 0
-        return due[start : start + number], due[:start] + due[start + number :]
-
-    async def _read_heads(
-        self,
-        now: datetime,
-        ring: Sequence[LaneHead],
-        lanes: Mapping[LaneName, Sequence[str]],
-        due: dict[LaneName, list[Document]],
-        most: int,
-        room: int,
-    ) -> None:
-        """Read the first due jobs of lanes in the order of claims, until they are enough for the claim."""
-        number, unread = 0, list[LaneHead]()
-        for lane in ring:
-            name = (lane.priority, lane.queue, lane.key)
-            if number >= room:
-                return
-            if name not in due:
-                unread.append(lane)
-                if len(unread) < CHUNK:
-                    continue
-                await self._read(now, unread, lanes, due, most)
-                number += sum(_given(each, due, room) for each in unread)
-                unread.clear()
-            else:
-                number += _given(lane, due, room)
-        if unread and number < room:
-            await self._read(now, unread, lanes, due, most)
-
-    async def _read(
-        self,
-        now: datetime,
-        some: Sequence[LaneHead],
-        lanes: Mapping[LaneName, Sequence[str]],
-        due: dict[LaneName, list[Document]],
-        most: int,
-    ) -> None:
-        names = {
-            line: (each.priority, each.queue, each.key) for each in some for line in lanes[each.priority, each.queue, each.key]
-        }
-        first, *others = [_head_of(now, line, most) for line in names]
-        pipeline = [*first, *({"$unionWith": {"coll": self._names.jobs, "pipeline": each}} for each in others)]
-        for each in some:
-            due[each.priority, each.queue, each.key] = []
-        for found in await self._database.find(self._names.jobs, pipeline, concern="local"):
-            due[names[found["line"]]].append(found)
-        for each in some:
-            jobs = due[each.priority, each.queue, each.key]
-            jobs.sort(key=lambda job: (job["available_at"], job["_id"]))
-            del jobs[most:]
-
-    async def _pick_delivered(self, view: View, request: ClaimRequest) -> Picked:
-        which = {
-            "_id": {"$in": [*(request.ids or ())]},
-            "line": {"$exists": True},
-            "available_at": {"$lte": view.now},
-            **unexpired(view.now),
-        }
-        found = await self._database.find(self._names.jobs, which, concern="local", projection={"line": 1, "available_at": 1})
-        spans = _spans(request)
-        rows = [(range_in(each["line"]), each) for each in found if any(a < each["line"] < b for a, b in spans)]
-        rows = [(which, each) for which, each in rows if view.may_take(which, request.queues)]
-        rows.sort(key=lambda row: (row[0][3], row[1]["available_at"], row[1]["_id"]))
-        ids = tuple(each["_id"] for _, each in rows[: request.room])
-        lines = frozenset(each["line"] for _, each in rows)
-        return Picked(ids[: request.limit], ids[request.limit :], lines, request.cursor)
 
     async def _take(self, now: Any, lease: NewLease, request: ClaimRequest, picked: Picked, base: int) -> None:
         statements, lines = list[Document](), [*picked.lines]
@@ -321,29 +189,11 @@ def _rest(request: ClaimRequest, claims: Sequence[Claim], cursor: Cursor) -> Cla
     return structs.replace(request, limit=max(0, limit), prefetch=max(0, prefetch), cursor=cursor)
 
 
-def _spans(request: ClaimRequest) -> list[tuple[str, str]]:
-    kinds = {IsolatedJobs.EXCLUDE: (False,), IsolatedJobs.ONLY: (True,), IsolatedJobs.INCLUDE: (False, True)}[request.isolated]
-    return [lines_between(task, is_isolated=each) for task in request.tasks for each in kinds]
-
-
 def _due(now: Any) -> Document:
     """Return the filter of jobs that may be started now, judged by the server."""
     is_due = {"$lte": ["$available_at", now]}
     is_fresh = {"$or": [{"$gt": ["$attempt", 0]}, {"$lte": ["$expires_at", None]}, {"$gt": ["$expires_at", now]}]}
     return {"$expr": {"$and": [is_due, is_fresh]}}
-
-
-def _head_of(now: datetime, line: str, most: int) -> list[Document]:
-    return [
-        {"$match": {"line": line, "available_at": {"$lte": now}, **unexpired(now)}},
-        {"$sort": {"available_at": 1, "_id": 1}},
-        {"$limit": most},
-        {"$project": {"line": 1, "available_at": 1}},
-    ]
-
-
-def _given(lane: LaneHead, due: Mapping[LaneName, Sequence[Document]], room: int) -> int:
-    return min(len(due[lane.priority, lane.queue, lane.key]), share(room, lane.weight))
 
 
 def _policies(request: ClaimRequest) -> Document:

@@ -1,0 +1,224 @@
+"""The pick of a claim: which due jobs it takes, by the lanes in which they wait. It writes nothing, and its reads are judged again."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import takewhile
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.book.rows import KeptLimit, Range
+from holdfast._core.lanes import LANES, Cursor, Deal, LaneHead, deal, in_ring, looked_at, share, weight_of
+from holdfast._core.limited_claim import LaneName
+from holdfast._core.limits import CountedBy, Scope, is_limited
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, QueueSettings
+from holdfast._ports.clock import Randomness
+from holdfast.databases.mongo.database import Document, MongoDatabase
+from holdfast.stores.mongo.documents import lines_between, range_in
+from holdfast.stores.mongo.loading import unexpired
+from holdfast.stores.mongo.names import Names
+
+MOST_LANES = 64
+"""The lanes whose first jobs one command reads at most."""
+
+
+class Picked(Struct, frozen=True):
+    """What a claim takes: the jobs to start at once, those to keep claimed, and the cursor after them."""
+
+    running: tuple[UUID, ...]
+    claimed: tuple[UUID, ...]
+    lines: frozenset[str]
+    cursor: Cursor
+
+
+class View(Struct, frozen=True):
+    """What a claim reads first. ``lease``: ``None`` if it takes nothing."""
+
+    now: datetime
+    lease: NewLease | None
+    lines: tuple[str, ...]
+    paused: frozenset[str]
+    settings: Mapping[str, QueueSettings]
+    limits: Mapping[Scope, KeptLimit]
+
+    def weight(self, lane: LaneName) -> int:
+        _, queue, key = lane
+        chosen = self.settings.get(queue, QueueSettings())
+        return weight_of(chosen.weight, chosen.key_weights, key)
+
+    def may_take(self, which: Range, queues: Sequence[str] | None) -> bool:
+        task, queue, key, _ = which
+        is_wanted = queues is None or queue in queues
+        return is_wanted and queue not in self.paused and not is_limited(CountedBy(task, queue, key), self.limits)
+
+
+class Picking:
+    """Picks of jobs that no limit counts."""
+
+    def __init__(self, database: MongoDatabase, names: Names, chance: Randomness) -> None:
+        self.database, self.names, self.chance = database, names, chance
+
+    async def pick(self, view: View, request: ClaimRequest, reach: int) -> Picked:
+        """Return what a claim takes. ``reach``: it looks at so many times the jobs it takes, because other workers take the first."""
+        if request.ids is not None:
+            return await self._pick_delivered(view, request)
+        heads, cursor, chosen, lines = self._heads(view, request, reach), request.cursor, list[list[UUID]](), set[str]()
+        for part in request.parts():
+            looked, dealt = await self._deal(heads, part, cursor)
+            cursor, ids = dealt.cursor, list[tuple[int, datetime, UUID]]()
+            for lane, number in zip(looked, dealt.takes, strict=True):
+                taken = heads.take(lane, number)
+                lines |= {each["line"] for each in taken}
+                ids += [(lane.priority, each["available_at"], each["_id"]) for each in taken]
+            chosen.append([job for *_, job in sorted(ids)])
+        running = chosen[0] if request.limit > 0 and chosen else []
+        claimed = chosen[-1] if request.prefetch > 0 and chosen else []
+        return Picked(tuple(running), tuple(claimed), frozenset(lines), cursor)
+
+    def _heads(self, view: View, request: ClaimRequest, reach: int) -> "_Heads":
+        lanes = dict[LaneName, list[str]]()
+        for line in view.lines:
+            which = range_in(line)
+            if view.may_take(which, request.queues):
+                _, queue, key, priority = which
+                lanes.setdefault((priority, queue, key), []).append(line)
+        return _Heads(self, view, lanes, request.room, reach)
+
+    async def _deal(self, heads: "_Heads", part: ClaimRequest, cursor: Cursor) -> tuple[Sequence[LaneHead], Deal]:
+        """Return the lanes that a part of a claim looks at, and what each gives; lanes that give all that was read are read further."""
+        ring = in_ring([LaneHead(*lane, 0, heads.view.weight(lane)) for lane in heads.lanes], cursor)
+        await heads.read_ring(ring, part.room)
+        while True:
+            looked, is_cut = looked_at(in_ring(heads.known(), cursor), part.room)
+            last = looked[-1].priority if looked else None
+            is_cut = is_cut or any(lane.priority == last and not heads.is_read(lane) for lane in ring)
+            dealt = deal(looked, part.room, cursor, is_cut=is_cut)
+            bounded = [each.priority == last and is_cut for each in looked]
+            short = [
+                lane
+                for lane, number, is_bounded in zip(looked, dealt.takes, bounded, strict=True)
+                if heads.may_give_more(lane, number) and not (is_bounded and number >= share(part.room, lane.weight))
+            ]
+            if not short:
+                return looked, dealt
+            await heads.read_further(short)
+
+    async def _pick_delivered(self, view: View, request: ClaimRequest) -> Picked:
+        which = {
+            "_id": {"$in": [*(request.ids or ())]},
+            "line": {"$exists": True},
+            "available_at": {"$lte": view.now},
+            **unexpired(view.now),
+        }
+        found = await self.database.find(self.names.jobs, which, concern="local", projection={"line": 1, "available_at": 1})
+        spans = spans_of(request)
+        rows = [(range_in(each["line"]), each) for each in found if any(a < each["line"] < b for a, b in spans)]
+        rows = [(which, each) for which, each in rows if view.may_take(which, request.queues)]
+        rows.sort(key=lambda row: (row[0][3], row[1]["available_at"], row[1]["_id"]))
+        ids = tuple(each["_id"] for _, each in rows[: request.room])
+        lines = frozenset(each["line"] for _, each in rows)
+        return Picked(ids[: request.limit], ids[request.limit :], lines, request.cursor)
+
+
+class _Heads:
+    """The first due jobs of lanes, as far as they were read. ``lanes``: the lines of each lane."""
+
+    def __init__(self, picking: Picking, view: View, lanes: Mapping[LaneName, Sequence[str]], room: int, reach: int) -> None:
+        self._database, self._names, self._chance = picking.database, picking.names, picking.chance
+        self.view, self.lanes = view, lanes
+        self._room, self._reach, self._most = room, reach, room * reach
+        self._due, self._depths = dict[LaneName, list[Document]](), dict[LaneName, int]()
+        self._cut, self._taken = set[LaneName](), set[UUID]()
+        self._sizes = dict[int, int]()
+        for priority, _, _ in lanes:
+            self._sizes[priority] = self._sizes.get(priority, 0) + 1
+
+    def known(self) -> list[LaneHead]:
+        """Return the lanes that were read and have due jobs."""
+        return [LaneHead(*lane, len(jobs), self.view.weight(lane)) for lane, jobs in self._due.items() if jobs]
+
+    def is_read(self, lane: LaneHead) -> bool:
+        """Return whether the jobs of a lane were read."""
+        return _name(lane) in self._due
+
+    def may_give_more(self, lane: LaneHead, number: int) -> bool:
+        """Return whether all jobs that were read of a lane are taken, and it may have more."""
+        name = _name(lane)
+        return number == len(self._due[name]) and name in self._cut
+
+    def take(self, lane: LaneHead, number: int) -> Sequence[Document]:
+        """Take jobs from a lane: the first, or a random run while other workers take the first, too."""
+        name, due = _name(lane), self._due[_name(lane)]
+        start = round((len(due) - number) * (self._chance.jitter() + 1) / 2) if self._reach > 1 else 0
+        taken, self._due[name] = due[start : start + number], due[:start] + due[start + number :]
+        self._taken.update(each["_id"] for each in taken)
+        if taken and name in self._cut:  # the next part of the claim reads it again
+            del self._due[name]
+        return taken
+
+    async def read_ring(self, ring: Sequence[LaneHead], room: int) -> None:
+        """Read the first due jobs of lanes in the order of claims, until they are enough."""
+        number, place, most = 0, 0, LANES
+        while place < len(ring) and number < room:
+            some = [*takewhile(lambda lane: not self.is_read(lane), ring[place : place + most])]
+            if some:
+                await self._read(some)
+                most = min(2 * most, MOST_LANES)
+            else:
+                some = [ring[place]]
+            number += sum(self._given(each, room) for each in some)
+            place += len(some)
+
+    async def read_further(self, some: Sequence[LaneHead]) -> None:
+        """Read four times as many jobs of lanes."""
+        for lane in some:
+            self._depths[_name(lane)] *= 4
+        await self._read(some)
+
+    def _given(self, lane: LaneHead, room: int) -> int:
+        return min(len(self._due[_name(lane)]), share(room, lane.weight))
+
+    def _depth(self, lane: LaneHead) -> int:
+        """Return how many jobs of a lane to read: twice what it gives if all lanes of its priority give as many."""
+        alike = -(-2 * self._room // self._sizes[lane.priority])
+        depth = self._depths.setdefault(_name(lane), max(share(self._room, lane.weight), alike) * self._reach)
+        return min(depth, self._most) + len(self._taken)
+
+    async def _read(self, some: Sequence[LaneHead]) -> None:
+        depths = {line: self._depth(each) for each in some for line in self.lanes[_name(each)]}
+        first, *others = [_head_of(self.view.now, line, depth) for line, depth in depths.items()]
+        pipeline = [*first, *({"$unionWith": {"coll": self._names.jobs, "pipeline": each}} for each in others)]
+        found = dict[str, list[Document]]()
+        for each in await self._database.find(self._names.jobs, pipeline, concern="local"):
+            found.setdefault(each["line"], []).append(each)
+        for lane in some:
+            name, depth = _name(lane), self._depth(lane)
+            read = [found.get(line, []) for line in self.lanes[name]]
+            jobs = read[0] if len(read) == 1 else sorted((job for each in read for job in each), key=_position)
+            self._cut.discard(name)
+            if len(jobs) >= depth and min(self._depths[name], self._most) < self._most:
+                self._cut.add(name)
+            self._due[name] = [each for each in jobs[:depth] if each["_id"] not in self._taken]
+
+
+def spans_of(request: ClaimRequest) -> list[tuple[str, str]]:
+    """Return the strings between which the lines are from which a request takes jobs."""
+    kinds = {IsolatedJobs.EXCLUDE: (False,), IsolatedJobs.ONLY: (True,), IsolatedJobs.INCLUDE: (False, True)}[request.isolated]
+    return [lines_between(task, is_isolated=each) for task in request.tasks for each in kinds]
+
+
+def _name(lane: LaneHead) -> LaneName:
+    return lane.priority, lane.queue, lane.key
+
+
+def _position(job: Document) -> tuple[datetime, UUID]:
+    return job["available_at"], job["_id"]
+
+
+def _head_of(now: datetime, line: str, most: int) -> list[Document]:
+    return [
+        {"$match": {"line": line, "available_at": {"$lte": now}, **unexpired(now)}},
+        {"$sort": {"available_at": 1, "_id": 1}},
+        {"$limit": most},
+        {"$project": {"line": 1, "available_at": 1}},
+    ]

@@ -1,0 +1,96 @@
+"""A claim on MongoDB takes what the memory store would take, and reads little more than that."""
+
+import random
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import NewJob
+from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, NewLease, QueueSettings
+from holdfast._core.timing import LeaseTiming
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import PROCESS
+from tests.stores.mongo_homes import MongoHome
+
+TASKS = {"one": Policy(), "two": Policy()}
+
+
+class Pair:
+    """A store on MongoDB and one in memory, with the same jobs, and a lease in both."""
+
+    def __init__(self, home: MongoHome) -> None:
+        self.home, self.chance = home, FakeChance()
+        clock = FakeClock()
+        self.mongo: Any = home.store(clock)
+        self.stores: tuple[Any, Any] = self.mongo, MemoryStore(clock)
+        self.lease = NewLease(self.chance.uuid4(), "worker", PROCESS, LeaseTiming.of(30.0), ("default",), tuple(TASKS))
+        self.both("open_lease", self.lease)
+
+    def both(self, verb: str, *arguments: Any) -> list[Any]:
+        """Return the answers of both stores."""
+        return [self.home.run(getattr(store, verb)(*arguments)) for store in self.stores]
+
+    def fill(self, numbers: dict[tuple[str, str, int], int], task: str = "one") -> None:
+        """Enqueue as many jobs in each lane, which is a queue, a key and a priority."""
+        jobs = [
+            NewJob(id=self.chance.uuid7(), payload=b"{}", task=task, policy=Policy(), queue=queue, key=key, priority=priority)
+            for (queue, key, priority), number in numbers.items()
+            for _ in range(number)
+        ]
+        if jobs:
+            self.both("enqueue", self.chance.uuid4(), jobs)
+
+    def compare(self, limit: int, prefetch: int) -> None:
+        """Claim ten times: both stores take the same jobs."""
+        cursor: Any = ()
+        for _ in range(10):
+            request = ClaimRequest(
+                lease=self.lease.id, claim=self.chance.uuid4(), tasks=TASKS, limit=limit, prefetch=prefetch, cursor=cursor
+            )
+            ours, theirs = self.both("exchange", (), request)
+            assert [(each.job.id, each.job.state) for each in ours.claims] == [
+                (each.job.id, each.job.state) for each in theirs.claims
+            ]
+            assert ours.cursor == theirs.cursor
+            cursor = ours.cursor
+
+
+@pytest.fixture
+def pair(mongo_home: MongoHome) -> Pair:
+    return Pair(mongo_home)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_claim_takes_what_the_memory_store_would_take(pair: Pair, seed: int) -> None:
+    dice = random.Random(seed)
+    for queue in ("a", "b"):
+        weights = {str(key): dice.choice((1, 2, 5)) for key in range(3)}
+        pair.both("set_queue", queue, QueueSettings(weight=dice.choice((1, 1, 3)), key_weights=weights))
+    for task in TASKS:
+        keys = range(dice.choice((1, 3, 12, 40)))
+        lanes = [(queue, str(key), priority) for queue in ("a", "b") for key in keys for priority in (0, 1)]
+        pair.fill({lane: dice.choice((0, 0, 1, 3, 9, 40)) for lane in lanes if dice.random() < 0.5}, task)
+    pair.compare(limit=dice.choice((1, 7, 40)), prefetch=dice.choice((0, 3, 30)))
+
+
+def test_of_many_deep_lanes_a_claim_reads_few_jobs_of_each(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill({("default", str(key), 0): 40 for key in range(20)})
+    read, find = list[int](), pair.mongo.database.find
+
+    async def counted(name: str, *arguments: Any, **options: Any) -> Any:
+        found = await find(name, *arguments, **options)
+        if name == pair.mongo.names.jobs:
+            read.append(len(found))
+        return found
+
+    monkeypatch.setattr(pair.mongo.database, "find", counted)
+    request = ClaimRequest(lease=pair.lease.id, claim=pair.chance.uuid4(), tasks=TASKS, limit=32)
+    answers = pair.both("exchange", (), request)
+    assert len(answers[0].claims) == 32
+    assert sum(read) <= 2 * 32
+    read.clear()
+    assert len(pair.home.run(pair.mongo.exchange((), structs.replace(request, claim=pair.chance.uuid4(), limit=1))).claims) == 1
+    assert sum(read) <= 16
