@@ -59,7 +59,7 @@ class Picking:
         self.database, self.names, self.chance = database, names, chance
 
     async def pick(self, view: View, request: ClaimRequest, reach: int) -> Picked:
-        """Return what a claim takes. ``reach``: it looks at so many times the jobs it takes, because other workers take the first."""
+        """Return what a claim takes. ``reach``: it looks at that many times the jobs it takes, because other workers take the first."""
         if request.ids is not None:
             return await self._pick_delivered(view, request)
         heads, cursor, chosen, lines = self._heads(view, request, reach), request.cursor, list[list[UUID]](), set[str]()
