@@ -15,7 +15,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from bench.peers import Command, Peer, Queue
+from bench.peers import Command, Peer, Queue, Runner
 
 ROOT = Path(__file__).parents[1]
 POLL = 0.005
@@ -64,17 +64,22 @@ async def crowds(peer: Queue, sizes: Sizes) -> Figures:
     }
 
 
-async def drain(peer: Queue) -> Figures:
+async def drain(peer: Runner, pause: float = POLL) -> Figures:
     """Measure one worker process, from the moment its first job waits no more to the one when all have run: not its start."""
     first, count = peer.first(), peer.waiting()
     async with running(peer):
-        await until(lambda: peer.has_begun(first))
-        started = time.perf_counter()
-        await until(peer.is_drained)
-        return {"drain": count / (time.perf_counter() - started)}
+        return await timed_drain(peer, first, count, pause)
 
 
-async def latencies(peer: Queue, sizes: Sizes) -> Figures:
+async def timed_drain(peer: Runner, first: object, count: int, pause: float = POLL) -> Figures:
+    """Measure workers that run already; ``pause``: the seconds between two looks."""
+    await until(lambda: peer.has_begun(first))
+    started = time.perf_counter()
+    await until(peer.is_drained, pause)
+    return {"drain": count / (time.perf_counter() - started)}
+
+
+async def latencies(peer: Runner, sizes: Sizes) -> Figures:
     """Measure from the call of enqueue to the first line of the handler in an idle worker; in milliseconds."""
     reports = peer.place.file(".reports")
     await peer.ping()
@@ -94,7 +99,7 @@ def _lines(reports: Path) -> list[str]:
 
 
 @asynccontextmanager
-async def running(peer: Queue, reports: Path | None = None) -> AsyncIterator[None]:
+async def running(peer: Runner, reports: Path | None = None) -> AsyncIterator[None]:
     """Run one worker process of the peer; its output is shown if something goes wrong."""
     command, output = peer.worker(reports), peer.place.file(".log")
     with output.open("wb") as log:
@@ -117,10 +122,10 @@ def _start(command: Command, log: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command.arguments, cwd=ROOT, env=environment, stdout=log, stderr=log)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def until(is_so: Callable[[], bool], pause: float = POLL) -> None:
     """Look often, but not so often that it costs the worker."""
     timeout = time.monotonic() + TIMEOUT
     while not is_so():
         if time.monotonic() > timeout:
             raise TimeoutError(f"nothing for {TIMEOUT:g} s")
-        await asyncio.sleep(POLL)
+        await asyncio.sleep(pause)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID, uuid4
 
+import msgspec
+
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import finish
@@ -77,7 +79,7 @@ class HoldfastWorker:
         done = [finish(job, Done(), jitter=0.0) for job in self._held]
         claims = (await self._store.exchange(done, request)).claims
         self._held = tuple(claim.job for claim in claims)
-        return [int(claim.payload[6:-1]) for claim in claims]
+        return [int(msgspec.json.decode(claim.payload)["n"]) for claim in claims]
 
     async def beat(self) -> None:
         """Renew the lease; the time it takes beside other writers is a figure."""

@@ -63,18 +63,11 @@ class Peer(Protocol):
         ...
 
 
-class Queue(Peer, Protocol):
-    """A peer that runs jobs, too. ``share``: of the jobs the others get, for one that would take minutes."""
+class Runner(Protocol):
+    """What runs jobs that are enqueued elsewhere."""
 
-    share: float
-
-    async def enqueue_together(self, count: int, callers: int) -> None:
-        """Enqueue from ``callers`` callers at once, each one by one."""
-        ...
-
-    async def enqueue_in_bulk(self, count: int) -> None:
-        """Enqueue as fast as the library takes many jobs of one caller."""
-        ...
+    name: str
+    place: Place
 
     def worker(self, reports: Path | None = None) -> Command:
         """Start one worker process; ``ping`` handlers append their latencies, in seconds, to the lines of ``reports``."""
@@ -98,4 +91,18 @@ class Queue(Peer, Protocol):
 
     def is_drained(self) -> bool:
         """Return whether all jobs have run, and the store knows."""
+        ...
+
+
+class Queue(Peer, Runner, Protocol):
+    """A peer that runs jobs, too. ``share``: of the jobs the others get, for one that would take minutes."""
+
+    share: float
+
+    async def enqueue_together(self, count: int, callers: int) -> None:
+        """Enqueue from ``callers`` callers at once, each one by one."""
+        ...
+
+    async def enqueue_in_bulk(self, count: int) -> None:
+        """Enqueue as fast as the library takes many jobs of one caller."""
         ...

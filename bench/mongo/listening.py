@@ -1,0 +1,24 @@
+"""``python -m bench.mongo.listening URL COUNT``: so many transports that wait for hints, until the process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from holdfast.opening import open_transport
+from holdfast.settings import Settings
+
+SETTLED = 1.0  # seconds until each has its cursor
+
+
+async def listen(url: str, count: int) -> None:
+    """Listen for ever."""
+    for _ in range(count):
+        await open_transport(Settings.of(url)).subscribe(lambda _: None)
+    await asyncio.sleep(SETTLED)
+    print("up", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(listen(sys.argv[1], int(sys.argv[2])))
