@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import machine
-from bench.mongo import acceptance, acts, node_peers
+from bench.mongo import acceptance, acts, npm
 from bench.mongo.node_peers import KINDS, Kind, NodePeer
 from bench.mongo.ours import HoldfastOnMongo
 from bench.mongo.rates import Numbers, Rates
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     logging.disable(logging.WARNING)  # each rescued job would be a line
     console, log_line = Console(width=160 if not sys.stdout.isatty() else None), Console(stderr=True)
-    problem = node_peers.install() if "peers" in options.parts else "not asked for"
+    problem = npm.install() if "peers" in options.parts else "not asked for"
     kinds = () if problem else tuple(each for each in KINDS if each.name in options.only)
     book = Book()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder, site(Path(folder)) as at:
@@ -94,9 +94,9 @@ def _show(console: Console, book: Book, peers: Sequence[str]) -> None:
     for (figure, name), values in sorted(book.entries.items()):
         table.add_row(figure, name, *(_number(value) for value in (book.median(figure, name), min(values), max(values))))
     console.print(table)
-    musts = Table("acceptance: the median of the rounds, or of their ratios", "must", "found", "")
+    musts = Table("acceptance: the median of the rounds, or of their ratios", "must", "found", "", "by computing time")
     for each in acceptance.judge(book, peers):
-        musts.add_row(each.text, each.must, f"{each.found:.2f}", "met" if each.is_met else "MISSED")
+        musts.add_row(each.text, each.must, f"{each.found:.2f}", "met" if each.is_met else "MISSED", _number(each.by_cpu))
     console.print(musts)
 
 

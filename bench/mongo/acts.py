@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 
 from bench import figures
 from bench.figures import ROOT
+from bench.mongo.bare_store import BareStore
 from bench.mongo.ours import HoldfastOnMongo
 from bench.mongo.site import Site
-from bench.mongo.store_alone import StoreAlone
 from bench.objects.queues import POLICY, TASK
 from bench.rounds import Book
 from holdfast import App
@@ -33,9 +33,9 @@ SETTLED = 5.0  # seconds after which a started worker is idle
 
 async def failed_attempts(site: Site, book: Book) -> None:
     """Measure one exchange of 50 attempts that raised."""
-    alone = await StoreAlone.at(site)
-    await alone.fill(FAILED * REPEATS)
-    store, lease = alone.queue.store, await open_lease(alone.queue.store, 0)
+    bare = await BareStore.at(site)
+    await bare.fill(FAILED * REPEATS)
+    store, lease = bare.queue.store, await open_lease(bare.queue.store, 0)
     failure, waits = Failure("ValueError", "no", "Traceback: 40 lines\n" * 40), list[float]()
     for _ in range(REPEATS):
         jobs = await _claim(store, lease, FAILED)
@@ -44,38 +44,38 @@ async def failed_attempts(site: Site, book: Book) -> None:
         await store.exchange(moves)
         waits.append((time.perf_counter() - began) * 1000)
     book.add(OURS, {"50 failed": statistics.median(waits)})
-    await alone.close()
+    await bare.close()
 
 
 async def beat(site: Site, book: Book, running: int) -> None:
     """Measure a beat of a lease with many running jobs: its time, and the documents it writes."""
-    alone = await StoreAlone.at(site)
-    await alone.fill(running)
-    store, lease = alone.queue.store, await open_lease(alone.queue.store, running)
+    bare = await BareStore.at(site)
+    await bare.fill(running)
+    store, lease = bare.queue.store, await open_lease(bare.queue.store, running)
     await claim_all(store, lease, running)
     waits, since = list[float](), site.now()
     for _ in range(REPEATS):
         began = time.perf_counter()
         await store.beat([lease])
         waits.append((time.perf_counter() - began) * 1000)
-    written = sum(site.writes(alone.place, since).values()) / REPEATS
+    written = sum(site.writes(bare.place, since).values()) / REPEATS
     book.add(OURS, {"beat": statistics.median(waits), "beat writes": written})
-    await alone.close()
+    await bare.close()
 
 
 async def orphans(site: Site, book: Book, count: int) -> None:
     """Measure one pass of recovery over the jobs of a worker that is dead, until all of them wait again."""
-    alone = await StoreAlone.at(site)
-    await alone.fill(count)
-    words = [sys.executable, "-m", "bench.mongo.dying", alone.place.url, str(count)]
+    bare = await BareStore.at(site)
+    await bare.fill(count)
+    words = [sys.executable, "-m", "bench.mongo.dying", bare.place.url, str(count)]
     dying = await asyncio.create_subprocess_exec(*words, cwd=ROOT)
     await dying.wait()
-    app = App(alone.place.url)
+    app = App(bare.place.url)
     began = time.perf_counter()
     rescued = await app.recovery.arun_once(True)
     book.add(OURS, {"orphans": time.perf_counter() - began})
     await app.aclose()
-    await alone.close()
+    await bare.close()
     if len(rescued) != count:
         raise RuntimeError(f"{len(rescued)} of {count} jobs were rescued")
 

@@ -1,4 +1,4 @@
-"""``python -m bench.mongo.listening URL COUNT``: so many transports that wait for hints, until the process is killed."""
+"""``python -m bench.mongo.listening URL COUNT``: that many transports that wait for hints, until the process is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SETTLED = 1.0  # seconds until each has its cursor
 
 
 async def listen(url: str, count: int) -> None:
-    """Listen for ever."""
+    """Subscribe each on a separate connection, and wait."""
     for _ in range(count):
         await open_transport(Settings.of(url)).subscribe(lambda _: None)
     await asyncio.sleep(SETTLED)

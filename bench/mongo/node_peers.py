@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Self
 
 from msgspec import Struct
 
+from bench.mongo.npm import FOLDER, versions
 from bench.mongo.site import Site
 from bench.peers import Command, Place
-
-SOURCE = Path(__file__).parent / "node"
-FOLDER = Path(sys.prefix) / "bench-mongo-node"
 
 
 class Kind(Struct, frozen=True):
@@ -41,23 +37,6 @@ KINDS = (
 )
 
 
-def install() -> str | None:
-    """Install the packages beside the environment's, once for each list of them. Return why there are none."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        return "node and npm are not installed"
-    FOLDER.mkdir(exist_ok=True)
-    lock = (SOURCE / "package-lock.json").read_bytes()
-    stamp = FOLDER / "installed"
-    for each in SOURCE.iterdir():
-        shutil.copy(each, FOLDER)
-    if not stamp.exists() or stamp.read_bytes() != lock:
-        done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, capture_output=True, text=True)
-        if done.returncode:
-            return f"npm ci: {done.stderr.strip()[-300:]}"
-        stamp.write_bytes(lock)
-    return None
-
-
 class NodePeer:
     """A library in a fresh database."""
 
@@ -80,10 +59,9 @@ class NodePeer:
     @classmethod
     def settings_of(cls, kind: Kind) -> str:
         """Return versions and settings."""
-        packages = [json.loads((FOLDER / "node_modules" / each / "package.json").read_text()) for each in kind.packages]
         words = ["node", "peer.js", kind.module, "settings"]
         found = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True).stdout.strip()
-        return ", ".join(f"{each['name']} {each['version']}" for each in packages) + f"; {found}"
+        return f"{versions(kind.packages)}; {found}"
 
     async def enqueue_rate(self, count: int, callers: int) -> float:
         """Return the jobs a second that callers enqueue, each one by one."""
@@ -100,7 +78,7 @@ class NodePeer:
         return int(self._documents.count_documents(self.kind.pending))
 
     def first(self) -> object:
-        """Return nothing: whichever begins first."""
+        """Return the number of jobs that no worker has begun, because their order is not known."""
         return self._documents.count_documents(self.kind.untouched)
 
     def has_begun(self, first: object) -> bool:

@@ -49,7 +49,7 @@ class HoldfastOnMongo(Holdfast):
         await self._app.queues.apause("default")
 
     async def resume(self) -> None:
-        """Let workers begin."""
+        """Let the workers that have started claim."""
         await self._app.queues.aresume("default")
 
     def worker(self, reports: Path | None = None) -> Command:

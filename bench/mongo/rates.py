@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -11,20 +12,22 @@ from msgspec import Struct
 
 from bench import figures
 from bench.figures import Sizes
+from bench.mongo.bare_store import BareStore
 from bench.mongo.crowd import add_others, listeners
 from bench.mongo.node_peers import Kind, NodePeer
 from bench.mongo.ours import HoldfastOnMongo
 from bench.mongo.raw import Raw
 from bench.mongo.site import Site
-from bench.mongo.store_alone import StoreAlone
 from bench.peers import Runner
 from bench.rounds import Book
+from bench.rows.cpu import used_by
 
 OURS, RAW, BARE, STORE = "holdfast", "raw", "bare commands", "store without engine"
 BATCHES = (10, 100, 1000)
 PAYLOADS = {"4 KiB": 4096, "64 KiB": 65536}
 POLL = 0.02  # a look every 5 ms would cost the server a tenth of its time
 SETTLED = 1.5  # seconds after which started workers are idle
+CPU = "per second of computing"
 LogLine = Callable[[str], None]
 
 
@@ -62,7 +65,7 @@ class Rates:
             await act()
 
     def _acts(self, part: str) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
-        """Return the acts of a part. What is compared with a drain of ours stands beside one."""
+        """Return the acts of a part."""
         if part == "enqueue":
             return [(RAW, self._raw_enqueues), (f"{OURS} enqueues", self._our_enqueues)]
         if part == "peers":
@@ -85,20 +88,26 @@ class Rates:
         raw = await Raw.at(self._site)
         await self._singles(RAW, raw)
         for size in BATCHES:
-            self._book.add(RAW, {f"batch {size}": await raw.enqueue_batches(self._numbers.batches, size)})
+            await self._add(RAW, f"batch {size}", self._numbers.batches, raw.enqueue_batches(self._numbers.batches, size))
         await raw.close()
 
     async def _our_enqueues(self) -> None:
         ours = await HoldfastOnMongo.at(self._site)
         await self._singles(OURS, ours)
         for size in BATCHES:
-            self._book.add(OURS, {f"batch {size}": await ours.enqueue_batches(self._numbers.batches, size)})
+            await self._add(OURS, f"batch {size}", self._numbers.batches, ours.enqueue_batches(self._numbers.batches, size))
         await self._end(ours)
 
     async def _singles(self, name: str, queue: Enqueues) -> None:
         await queue.enqueue_rate(100, 10)  # connections are open
-        self._book.add(name, {"1 caller": await queue.enqueue_rate(self._numbers.one_by_one, 1)})
-        self._book.add(name, {"10 callers": await queue.enqueue_rate(self._numbers.one_by_one, 10)})
+        for callers, figure in ((1, "1 caller"), (10, "10 callers")):
+            await self._add(name, figure, self._numbers.one_by_one, queue.enqueue_rate(self._numbers.one_by_one, callers))
+
+    async def _add(self, name: str, figure: str, count: int, act: Awaitable[float]) -> None:
+        """Write down a rate, and the same for each second of computing of all processes of the bench, the server's included."""
+        used = used_by(os.getpid())
+        rate = await act
+        self._book.add(name, {figure: rate, f"{figure} {CPU}": count / max(0.01, used_by(os.getpid()) - used)})
 
     async def _peer(self, kind: Kind) -> None:
         peer = await NodePeer.at(self._site, kind)
@@ -121,10 +130,16 @@ class Rates:
             self._log_line(f"{queue.name}: {error}")
 
     async def _drain(self, name: str, queue: Runner) -> None:
+        first, count = queue.first(), queue.waiting()
         try:
-            self._book.add(name, await figures.drain(queue, POLL))
+            async with figures.running(queue):
+                await figures.until(lambda: queue.has_begun(first))
+                await self._add(name, "drain", count, self._until_drained(queue, first, count))
         except TimeoutError as error:
             self._log_line(f"{name}: {error}")
+
+    async def _until_drained(self, queue: Runner, first: object, count: int) -> float:
+        return (await figures.timed_drain(queue, first, count, POLL))["drain"]
 
     async def _our_latency(self) -> None:
         ours = await HoldfastOnMongo.at(self._site)
@@ -133,13 +148,15 @@ class Rates:
 
     async def _bare(self) -> None:
         raw = await Raw.at(self._site)
-        self._book.add(BARE, {"drain": await raw.drain_rate(self._numbers.drain, 100)})
+        await raw.enqueue_batches(self._numbers.drain, 1000)
+        await self._add(BARE, "drain", self._numbers.drain, raw.drain_rate(self._numbers.drain, 100))
         await raw.close()
 
     async def _store(self) -> None:
-        alone = await StoreAlone.at(self._site)
-        self._book.add(STORE, {"drain": await alone.drain_rate(self._numbers.drain, 100)})
-        await alone.close()
+        bare = await BareStore.at(self._site)
+        await bare.fill(self._numbers.drain)
+        await self._add(STORE, "drain", self._numbers.drain, bare.drain_rate(self._numbers.drain, 100))
+        await bare.close()
 
     async def _variant(self, name: str, concurrency: int, processes: int) -> None:
         ours = await HoldfastOnMongo.at(self._site)
@@ -179,7 +196,7 @@ class Rates:
                 await figures.until(ours.is_up, POLL)
                 await asyncio.sleep(SETTLED)
                 await ours.resume()
-                self._book.add(name, await figures.timed_drain(ours, first, count, POLL))
+                await self._add(name, "drain", count, self._until_drained(ours, first, count))
         except TimeoutError as error:
             self._log_line(f"{name}: {error}")
 

@@ -1,4 +1,4 @@
-"""The driver alone: inserts of Holdfast's documents into its collection, and the commands of a claim and a settle without its code."""
+"""The driver: inserts of Holdfast's documents into its collection, and the commands of a claim and a settle without its code."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ class Raw:
 
     async def drain_rate(self, count: int, limit: int) -> float:
         """Return the jobs a second that are claimed and settled by five commands for each ``limit`` of them."""
-        await self.enqueue_batches(count, 1000)
         return await rate_of(count, self._drain(limit))
 
     async def _drain(self, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""One member of a replica set on which all queues of the bench are, and what is told of it."""
+"""One member of a replica set on which all queues of the bench are, and what its log of writes has."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Site:
         self.client.admin.command("fsync")  # its checkpoint belongs to what was
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the client, which does not close with the server."""
         self.client.close()
 
     def now(self) -> Timestamp:

@@ -12,31 +12,34 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from rich.console import Console
 
+from bench.mongo import npm
 from bench.peers_torture import report
 from bench.peers_torture.catalogue import SETTINGS, Setting
 from bench.peers_torture.redis import RedisServer
-from bench.peers_torture.sight import RedisSight, Sight, TableSight
+from bench.peers_torture.sight import MongoSight, RedisSight, Sight, TableSight
 from bench.peers_torture.trial import JOBS, Fault, Place, Timing, Trial
 from bench.peers_torture.verdict import Finding
-from holdfast.testing.servers import PostgresServer, ServerMissing
+from holdfast.testing.servers import MongoSet, PostgresServer, ServerMissing
 
 RESULTS = Path(__file__).parents[1] / "results"
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 STARTS = 4
+Running = TypeVar("Running")
 SERVER = {"max_connections": "1000"}
 
 
 class Ground:
     """The servers, and a folder."""
 
-    def __init__(self, folder: Path, postgres: PostgresServer, redis: RedisServer | None) -> None:
+    def __init__(self, folder: Path, postgres: PostgresServer, redis: RedisServer | None, mongo: MongoSet | None) -> None:
         self._folder = folder
         self._postgres = postgres
         self._redis = redis
+        self._mongo = mongo
 
     def about(self) -> dict[str, str]:
         """Describe the machine and the servers."""
@@ -45,6 +48,7 @@ class Ground:
             "python": platform.python_version(),
             "postgres": self._postgres.sql("SHOW server_version"),
             "redis": self._redis.version() if self._redis else "not installed",
+            "mongo": self._mongo.members[0].command("buildInfo")["version"] if self._mongo else "not installed",
         }
 
     def trial(self, setting: Setting, fault: Fault, pace: Timing) -> Trial:
@@ -53,6 +57,10 @@ class Ground:
         if setting.completed:
             url = self._postgres.create_database()
             look: Callable[[], Sight] = partial(TableSight, url, setting.completed, JOBS)
+        elif setting.documents:
+            assert self._mongo is not None
+            url = self._mongo.create_database()
+            look = partial(MongoSight, url, setting.documents)
         else:
             assert self._redis is not None
             url = self._redis.create_database()
@@ -61,7 +69,8 @@ class Ground:
 
     def can_hold(self, setting: Setting) -> bool:
         """Return whether what it needs is installed."""
-        return setting.versions() is not None and bool(setting.completed or self._redis)
+        server = self._postgres if setting.completed else self._mongo if setting.documents else self._redis
+        return setting.versions() is not None and server is not None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,6 +79,8 @@ def main(arguments: Sequence[str]) -> int:
     pace = Timing(steps=options.steps, window=options.window, settling=options.settling)
     settings = [each for each in SETTINGS if not options.only or {each.peer, each.title} & set(options.only)]
     console = Console(width=160 if not sys.stdout.isatty() else None)
+    if any(each.npm for each in settings) and (problem := npm.install()):
+        console.print(f"no peers of Node.js: {problem}")
     with _ground() as ground:
         about = ground.about() | {
             "jobs": f"{JOBS} of {pace.steps * pace.step:g} s on two workers",
@@ -103,15 +114,16 @@ def _ground() -> Iterator[Ground]:
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-peers-") as folder,
         PostgresServer(is_durable=True, settings=SERVER) as postgres,
-        _redis() as redis,
+        _if_there(RedisServer) as redis,
+        _if_there(MongoSet) as mongo,
     ):
-        yield Ground(Path(folder), postgres, redis)
+        yield Ground(Path(folder), postgres, redis, mongo)
 
 
 @contextmanager
-def _redis() -> Iterator[RedisServer | None]:
+def _if_there(kind: Callable[[], AbstractContextManager[Running]]) -> Iterator[Running | None]:
     try:
-        server: AbstractContextManager[RedisServer] = RedisServer()
+        server = kind()
     except ServerMissing:
         yield None
         return

@@ -6,6 +6,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 from msgspec import Struct
 
+from bench.mongo.npm import versions as npm_versions
+
+
+class Documents(Struct, frozen=True):
+    """The completed jobs of a database of MongoDB. ``job``: the path of the number, at which there may be a JSON text."""
+
+    collection: str
+    which: dict[str, object]
+    job: str
+
 
 class Setting(Struct, frozen=True, kw_only=True):
     """One row of the table. Every worker has a concurrency of 10; ``text`` names all other deviations from the defaults."""
@@ -18,6 +28,10 @@ class Setting(Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     completed: str = ""
     """SQL for the numbers of the jobs that its rows call completed; none: Redis is asked by their ids."""
+    documents: Documents | None = None
+    """Those of the jobs that it calls completed, if it is on MongoDB."""
+    npm: tuple[str, ...] = ()
+    """Its packages for Node.js."""
     restarts: bool = False
     """A killed worker is started again after some seconds, under its own name."""
     tells: bool = False
@@ -30,6 +44,8 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     def versions(self) -> str | None:
         """Return the versions of its packages; ``None`` if one is missing."""
+        if self.npm:
+            return npm_versions(self.npm)
         try:
             return ", ".join(f"{package} {version(package)}" for package in self.packages)
         except PackageNotFoundError:
@@ -45,6 +61,11 @@ WHERE NOT EXISTS (SELECT FROM pgqueuer WHERE convert_from(payload, 'UTF8') = job
 _OBAN = "SELECT (args ->> 'job')::int FROM oban_jobs WHERE state = 'completed'"
 _CHANCY = "SELECT (kwargs ->> 'job')::int FROM chancy_jobs WHERE state = 'succeeded'"
 _DBOS = "SELECT substr(workflow_uuid, 5)::int FROM dbos.workflow_status WHERE status = 'SUCCESS' AND workflow_uuid LIKE 'job-%%'"
+
+_HOLDFAST_DOCUMENTS = Documents("holdfast.jobs", {"state": "completed"}, "payload.job")
+_AGENDA = Documents("agendaJobs", {"lastFinishedAt": {"$ne": None}, "failedAt": None}, "data.job")
+_AGENDA_PACKAGES = ("agenda", "@agendajs/mongo-backend")
+_MONGODB_QUEUE = Documents("queue", {"deleted": {"$ne": None}}, "payload.data.job")
 
 _RECOVERY = "docs.dbos.dev/production/workflow-recovery"
 _DBOS_WITH_CONDUCTOR = (
@@ -166,5 +187,40 @@ SETTINGS = (
         text=f"on Redis; {_ACKS_LATE}=60: longer jobs than that would run twice at any time",
         source=_VISIBILITY,
         packages=("celery", "redis"),
+    ),
+    Setting(
+        peer="holdfast",
+        name="on MongoDB",
+        text='reconcile="off", as on two machines',
+        source="docs/concepts/recovery.md",
+        packages=("holdfast", "pymongo"),
+        documents=_HOLDFAST_DOCUMENTS,
+    ),
+    Setting(
+        peer="agenda",
+        name="defaults",
+        text="processEvery=100 ms; defaultLockLifetime of 10 minutes, the default",
+        source="agenda's README.md, defaultLockLifetime",
+        packages=(),
+        npm=_AGENDA_PACKAGES,
+        documents=_AGENDA,
+    ),
+    Setting(
+        peer="agenda",
+        name="lock of 30 s",
+        text="processEvery=100 ms; defaultLockLifetime=30 s: jobs that take longer without a touch() would run twice at any time",
+        source="agenda's README.md, defaultLockLifetime",
+        packages=(),
+        npm=_AGENDA_PACKAGES,
+        documents=_AGENDA,
+    ),
+    Setting(
+        peer="mongodb-queue",
+        name="defaults",
+        text="ten loops of get and ack in each worker; visibility of 30 s, the default",
+        source="mongodb-queue's README.md, visibility",
+        packages=(),
+        npm=("mongodb-queue", "mongodb3"),
+        documents=_MONGODB_QUEUE,
     ),
 )

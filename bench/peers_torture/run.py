@@ -18,7 +18,7 @@ URL = "PEERS_URL"
 def main(arguments: Sequence[str]) -> None:
     """Run one verb of one peer: only this process imports it, so that none disturbs another."""
     peer, setting, verb, *count = arguments
-    contestant = cast(Contestant, importlib.import_module(f"bench.peers_torture.contestants.{peer}"))
+    contestant = cast(Contestant, importlib.import_module(f"bench.peers_torture.contestants.{peer.replace('-', '_')}"))
     order = Order(os.environ[URL], setting, os.environ[journal.WORKER], Path(os.environ[journal.FILE]))
     if verb == "prepare":
         contestant.prepare(order)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import psycopg
+
+from bench.peers_torture.catalogue import Documents
 
 
 class Sight(Protocol):
@@ -36,6 +39,21 @@ class TableSight:
         self._connection.close()
 
 
+class MongoSight:
+    """Of a database of MongoDB."""
+
+    def __init__(self, url: str, documents: Documents) -> None:
+        self._client: Any = importlib.import_module("pymongo").MongoClient(url, uuidRepresentation="standard")
+        self._collection = self._client.get_default_database()[documents.collection]
+        self._documents = documents
+
+    def completed(self) -> set[int]:
+        return {_at(self._documents.job.split("."), each) for each in self._collection.find(self._documents.which)}
+
+    def close(self) -> None:
+        self._client.close()
+
+
 class RedisSight:
     """Of Celery's results in Redis."""
 
@@ -49,3 +67,10 @@ class RedisSight:
 
     def close(self) -> None:
         self._redis.close()
+
+
+def _at(path: Sequence[str], value: Any) -> int:
+    """Return the number at a path."""
+    for name in path:
+        value = (json.loads(value) if isinstance(value, str) else value)[name]
+    return int(value)

@@ -12,7 +12,7 @@ from holdfast.opening import open_store
 from holdfast.settings import Settings
 
 
-class StoreAlone:
+class BareStore:
     """The store of a fresh database."""
 
     def __init__(self, site: Site, ours: HoldfastOnMongo) -> None:
@@ -31,7 +31,6 @@ class StoreAlone:
 
     async def drain_rate(self, count: int, limit: int) -> float:
         """Return the jobs a second that it claims and settles."""
-        await self.fill(count)
         worker = await self.queue.worker(limit)
 
         async def drain() -> None:

@@ -1,0 +1,17 @@
+"""mongodb-queue, with the loop that its documentation shows."""
+
+from __future__ import annotations
+
+from bench.peers_torture.contestants import Order, node
+
+
+def prepare(order: Order) -> None:
+    """Do nothing: it makes its collection when it connects."""
+
+
+def enqueue(order: Order, count: int) -> None:
+    node.enqueue("mongodb-queue", order, count)
+
+
+def work(order: Order) -> None:
+    node.work("mongodb-queue", order)
