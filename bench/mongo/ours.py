@@ -39,8 +39,8 @@ class HoldfastOnMongo(Holdfast):
         """Return the jobs a second that are enqueued in batches of a size."""
 
         async def act() -> None:
-            for _ in range(count // size):
-                await self._noop.aenqueue_many([{"n": payload}] * size)
+            for start in range(0, count, size):
+                await self._noop.aenqueue_many([{"n": payload}] * min(size, count - start))
 
         return await rate_of(count, act())
 

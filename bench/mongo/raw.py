@@ -53,8 +53,8 @@ class Raw:
         """Return the documents a second of ``insert_many``."""
 
         async def act() -> None:
-            for _ in range(count // size):
-                await self._jobs.insert_many([self._document(is_first=not n) for n in range(size)])
+            for start in range(0, count, size):
+                await self._jobs.insert_many([self._document(is_first=not n) for n in range(min(size, count - start))])
 
         return await rate_of(count, act())
 
