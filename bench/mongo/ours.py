@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from bench.figures import rate_of
-from bench.mongo.site import Site
+from bench.mongo.site import Document, Site
 from bench.peers import Command, Place
 from bench.peers.holdfast import Holdfast
 
@@ -35,7 +36,7 @@ class HoldfastOnMongo(Holdfast):
         """Return the jobs a second that callers enqueue, each one by one."""
         return await rate_of(count, self.enqueue_together(count, callers))
 
-    async def enqueue_batches(self, count: int, size: int, payload: object = 0) -> float:
+    async def enqueue_batches(self, count: int, size: int, payload: int | str = 0) -> float:
         """Return the jobs a second that are enqueued in batches of a size."""
 
         async def act() -> None:
@@ -61,16 +62,21 @@ class HoldfastOnMongo(Holdfast):
         return bool(self._leases.count_documents({"ended_at": {"$exists": False}}) == self.processes)
 
     def waiting(self) -> int:
-        return int(self.jobs.count_documents({"line": {"$regex": "^-noop\\0"}}, hint="waiting"))
+        return int(self.jobs.count_documents(_due(), hint="waiting"))
 
     def first(self) -> object:
-        return self.jobs.find_one({"line": {"$regex": "^-noop\\0"}}, sort=[("available_at", 1)])["_id"]
+        return self.jobs.find_one(_due(), sort=[("available_at", 1)])["_id"]
 
     def has_begun(self, first: object) -> bool:
         return "line" not in self.jobs.find_one({"_id": first}, {"line": 1})
 
     def is_drained(self) -> bool:
-        return not (self._has("line", "waiting", {"$regex": "^-noop\\0"}) or self._has("active", "active", {"$exists": True}))
+        return not (self._has(_due(), "waiting") or self._has({"active": {"$exists": True}}, "active"))
 
-    def _has(self, field: str, index: str, which: Any) -> bool:
-        return self.jobs.find_one({field: which}, {"_id": 1}, hint=index) is not None
+    def _has(self, which: Document, index: str) -> bool:
+        return self.jobs.find_one(which, {"_id": 1}, hint=index) is not None
+
+
+def _due() -> Document:
+    """Return the filter of the jobs that workers run now, and not of those beside them."""
+    return {"line": {"$regex": "^-noop\\0"}, "available_at": {"$lte": datetime.now(UTC)}}

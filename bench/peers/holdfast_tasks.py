@@ -9,14 +9,14 @@ from typing import Any
 
 from holdfast import App, Task
 
-Jobs = tuple[Task[[int], Coroutine[Any, Any, None], [int]], Task[[float], Coroutine[Any, Any, None], [float]]]
+Jobs = tuple[Task[[int | str], Coroutine[Any, Any, None], [int | str]], Task[[float], Coroutine[Any, Any, None], [float]]]
 
 
 def jobs_of(app: App) -> Jobs:
     """Register the same two tasks on any App: ``noop`` and ``ping``."""
 
     @app.task
-    async def noop(n: int) -> None:
+    async def noop(n: int | str) -> None:
         """Do nothing and return."""
 
     @app.task
