@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         for number in range(options.rounds):
             asyncio.run(rates.round(number, [each for each in RATES if each in options.parts]))
             asyncio.run(_acts(at, book, options, is_first=number == 0))
+            about["rounds"] = str(number + 1)
             path = _write(options.results, about, book, [each.name for each in kinds])
     _show(console, book, [each.name for each in kinds])
     console.print(f"written: {os.path.relpath(path)}", soft_wrap=True)
@@ -71,7 +72,7 @@ def _about(at: Site, folder: Path, options: argparse.Namespace, kinds: Sequence[
     about = {**machine(folder), "server": at.about(), "holdfast": HoldfastOnMongo.settings()}
     about |= {each.name: NodePeer.settings_of(each) for each in kinds}
     about |= {"peers": f"none: {problem}"} if problem else {}
-    sizes = f"{options.rounds} rounds, size {options.size:g}, {_orphans(options):,} orphans"
+    sizes = f"size {options.size:g}, {_orphans(options):,} orphans"
     beside = f"{options.others:,} other jobs, {options.listeners} listeners"
     return about | {"run": f"{sizes}, {beside}, parts {' '.join(options.parts)}"}
 
