@@ -14,10 +14,10 @@ from pymongo import WriteConcern
 
 from bench.figures import ROOT
 from bench.mongo.ours import HoldfastOnMongo
+from bench.mongo.raw import document_of
 from bench.mongo.site import Document
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
-from holdfast.stores.mongo.enqueuing import documents_of
 
 BATCH = 5_000
 PER_PROCESS = 8
@@ -37,7 +37,7 @@ async def add_others(ours: HoldfastOnMongo, count: int) -> None:
 def _waiting(queue: str, *, task: str = "other", at: datetime | None = None) -> Document:
     now = datetime.now(UTC)
     job = NewJob(id=uuid4(), payload=b'{"n":0}', task=task, queue=queue, policy=Policy())
-    [document] = documents_of(uuid4(), [job], now, {})
+    document = document_of(job, now)
     return document if at is None else {**document, "available_at": at}
 
 

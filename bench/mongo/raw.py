@@ -14,9 +14,15 @@ from bench.mongo.ours import HoldfastOnMongo
 from bench.mongo.site import Document, Site
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
-from holdfast.stores.mongo.enqueuing import documents_of
+from holdfast._core.record import new_record
+from holdfast.stores.mongo.documents import job_document
 
 DURABLE = {"w": "majority", "j": True}
+
+
+def document_of(job: NewJob, now: datetime) -> Document:
+    """Return the document of a job that is enqueued now, in a separate call."""
+    return {**job_document(new_record(job, now), None, None), "call": uuid4()}
 
 
 class Raw:
@@ -26,7 +32,7 @@ class Raw:
         self._ours, self._client, self._database = ours, client, client[name]
         self._jobs = self._database.get_collection("holdfast.jobs", write_concern=WriteConcern("majority", j=True))
         job = NewJob(id=uuid4(), payload=b'{"n":0}', task="noop", policy=Policy())
-        [self._template] = documents_of(uuid4(), [job], datetime.now(UTC), {})
+        self._template = document_of(job, datetime.now(UTC))
 
     @classmethod
     async def at(cls, site: Site) -> Self:
