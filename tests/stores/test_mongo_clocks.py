@@ -14,7 +14,7 @@ from holdfast.testing.contracts.scene import Scene, done, play, rescued
 from tests.e2e.waiting import STALL
 from tests.servers.skewed_mongo import SkewedSet
 from tests.stores.postgres_faulty_databases import in_the_end
-from tests.stores.test_mongo_failover import ELECTION, LONG, Site
+from tests.stores.test_mongo_failover import ELECTION, LONG, Site, migrate
 
 CRASH = LeaseEnd(RescueReason.CRASHED)
 TTL, INTERVAL = 4.0, 0.2
@@ -35,7 +35,7 @@ def servers(skew: int) -> Iterator[SkewedSet]:
 def site(servers: SkewedSet) -> Site:
     servers.elect(servers.members[0], within=ELECTION)
     site = Site(servers)
-    play(site, lambda at: in_the_end(at.store.migrate))
+    play(site, migrate)
     return site
 
 

@@ -10,7 +10,7 @@ from holdfast._core.job import State
 from holdfast.errors import StoreRefused
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import MongoSet
-from tests.stores.test_mongo_failover import LONG, Site
+from tests.stores.test_mongo_failover import LONG, Site, migrate
 
 JOBS, SIZE = 1000, 256 * 1024
 PAYLOAD = b'"%s"' % (b"x" * (SIZE - 2))
@@ -29,10 +29,6 @@ def site(servers: MongoSet) -> Site:
     site = Site(servers)
     play(site, migrate)
     return site
-
-
-async def migrate(at: Scene) -> None:
-    await at.store.migrate()
 
 
 @pytest.mark.prove
