@@ -19,16 +19,22 @@ POINT = "failCommand"
 
 
 class Fault(Struct, frozen=True):
-    """What happens to a command. ``writes``: to those only that wait for a majority. ``is_late``: to those outside transactions."""
+    """What happens to a command. ``writes``: to those only that wait for a majority. ``is_late``: to those outside transactions.
+
+    A server that answers ends a transaction as it was asked to: ``answers`` leaves those commands alone.
+    """
 
     name: str
     hit: Hit
     writes: bool = False
     is_late: bool = False
+    answers: bool = False
 
     def applies(self, command: Mapping[str, Any]) -> bool:
         """Return whether it can happen to this command."""
         is_waiting = "writeConcern" in command and next(iter(command)) in _WRITES
+        if self.answers and "abortTransaction" in command:
+            return False
         return (is_waiting or not self.writes) and not (self.is_late and "autocommit" in command)
 
 
@@ -113,16 +119,16 @@ def _answer(reply: Document) -> Hit:
 
 
 def _error(code: int) -> Fault:
-    return Fault(f"error {code}", _fail({"errorCode": code}))
+    return Fault(f"error {code}", _fail({"errorCode": code}), answers=True)
 
 
 def _labelled(code: int, label: str) -> Fault:
-    return Fault(f"{label} {code}", _fail({"errorCode": code, "errorLabels": [label]}))
+    return Fault(f"{label} {code}", _fail({"errorCode": code, "errorLabels": [label]}), answers=True)
 
 
 def _unconfirmed(code: int, **more: Any) -> Fault:
     concern = {"code": code, "errmsg": "not confirmed", **more}
-    return Fault(f"unconfirmed {code}", _fail({"writeConcernError": concern}), writes=True)
+    return Fault(f"unconfirmed {code}", _fail({"writeConcernError": concern}), writes=True, answers=True)
 
 
 DEPOSED: Document = {"ok": 0.0, "code": 91, "codeName": "ShutdownInProgress", "errmsg": "deposed while it ran"}

@@ -12,7 +12,7 @@ from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import ConnectionFailure, PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from holdfast._core.identity import ProcessIdentity
@@ -277,7 +277,8 @@ class MongoDatabase(Forked):
 
     async def _give_up(self, session: Session, error: BaseException) -> None:
         cause = error.__cause__ if isinstance(error, HoldfastError) else error
-        if isinstance(cause, ConnectionFailure | asyncio.CancelledError):
+        is_aborted = isinstance(cause, OperationFailure) and cause.has_error_label(_TRANSIENT)
+        if isinstance(cause, PyMongoError | asyncio.CancelledError) and not is_aborted:
             self._left_open.append(session.session_id)  # the server may not receive that it is aborted
         try:
             await asyncio.shield(session.abort_transaction())
