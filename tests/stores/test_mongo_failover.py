@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from msgspec import structs
+from pymongo import errors as driver
 
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import RescueReason, State, Token
@@ -18,7 +19,8 @@ from holdfast._core.requests import ProgressUpdate
 from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.databases.mongo import database
-from holdfast.errors import StoreUnavailable
+from holdfast.databases.mongo.errors import statement_error
+from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.mongo.store import MongoStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, raised
@@ -321,3 +323,11 @@ def test_work_goes_on_while_primaries_are_lost(site: Site, lose: Callable[[Mongo
         assert await at.store.counts() == {("", State.COMPLETED): len(acknowledged)}
 
     play(site, act)
+
+
+def test_a_member_that_recovers_is_not_a_wrong_url() -> None:
+    """The driver reports so of one that is reached directly, and has rolled back its own writes."""
+    passing = driver.ConfigurationError("Sessions are not supported by this MongoDB deployment")
+    assert isinstance(statement_error("mongodb://db", passing), StoreUnavailable)
+    lasting = driver.ConfigurationError("the option 'x' is unknown")
+    assert isinstance(statement_error("mongodb://db", lasting), ConfigurationError)
