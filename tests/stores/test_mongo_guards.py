@@ -5,6 +5,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from holdfast.databases.mongo.errors import raise_for_reply
 from holdfast.errors import JobLost, StoreUnavailable
 from holdfast.stores.mongo.documents import date
 from holdfast.stores.mongo.store import MongoStore
+from holdfast.testing.contracts.capacity import ALL, limit
 from holdfast.testing.contracts.scene import Scene, done, rescued, stale, story
 from tests.contract.test_mongo import AtHome
 
@@ -72,6 +74,10 @@ def once_before(
 
 def takes_jobs(command: Mapping[str, Any], session: Any) -> bool:
     return command.get("update") == "holdfast.jobs" and session is None
+
+
+def inserts_jobs(command: Mapping[str, Any], session: Any) -> bool:
+    return command.get("insert") == "holdfast.jobs"
 
 
 def is_in_transaction(command: Mapping[str, Any], session: Any) -> bool:
@@ -299,10 +305,35 @@ class TestGuards(AtHome):
     @story
     async def test_s10_of_two_copies_of_a_call_at_once_with_other_ids_one_is_inserted(self, at: Scene) -> None:
         call, store, one, other = at.chance.uuid4(), self.own(at), at.new(), at.new()
-        once_before(store, is_in_transaction, lambda: at.store.enqueue(call, [one]))
+        once_before(store, inserts_jobs, lambda: at.store.enqueue(call, [one]))
         await store.enqueue(call, [other])
         assert await at.store.get(other.id) is None
         assert await at.state(one.id) is State.AVAILABLE
+
+    @story
+    async def test_s1_a_claim_takes_nothing_that_its_operator_paused_or_limited_since_it_looked(self, at: Scene) -> None:
+        (job,), lease = await at.enqueue(at.new()), await at.lease()
+        for forbid in (partial(limit, at, ALL, concurrency=1), partial(at.store.pause, ["default"], is_paused=True)):
+            store = self.own(at)
+            once_before(store, takes_jobs, forbid)
+            assert (await store.exchange((), at.request(lease))).claims == ()
+            row = await at.row(job)
+            assert (row.state, row.attempt, row.lease) == (State.AVAILABLE, 0, None)
+
+    @story
+    async def test_an_idle_worker_writes_nothing_and_one_that_claimed_asks_the_primary(self, at: Scene) -> None:
+        lease, store = await at.lease(), self.own(at)
+        assert (await store.exchange((), at.request(lease))).claims == ()
+        assert await store.held(lease) == ()
+        before = self.barriers()
+        assert (await store.exchange((), at.request(lease))).claims == ()
+        assert await store.held(lease) == ()
+        assert await store.next_due(["task"]) is None
+        assert self.barriers() == before
+        await at.enqueue(at.new())
+        assert len((await store.exchange((), at.request(lease))).claims) == 1
+        assert len(await store.held(lease)) == 1
+        assert self.barriers() > before
 
     @story
     async def test_s3_a_beat_changes_nothing_of_a_lease_that_has_ended(self, at: Scene) -> None:

@@ -6,8 +6,10 @@ because they look for jobs of ended leases. It does not use a transaction: two w
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from bson import Binary
@@ -43,9 +45,11 @@ class Claiming:
         self._database, self._names = database, names
         self._picking = Picking(database, names, chance)
         self._reach, self._is_busy = 1, False
+        self._held = dict[UUID, bool]()
 
     async def look(self, now: Any, request: ClaimRequest) -> View:
         """Read the lease, the settings, and the lines in which jobs of these tasks wait."""
+        self._held.setdefault(request.lease, True)
         lines = [
             {"$unionWith": {"coll": self._names.jobs, "pipeline": [{"$match": {"line": {"$gt": after, "$lt": before}}}, _GROUP]}}
             for after, before in spans_of(request)
@@ -71,7 +75,26 @@ class Claiming:
             paused=frozenset(queue for queue, _ in settings["paused"]),
             settings={queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings["queues"]},
             limits=dict(limits),
+            ruling=_ruling(settings),
         )
+
+    @contextmanager
+    def taking(self, lease: UUID) -> Iterator[None]:
+        """Note that a lease may have jobs, before it takes some and after."""
+        self._held[lease] = True
+        try:
+            yield
+        finally:
+            self._held[lease] = True  # it may have been seen without jobs in between
+
+    def may_hold(self, lease: UUID) -> bool:
+        """Return whether the lease may have jobs: it took some since it was known to have none."""
+        return self._held.get(lease, True)
+
+    def holds_none(self, lease: UUID) -> None:
+        """Note that a lease has no job, and takes none at the moment."""
+        if lease in self._held:
+            self._held[lease] = False
 
     async def claim(self, now: Any, view: View, request: ClaimRequest) -> tuple[tuple[Claim, ...], Cursor, bool]:
         """Take jobs; return them, the next cursor, and whether the claim found all that it could have."""
@@ -82,7 +105,7 @@ class Claiming:
                 return tuple(claims), cursor, True
             picked, base = await self._pick_and_reserve(view, wanted)
             cursor, ids = picked.cursor, (*picked.running, *picked.claimed)
-            taken = await self._claim_these(now, view.lease, wanted, picked, base) if ids else ()
+            taken = await self._claim_these(now, view, wanted, picked, base) if ids else ()
             self._is_busy = bool(taken)
             if taken is None:
                 return tuple(claims), cursor, True
@@ -105,14 +128,16 @@ class Claiming:
         return picked, await reserve(self._database, self._names, number) if number else 0
 
     async def _claim_these(
-        self, now: Any, lease: NewLease, request: ClaimRequest, picked: Picked, base: int
+        self, now: Any, view: View, request: ClaimRequest, picked: Picked, base: int
     ) -> tuple[Claim, ...] | None:
         """Return those of the picked jobs that no other worker took; ``None`` if the lease takes none any more."""
+        assert view.lease is not None
         try:
-            await self._take(now, lease, request, picked, base)
+            with self.taking(request.lease):
+                await self._take(now, view.lease, request, picked, base)
         except Duplicate:  # a lease for isolated attempts has a job
             return None
-        claims = await self._read_back(now, request, base)
+        claims = await self._read_back(now, view, request, base)
         order = {job: place for place, job in enumerate((*picked.running, *picked.claimed))}
         return None if claims is None else tuple(sorted(claims, key=lambda claim: order.get(claim.job.id, len(order))))
 
@@ -142,21 +167,28 @@ class Claiming:
             base += len(ids)
         await self._database.write({"update": self._names.jobs, "updates": statements, "ordered": False})
 
-    async def _read_back(self, now: Any, request: ClaimRequest, base: int) -> tuple[Claim, ...] | None:
-        """Return the claimed jobs if the lease is still open; else undo the claim, and return ``None``."""
+    async def _read_back(self, now: Any, view: View, request: ClaimRequest, base: int) -> tuple[Claim, ...] | None:
+        """Return the claimed jobs; ``None``, after the claim was undone, if the lease is not open any more.
+
+        A queue that was paused since, or a limit that was set, undoes the claim too: its operator has been answered.
+        """
         mine = {"active": request.lease, "claim": request.claim, "number": {"$gt": base}}
+        ruling = [{"$match": {"_id": "settings"}}, {"$project": {"paused": 1, "limits": 1}}]
         pipeline = [
             {"$match": {"_id": request.lease}},
             {"$set": {"now": now}},
+            {"$unionWith": {"coll": self._names.state, "pipeline": ruling}},
             {"$unionWith": {"coll": self._names.jobs, "pipeline": [{"$match": mine}, {"$unset": [*_KNOWN]}]}},
         ]
         found = await self._database.find(self._names.leases, pipeline)
         leases = [each for each in found if "spec" in each]
+        settings = next((each for each in found if each["_id"] == "settings"), {})
         known = {"claim": request.claim, "lease": request.lease}
-        jobs = [{**each, **known} for each in found if "spec" not in each]
-        if not leases or not _is_open(leases[0], request):
+        jobs = [{**each, **known} for each in found if "state" in each]
+        is_open = bool(leases) and _is_open(leases[0], request)
+        if not is_open or _ruling(settings) != view.ruling:
             await self._undo(mine, jobs)
-            return None
+            return () if is_open else None
         return readable(lambda job: claim_of(record_of(job)), jobs)
 
     async def _undo(self, mine: Document, jobs: Sequence[Document]) -> None:
@@ -209,6 +241,10 @@ def _policies(request: ClaimRequest) -> Document:
         return {"policy": policy}
     is_limited_task = {"$in": ["$task", {"$literal": limited}]}
     return {"policy": policy, "timed": {"$cond": [is_limited_task, request.lease, "$$REMOVE"]}}
+
+
+def _ruling(settings: Document) -> Sequence[object]:
+    return settings.get("paused"), settings.get("limits")
 
 
 def _is_open(lease: Mapping[str, Any], request: ClaimRequest) -> bool:

@@ -32,7 +32,7 @@ class Picked(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What a claim reads first. ``lease``: ``None`` if it takes nothing."""
+    """What a claim reads first. ``lease``: ``None`` if it takes nothing. ``ruling``: paused queues and limits, as they are stored."""
 
     now: datetime
     lease: NewLease | None
@@ -40,6 +40,7 @@ class View(Struct, frozen=True):
     paused: frozenset[str]
     settings: Mapping[str, QueueSettings]
     limits: Mapping[Scope, KeptLimit]
+    ruling: Sequence[object]
 
     def weight(self, lane: LaneName) -> int:
         _, queue, key = lane

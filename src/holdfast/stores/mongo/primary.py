@@ -22,7 +22,7 @@ from holdfast._core.record import JobRecord, new_record
 from holdfast._core.requests import QueueSettings
 from holdfast._ports.clock import Clock
 from holdfast._system.clock import loop_sleep
-from holdfast.databases.mongo.database import Document, MongoDatabase
+from holdfast.databases.mongo.database import MongoDatabase
 from holdfast.stores.mongo.documents import date
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.schema import missing
@@ -151,15 +151,9 @@ class Primary:
 
     async def _ask(self) -> Shown:
         term, sent = self._database.term, self._clock.boottime()
-        command: Document = {
-            "find": self._names.state,
-            "filter": {"_id": "settings"},
-            "projection": {"queues": 1, "changing_until": 1, "now": self._now()},
-            "limit": 1,
-            "singleBatch": True,
-            "readConcern": {"level": "local"},
-        }
-        found = (await self._database.command(command))["cursor"]["firstBatch"]
+        fields = {"queues": 1, "changing_until": 1, "now": self._now()}
+        which = {"_id": "settings"}
+        found = await self._database.find(self._names.state, which, concern="local", projection=fields, limit=1)
         received = self._clock.boottime()
         if not found:
             raise missing(self._database.location.public, self._names.state, "settings")

@@ -100,7 +100,8 @@ class MongoStore(BookVerbs):
         view = view or await self._claiming.look(self.now, request)
         has_limited = bool(view.limits)
         if has_limited and (request.kind is ClaimKind.LIMITED or request.ids is not None):
-            found: ExchangeAnswer = await self._ask("exchange", ((), request), {})
+            with self._claiming.taking(request.lease):
+                found: ExchangeAnswer = await self._ask("exchange", ((), request), {})
             return structs.replace(found, answers=answers)
         if request.kind is ClaimKind.LIMITED:
             return ExchangeAnswer(answers, cursor=request.cursor)
@@ -150,8 +151,11 @@ class MongoStore(BookVerbs):
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         await self._require_schema()
-        await self._leases.confirm()  # a job that is missing in the answer is taken for lost
+        if self._claiming.may_hold(lease):
+            await self._leases.confirm()  # a job that is missing in the answer is taken for lost
         found: tuple[ActiveJob, ...] = await self._parts.read("held", (lease, limit), {})
+        if not found:
+            self._claiming.holds_none(lease)
         return found
 
     async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
@@ -204,7 +208,7 @@ class MongoStore(BookVerbs):
             with suppress(HoldfastError):  # a server that does not allow it ends them after a minute
                 await end_abandoned(self.database)
         answer, is_empty = await self._once(verb, arguments, keywords)
-        if is_empty and is_negative(answer):
+        if is_empty and verb != "next_due" and is_negative(answer):  # a time to look again may be wrong
             await self._leases.confirm()
             answer, _ = await self._once(verb, arguments, keywords)
         return answer
