@@ -1,6 +1,6 @@
 """Runs verbs of a book on parts of it: a read in one snapshot, a write in one transaction."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,8 @@ from msgspec import Struct, structs
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.book.moment import Moment
 from holdfast._core.flow_changes import FlowChange
+from holdfast._core.lifecycle import Precondition, Transition
+from holdfast._core.requests import ClaimRequest
 from holdfast._core.steps import SignalTaken
 from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
@@ -23,7 +25,7 @@ from holdfast.stores.mongo.schema import missing
 from holdfast.stores.mongo.terms import MomentInTerm, Terms
 from holdfast.stores.mongo.writing import Writer
 
-_JUDGES = frozenset(("open_lease", "expired", "end_lease", "workers", "exchange", "overdue"))
+_JUDGES = frozenset(("open_lease", "expired", "end_lease", "workers", "overdue"))
 MOST_COPIES = 5
 """How often a write is sent that a unique index refuses."""
 
@@ -70,7 +72,7 @@ class PartsWithin:
 
     async def _write(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Written:
         at, book, loader = await self._open(session)
-        await self._learn_term(verb)
+        await self._learn_term(verb, arguments)
         await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
         if (most := preparing.most_claims(verb, arguments)) > 0:
             book.content.numbers["claim"] = await self._reserve(most)
@@ -107,7 +109,7 @@ class PartsWithin:
                 book.undo(start)
                 await loader.load(unread.wanted)
 
-    async def _learn_term(self, verb: str) -> None:
+    async def _learn_term(self, verb: str, arguments: tuple[Any, ...]) -> None:
         """Do nothing: callers judge no leases in their transactions."""
 
     async def _reserve(self, numbers: int) -> int:
@@ -137,22 +139,26 @@ class Parts(PartsWithin):
 
     async def _read(self, session: Session, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         at, book, loader = await self._open(session)
-        await self._learn_term(verb)
+        await self._learn_term(verb, arguments)
         await loader.load(await preparing.prepare(loader, at, verb, arguments, keywords))
         if verb in _BY_HAND:
             return await _BY_HAND[verb](loader, at, *arguments, **keywords)
         return await self._call(book, loader, self._moment(at, book), verb, arguments, keywords)
 
-    async def _learn_term(self, verb: str) -> None:
+    async def _learn_term(self, verb: str, arguments: tuple[Any, ...]) -> None:
         """Ask for the term after the server's time was read: reads show no term, and a new primary has another clock.
 
         A later term than that of the time is harmless: then leases are watched.
         """
-        if verb in _JUDGES:
+        if verb in _JUDGES or (verb == "exchange" and _judges_times(*arguments)):
             await self._own.greet()
 
     async def _reserve(self, numbers: int) -> int:
         return await reserve(self._own, self._names, numbers)
+
+
+def _judges_times(moves: Sequence[Transition], request: ClaimRequest | None = None) -> bool:
+    return request is not None or any(each.precondition is Precondition.OVERDUE for each in moves)
 
 
 def is_negative(answer: Any) -> bool:
