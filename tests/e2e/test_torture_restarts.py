@@ -55,6 +55,11 @@ def test_l10_a_job_that_has_to_wait_is_not_timed(after: JobRow) -> None:
     assert list(waits([moved(1.0, RUNNING, after), started(9.0)], {JOB})) == []
 
 
+def test_l10_a_job_that_is_released_after_it_had_to_wait_is_not_timed() -> None:
+    again = structs.replace(RUNNING, crashes=2)
+    assert list(waits([moved(1.0, again, structs.replace(BACK, crashes=2)), started(9.0)], {JOB})) == []
+
+
 def test_l10_a_job_that_an_operator_moves_is_not_timed() -> None:
     later = structs.replace(BACK, state=State.SCHEDULED)
     assert list(waits([moved(1.0, RUNNING, BACK), moved(1.5, BACK, later), started(9.0)], {JOB})) == []

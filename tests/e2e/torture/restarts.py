@@ -26,7 +26,9 @@ def waits(history: Iterable[Event], jobs: Collection[UUID]) -> Iterator[tuple[UU
 
 
 def keeps_its_place(before: JobRow, after: JobRow) -> bool:
-    """Return whether a move returned the job to its queue without a wait: released, or rescued for the first time."""
+    """Return whether a move returned the job to the place that it had from the start: no attempt had a failure or a second crash.
+
+    After these a job waits, and then stands behind those that came before the end of its wait.
+    """
     is_back = PLACE_OF[before.state] is Place.ACTIVE and after.state is State.AVAILABLE
-    is_unharmed = after.failures == before.failures and (after.crashes == before.crashes or after.crashes == 1)
-    return is_back and is_unharmed and not after.is_cancel_requested
+    return is_back and after.failures == 0 and after.crashes <= 1 and not after.is_cancel_requested
