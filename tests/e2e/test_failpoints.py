@@ -76,7 +76,7 @@ def test_s9_a_runner_that_dies_before_or_after_any_message_costs_no_other_job(tm
         while failpoints.reached(tmp_path) != set(RUNNER_POINTS):
             jobs += [ships.enqueue("labour_in_runner") for _ in range(2)]
             for job in jobs[-2:]:
-                ships.until_state(job, "completed", within=START)
+                ships.until_state(job, "completed", within=3 * START)  # its runner may die at several points
         ships.open("gate")
         view = ships.until_state(beside, "completed", within=START)
         assert (view.attempt, view.crashes) == (1, 0)

@@ -103,13 +103,18 @@ def test_the_documents_of_an_insert_are_those_of_a_transaction(at: At, way: str)
 def test_a_job_is_one_insert_without_a_transaction_and_a_second_one_reads_nothing_first(
     at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, command = list[tuple[str, bool]](), at.store.database.command
+    sent, command, find = list[tuple[str, bool]](), at.store.database.command, at.store.database.find
 
     async def noted(asked: dict[str, Any], **options: Any) -> Any:
         sent.append((next(iter(asked)), options.get("session") is not None))
         return await command(asked, **options)
 
+    async def found(*asked: Any, **options: Any) -> Any:
+        sent.append(("find", options.get("session") is not None))
+        return await find(*asked, **options)
+
     monkeypatch.setattr(at.store.database, "command", noted)
+    monkeypatch.setattr(at.store.database, "find", found)
     at.enqueue(at.new())
     sent.clear()
     at.enqueue(at.new(unique_key="key"))
