@@ -136,7 +136,14 @@ class Writer:
         document = {"job": key[0], "value": json_text(row)}
         if row.prunable_from is not None:
             document["brief_at"] = date(row.prunable_from)
-        self._put(self._names.attempts, found, document)
+        if self._is_active(found):  # it has no record: that is written with the end of the attempt
+            self._inserts[self._names.attempts].append({"_id": found, **document})
+        else:
+            self._put(self._names.attempts, found, document)
+
+    def _is_active(self, attempt: Document) -> bool:
+        old = self._documents.get(attempt["job"], {})
+        return "active" in old and (old["number"], old.get("claim")) == (attempt["number"], attempt["claim"])
 
     def _add_leases(self, lease: UUID, row: Any) -> None:
         if row is None:
