@@ -334,6 +334,9 @@ class TestGuards(AtHome):
         assert len((await store.exchange((), at.request(lease))).claims) == 1
         assert len(await store.held(lease)) == 1
         assert self.barriers() > before
+        before = self.barriers()
+        assert len(await self.own(at).held(lease)) == 1  # what another process has claimed
+        assert self.barriers() > before
 
     @story
     async def test_s3_a_beat_changes_nothing_of_a_lease_that_has_ended(self, at: Scene) -> None:
