@@ -24,7 +24,7 @@ def test_each_guard_has_a_test_or_a_reason_why_none_can_notice() -> None:
 
 
 def test_a_guard_whose_code_has_moved_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    moved = Guard("what was here", "stores/mongo/store.py", "a line that nobody wrote", "pass", killer="test_a")
+    moved = Guard("what was here", "stores/mongo/store.py", "a line that is not there", "pass", killer="test_a")
     monkeypatch.setattr(mutate_mongo, "guards", lambda: [moved])
     assert mutate_mongo.main([]) == 1
     assert "gone: what was here: stores/mongo/store.py has 0 times, not once" in capsys.readouterr().out
