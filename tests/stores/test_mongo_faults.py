@@ -15,9 +15,9 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, play
 from holdfast.testing.servers import MongoSet
-from tests.stores.mongo_faults import FAULTS, LOST_ANSWER, Fault, FaultyMember
+from tests.stores.mongo_faults import FAULTS, LOST_ANSWER, LOST_REQUEST, Fault, FaultyMember
 from tests.stores.mongo_homes import MongoHome
-from tests.stores.mongo_verbs import FREQUENT, VERBS, Act, Verb, all_finish
+from tests.stores.mongo_verbs import FREQUENT, VERBS, Act, Verb, all_finish, enqueue_with_a_taken_key
 
 DATABASE = f"faults_{os.getpid()}"
 Answer = TypeVar("Answer")
@@ -124,6 +124,10 @@ def fail_everywhere(site: Site, verb: Verb, fault: Fault, times: int) -> None:
 )
 def test_s15_no_verb_answers_wrongly_when_its_answers_are_lost(site: Site, verb: Verb) -> None:
     fail_everywhere(site, verb, LOST_ANSWER, MOST)
+
+
+def test_s15_a_write_does_not_wait_for_a_transaction_whose_abort_was_lost(site: Site) -> None:
+    fail_everywhere(site, enqueue_with_a_taken_key, LOST_REQUEST, MOST)
 
 
 @pytest.mark.prove

@@ -138,6 +138,8 @@ class MongoDatabase(Forked):
 
         ``Duplicate``: a unique index refuses it. In a transaction, the commit waits for the majority.
         """
+        if self._left_open and session is None and not for_beat:
+            await self._end_left_open()  # this write would wait for its locks
         written = command if session is not None else {**command, "writeConcern": MAJORITY}
         reply = await self.command(written, session=session, for_beat=for_beat)
         raise_for_reply(self.location.public, reply)
