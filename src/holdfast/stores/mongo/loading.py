@@ -62,6 +62,12 @@ class Loader:
         await self._add_jobs(found)
         return [each["_id"] for each in found]
 
+    async def first_holds(self, lease: UUID, limit: int) -> None:
+        """Put in the first jobs of a lease. If some of them are unreadable, the verb will ask for all."""
+        found = await self.candidates({"active": lease}, limit, {"number": 1})
+        if len(found) == limit and all(self._part.raw("jobs", each) is not None for each in found):
+            self._part.known.read.add(("holds", lease))
+
     async def prunable(self, floor: datetime, limit: int) -> None:
         """Put in what else may be pruned: leases without jobs; receipts and brief attempts, of which only the keys are needed."""
         for each in await self._find(self._names.leases, {"ended_at": {"$lte": floor}}, limit=limit):

@@ -111,6 +111,12 @@ async def _limits(loader: Loader, now: datetime, key: str | None = None) -> None
     await loader.uses()
 
 
+async def _held(loader: Loader, now: datetime, lease: UUID, limit: int | None = None) -> None:
+    del now
+    if limit is not None:
+        await loader.first_holds(lease, limit)
+
+
 async def _leases(loader: Loader, now: datetime, limit: int = 0) -> None:
     del now, limit
     await loader.load([("leases", ALL)])
@@ -135,6 +141,7 @@ _SEARCHES: dict[str, Callable[..., Awaitable[None]]] = {
     "purge": _purge,
     "set_queue": _set_queue,
     "limits": _limits,
+    "held": _held,
     "workers": _leases,
     "expired": _leases,
     "exchange": _exchange,

@@ -57,6 +57,8 @@ JOBS: Final = (
     _index("state", "state", "-_id", present="state"),
     _index("groups", "queue", "task", "state", "available_at", "awaits", present="state"),
 )
+INDEXED: Final = frozenset(key for index in JOBS for key, _ in index.keys) - {"_id"}
+"""The fields of a job that an index has."""
 OTHERS: Final = {
     "attempts": (_index("job", "job"), _index("brief", "brief_at", present="brief_at")),
     "leases": (_index("ended", "ended_at", present="ended_at"),),

@@ -17,9 +17,13 @@ from holdfast.stores.mongo.documents import date, job_document, lease_document
 from holdfast.stores.mongo.loading import attempt_id
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.part import PartBook
+from holdfast.stores.mongo.schema import INDEXED
 
 MOST_STATEMENTS, MOST_BYTES = 1000, 12 * 2**20
 """Of one command; the server takes 16 MiB, and raw commands are not split by the driver."""
+
+MOST_REPLACED = 16 * 2**10
+"""The bytes of the largest document that is replaced."""
 
 _KEPT = frozenset(("_id", "call", "touched", "digest"))
 """Fields of a job's document that do not follow from its row."""
@@ -113,7 +117,16 @@ class Writer:
                     new["call"] = self._plain_calls.pop()
                 self._inserts[self._names.jobs].append(new)
             elif change := _difference(old, new):
-                self._updates[self._names.jobs].append({"q": {"_id": job}, "u": change})
+                self._change_job(old, change)
+
+    def _change_job(self, old: Document, change: Document) -> None:
+        changed = {**old, **change.get("$set", {})}
+        new = {name: value for name, value in changed.items() if name not in change.get("$unset", ())}
+        if _is_cheaper_to_replace(old, new):
+            self._deletes[self._names.jobs].append(old["_id"])
+            self._inserts[self._names.jobs].append(new)
+        else:
+            self._updates[self._names.jobs].append({"q": {"_id": old["_id"]}, "u": change})
 
     def _remove_job(self, old: Document) -> None:
         self._deletes[self._names.jobs].append(old["_id"])
@@ -229,6 +242,17 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:
     kept = _KEPT | {"fence"} if "active" in new else _KEPT
     gone = {name: "" for name in old if name not in new and name not in kept}
     return {verb: fields for verb, fields in (("$set", changed), ("$unset", gone)) if fields}
+
+
+def _is_cheaper_to_replace(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether to delete and insert a document rather than to update it.
+
+    In a transaction of MongoDB 6 the update of an indexed field takes time that grows with the square of the number of indexes: 0.4 ms for
+    one of ``jobs``, where a deletion and an insert take 0.07 ms. The owner of an active job updates it without a transaction, and would not
+    find it while it is replaced.
+    """
+    stays_active = "active" in old and "active" in new
+    return not stays_active and weight_of(new) <= MOST_REPLACED and any(old.get(name) != new.get(name) for name in INDEXED)
 
 
 async def _send(
