@@ -175,10 +175,11 @@ class Exchange:
         if any(transition.has_flow for transition in transitions):
             report_flows(self._store, self._events)
         asked = 0 if request is None else request.limit + request.prefetch
-        self.ahead.measure(len(batch), sent, asked=asked, claims=answer.claims)
+        is_full = len(answer.claims) >= asked or not answer.is_whole
+        self.ahead.measure(len(batch), sent, asked=asked, claims=answer.claims, is_full=is_full)
         if request is not None:
             self._take(answer.claims, request)
-            self._was_full, self._was_ahead = len(answer.claims) >= asked, request.prefetch > 0
+            self._was_full, self._was_ahead = is_full, request.prefetch > 0
             if request.ids is None:
                 self._turns.answered(request, answer, frees=bool(batch))
             self.has_claimed |= bool(answer.claims) or not self._turns.asks_again

@@ -100,13 +100,16 @@ class Prefetch:
             voids=self._voids,
         )
 
-    def measure(self, finished: int, sent: float, *, asked: int, claims: Sequence[Claim]) -> None:
-        """Learn from an exchange that was sent at ``sent``, settled ``finished`` jobs and returned these claims."""
+    def measure(self, finished: int, sent: float, *, asked: int, claims: Sequence[Claim], is_full: bool) -> None:
+        """Learn from an exchange that was sent at ``sent``, settled ``finished`` jobs and returned these claims.
+
+        ``is_full``: there may be more jobs than it returned.
+        """
         now = self._lease.now()
         self.pace = self.pace.settled(finished, now - self._measured)
         self._measured = now
         if asked:
-            self.pace = self.pace.claimed(now - sent, is_full=len(claims) >= asked, has_keys=any(claim.key for claim in claims))
+            self.pace = self.pace.claimed(now - sent, is_full=is_full, has_keys=any(claim.key for claim in claims))
 
     def add(self, claims: Iterable[Claim], voids: int | None) -> None:
         """Keep claimed jobs until slots are free for them; not those of a claim that was voided before its answer came."""

@@ -44,7 +44,7 @@ class Claiming:
     def __init__(self, database: MongoDatabase, names: Names, chance: Randomness) -> None:
         self._database, self._names = database, names
         self._picking = Picking(database, names, chance)
-        self._reach, self._is_busy = 1, False
+        self._reach, self._calm, self._is_busy = 1, 0, False
         self._held = dict[UUID, bool]()
 
     async def look(self, now: Any, request: ClaimRequest) -> View:
@@ -110,12 +110,20 @@ class Claiming:
             if taken is None:
                 return tuple(claims), cursor, True
             claims += taken
-            if len(taken) == len(ids):
-                self._reach = max(1, self._reach // 2)
-                return tuple(claims), cursor, True
-            self._reach = min(FARTHEST, self._reach * 2)
+            is_whole = len(taken) == len(ids)
+            self._adapt(is_whole)
+            if claims or is_whole:
+                return tuple(claims), cursor, is_whole
             view = await self.look(now, request)
         return tuple(claims), cursor, False
+
+    def _adapt(self, is_whole: bool) -> None:
+        """Look farther after a claim of which other workers took a part, and nearer after some of which they took none."""
+        self._calm = self._calm + 1 if is_whole else 0
+        if not is_whole:
+            self._reach = min(FARTHEST, self._reach * 2)
+        elif self._calm > self._reach:
+            self._reach, self._calm = max(1, self._reach // 2), 0
 
     async def _pick_and_reserve(self, view: View, request: ClaimRequest) -> tuple[Picked, int]:
         """Pick jobs, and reserve their numbers: beside it if the last claim took jobs, else only once there are some."""

@@ -316,7 +316,7 @@ class Loader:
 
 def unexpired(now: datetime) -> Document:
     """Return the filter of jobs that may be started: only a first attempt can come too late."""
-    return {"$or": [{"attempt": {"$gt": 0}}, {"expires_at": None}, {"expires_at": {"$gt": now}}]}
+    return {"expiring": {"$not": {"$lte": now}}}
 
 
 def attempt_id(job: UUID, token: Token) -> Document:

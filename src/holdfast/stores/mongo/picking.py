@@ -127,8 +127,8 @@ class _Heads:
     def __init__(self, picking: Picking, view: View, lanes: Mapping[LaneName, Sequence[str]], room: int, reach: int) -> None:
         self._database, self._names, self._chance = picking.database, picking.names, picking.chance
         self.view, self.lanes = view, lanes
-        self._room, self._reach, self._most = room, reach, room * reach
-        self._due, self._depths = dict[LaneName, list[Document]](), dict[LaneName, int]()
+        self._room, self._reach = room, reach
+        self._due, self._depths, self._skips = dict[LaneName, list[Document]](), dict[LaneName, int](), dict[LaneName, int]()
         self._cut, self._taken = set[LaneName](), set[UUID]()
         self._sizes = dict[int, int]()
         for priority, _, _ in lanes:
@@ -148,10 +148,9 @@ class _Heads:
         return number == len(self._due[name]) and name in self._cut
 
     def take(self, lane: LaneHead, number: int) -> Sequence[Document]:
-        """Take jobs from a lane: the first, or a random run while other workers take the first, too."""
+        """Take the first jobs of a lane that were read."""
         name, due = _name(lane), self._due[_name(lane)]
-        start = round((len(due) - number) * (self._chance.jitter() + 1) / 2) if self._reach > 1 else 0
-        taken, self._due[name] = due[start : start + number], due[:start] + due[start + number :]
+        taken, self._due[name] = due[:number], due[number:]
         self._taken.update(each["_id"] for each in taken)
         if taken and name in self._cut:  # the next part of the claim reads it again
             del self._due[name]
@@ -182,12 +181,25 @@ class _Heads:
     def _depth(self, lane: LaneHead) -> int:
         """Return how many jobs of a lane to read: twice what it gives if all lanes of its priority give as many."""
         alike = -(-2 * self._room // self._sizes[lane.priority])
-        depth = self._depths.setdefault(_name(lane), max(share(self._room, lane.weight), alike) * self._reach)
-        return min(depth, self._most) + len(self._taken)
+        depth = self._depths.setdefault(_name(lane), max(share(self._room, lane.weight), alike))
+        return min(depth, self._room) + len(self._taken)
+
+    def _skip(self, lane: LaneHead) -> int:
+        """Return how many of the first jobs of a lane to leave to the workers that take these."""
+        farthest = self._depth(lane) * (self._reach - 1)
+        return self._skips.setdefault(_name(lane), round(farthest * (self._chance.jitter() + 1) / 2) if farthest else 0)
 
     async def _read(self, some: Sequence[LaneHead]) -> None:
-        depths = {line: self._depth(each) for each in some for line in self.lanes[_name(each)]}
-        first, *others = [_head_of(self.view.now, line, depth) for line, depth in depths.items()]
+        """Read the first jobs of lanes, or a random run of jobs while other workers take the first."""
+        await self._read_from(some)
+        short = [lane for lane in some if self._skip(lane) and len(self._due[_name(lane)]) < self._depth(lane)]
+        if short:
+            self._skips.update((_name(lane), 0) for lane in short)
+            await self._read_from(short)
+
+    async def _read_from(self, some: Sequence[LaneHead]) -> None:
+        depths = {line: (self._skip(each), self._depth(each)) for each in some for line in self.lanes[_name(each)]}
+        first, *others = [_head_of(self.view.now, line, *span) for line, span in depths.items()]
         pipeline = [*first, *({"$unionWith": {"coll": self._names.jobs, "pipeline": each}} for each in others)]
         found = dict[str, list[Document]]()
         for each in await self._database.find(self._names.jobs, pipeline, concern="local"):
@@ -197,7 +209,7 @@ class _Heads:
             read = [found.get(line, []) for line in self.lanes[name]]
             jobs = read[0] if len(read) == 1 else sorted((job for each in read for job in each), key=_position)
             self._cut.discard(name)
-            if len(jobs) >= depth and min(self._depths[name], self._most) < self._most:
+            if len(jobs) >= depth and min(self._depths[name], self._room) < self._room:
                 self._cut.add(name)
             self._due[name] = [each for each in jobs[:depth] if each["_id"] not in self._taken]
 
@@ -216,10 +228,11 @@ def _position(job: Document) -> tuple[datetime, UUID]:
     return job["available_at"], job["_id"]
 
 
-def _head_of(now: datetime, line: str, most: int) -> list[Document]:
+def _head_of(now: datetime, line: str, skip: int, most: int) -> list[Document]:
     return [
         {"$match": {"line": line, "available_at": {"$lte": now}, **unexpired(now)}},
         {"$sort": {"available_at": 1, "_id": 1}},
+        *([{"$skip": skip}] if skip else []),
         {"$limit": most},
         {"$project": {"line": 1, "available_at": 1}},
     ]

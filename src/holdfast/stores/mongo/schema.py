@@ -41,7 +41,7 @@ def _index(name: str, *keys: str, present: str | None = None, is_unique: bool = 
 
 
 JOBS: Final = (
-    _index("waiting", "line", "available_at", "_id", "expires_at", "attempt", present="line"),
+    _index("waiting", "line", "available_at", "_id", "expiring", present="line"),
     _index("active", "active", "number", present="active"),
     _index("timed", "timed", present="timed"),
     _index("marked", "marked", "number", present="marked"),
@@ -55,7 +55,6 @@ JOBS: Final = (
     _index("flow", "flow", "place", present="flow"),
     _index("open_flow", "open_flow", present="open_flow"),
     _index("state", "state", "-_id", present="state"),
-    _index("groups", "queue", "task", "state", "available_at", "awaits", present="state"),
 )
 INDEXED: Final = frozenset(key for index in JOBS for key, _ in index.keys) - {"_id"}
 """The fields of a job that an index has."""

@@ -29,6 +29,9 @@ _KEPT = frozenset(("_id", "call", "touched", "digest"))
 """Fields of a job's document that do not follow from its row."""
 
 
+_LARGE = (str, dict, list)
+
+
 class Writer:
     """Turns changes into statements. ``documents``: those of jobs as they were read."""
 
@@ -277,12 +280,10 @@ def batches(statements: Sequence[Document], weights: Iterable[int] | None = None
 
 def weight_of(value: Any) -> int:
     """Return about how many bytes a value takes."""
-    match value:
-        case str():
-            return len(value.encode(errors="replace")) if not value.isascii() else len(value)
-        case dict():
-            return 20 + sum(20 + weight_of(each) for each in value.values())
-        case list():
-            return 20 + sum(map(weight_of, value))
-        case _:
-            return 20
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode(errors="replace"))
+    if isinstance(value, dict):
+        return 20 + 20 * len(value) + sum(weight_of(each) if isinstance(each, _LARGE) else 20 for each in value.values())
+    if isinstance(value, list):
+        return 20 + sum(weight_of(each) if isinstance(each, _LARGE) else 20 for each in value)
+    return 20
