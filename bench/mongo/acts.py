@@ -28,7 +28,7 @@ OURS = "holdfast"
 FAILED, CLAIM = 50, 1_000
 REPEATS = 10
 BEATS = frozenset(("holdfast.leases", "holdfast.beats"))
-SETTLED = 5.0  # seconds after which a started worker is idle
+SETTLED = 8.0  # seconds after which a started worker is idle: its first audit comes with its first beat
 
 
 async def failed_attempts(site: Site, book: Book) -> None:

@@ -8,6 +8,7 @@ because they look for jobs of ended leases. It does not use a transaction: two w
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -26,16 +27,18 @@ from holdfast._ports.clock import Randomness
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.databases.readable import readable
-from holdfast.stores.mongo.claim_numbers import reserve
+from holdfast.stores.mongo.claim_numbers import KeptNumbers, reserve
 from holdfast.stores.mongo.documents import line_of, record_of
 from holdfast.stores.mongo.names import Names
-from holdfast.stores.mongo.picking import Picked, Picking, View, spans_of
+from holdfast.stores.mongo.picking import Picked, Picking, View, first_due, spans_of
 from holdfast.stores.mongo.schema import missing
 from holdfast.stores.mongo.settling import MOST
 
 FARTHEST = 8
 """How many times as far a claim looks while other workers take what it picks."""
 MOST_TRIES = 6
+MOST_GUESSED = 4
+"""The most lines whose jobs are read before it is known that there are some."""
 
 
 class Claiming:
@@ -43,13 +46,15 @@ class Claiming:
 
     def __init__(self, database: MongoDatabase, names: Names, chance: Randomness) -> None:
         self._database, self._names = database, names
-        self._picking = Picking(database, names, chance)
+        self._picking, self._numbers = Picking(database, names, chance), KeptNumbers(database, names)
         self._reach, self._calm, self._is_busy = 1, 0, False
+        self._lines = frozenset[str]()
         self._held = dict[UUID, bool]()
 
     async def look(self, now: Any, request: ClaimRequest) -> View:
-        """Read the lease, the settings, and the lines in which jobs of these tasks wait."""
+        """Read the lease, the settings, and the lines in which jobs of these tasks wait, with the first jobs of those last taken from."""
         self._held.setdefault(request.lease, True)
+        guessed = self._guess(request)
         lines = [
             {"$unionWith": {"coll": self._names.jobs, "pipeline": [{"$match": {"line": {"$gt": after, "$lt": before}}}, _GROUP]}}
             for after, before in spans_of(request)
@@ -59,12 +64,17 @@ class Claiming:
             {"$set": {"now": now}},
             {"$unionWith": {"coll": self._names.leases, "pipeline": [{"$match": {"_id": request.lease}}]}},
             *lines,
+            *({"$unionWith": {"coll": self._names.jobs, "pipeline": first_due(each, now, request.room)}} for each in guessed),
         ]
         found = await self._database.find(self._names.state, pipeline, concern="local")
         if not found or found[0]["_id"] != "settings":
             raise missing(self._database.location.public, self._names.state, "settings")
         settings = found[0]
         lease = next((each for each in found[1:] if "spec" in each), None)
+        heads: dict[str, list[Document]] = {each: [] for each in guessed}
+        for each in found[1:]:
+            if "available_at" in each and each.get("expiring", _NEVER) > settings["now"]:
+                heads[each["line"]].append(each)
         limits = [msgspec.json.decode(text, type=tuple[Scope, KeptLimit]) for text in settings["limits"]]
         is_open = lease is not None and "ended_at" not in lease and lease["expires_at"] >= settings["now"]
         is_voided = lease is not None and request.voids is not None and lease["voids"] != request.voids
@@ -76,7 +86,15 @@ class Claiming:
             settings={queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings["queues"]},
             limits=dict(limits),
             ruling=_ruling(settings),
+            heads=heads,
         )
+
+    def _guess(self, request: ClaimRequest) -> Sequence[str]:
+        """Return the lines whose jobs are read beside the list of lines: there are probably some that this claim will take."""
+        if self._reach > 1 or request.ids is not None:
+            return ()
+        spans = spans_of(request)
+        return [line for line in self._lines if any(after < line < before for after, before in spans)]
 
     @contextmanager
     def taking(self, lease: UUID) -> Iterator[None]:
@@ -105,6 +123,8 @@ class Claiming:
                 return tuple(claims), cursor, True
             picked, base = await self._pick_and_reserve(view, wanted)
             cursor, ids = picked.cursor, (*picked.running, *picked.claimed)
+            if 0 < len(picked.lines) <= MOST_GUESSED:
+                self._lines = picked.lines
             taken = await self._claim_these(now, view, wanted, picked, base) if ids else ()
             self._is_busy = bool(taken)
             if taken is None:
@@ -127,13 +147,18 @@ class Claiming:
 
     async def _pick_and_reserve(self, view: View, request: ClaimRequest) -> tuple[Picked, int]:
         """Pick jobs, and reserve their numbers: beside it if the last claim took jobs, else only once there are some."""
-        if self._is_busy:
+        has_kept = not request.prefetch and self._numbers.has(request.room)
+        if self._is_busy and not has_kept:
             return await asyncio.gather(
                 self._picking.pick(view, request, self._reach), reserve(self._database, self._names, request.room)
             )
         picked = await self._picking.pick(view, request, self._reach)
         number = len(picked.running) + len(picked.claimed)
-        return picked, await reserve(self._database, self._names, number) if number else 0
+        if not number:
+            return picked, 0
+        if request.prefetch:
+            return picked, await reserve(self._database, self._names, number)
+        return picked, await self._numbers.take(number)
 
     async def _claim_these(
         self, now: Any, view: View, request: ClaimRequest, picked: Picked, base: int
@@ -219,6 +244,7 @@ class Claiming:
 _KNOWN = ("claim", "lease", "active")
 """Fields of a job that its claim has just written: to decode an id takes as long as to decode ten other fields."""
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _GROUP = {"$group": {"_id": "$line"}}
 
 

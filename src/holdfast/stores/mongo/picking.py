@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -32,7 +33,10 @@ class Picked(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What a claim reads first. ``lease``: ``None`` if it takes nothing. ``ruling``: paused queues and limits, as they are stored."""
+    """What a claim reads first. ``lease``: ``None`` if it takes nothing. ``ruling``: paused queues and limits, as they are stored.
+
+    ``heads``: the first due jobs of the lines from which the last claim took some, as many as the claim wants.
+    """
 
     now: datetime
     lease: NewLease | None
@@ -41,6 +45,7 @@ class View(Struct, frozen=True):
     settings: Mapping[str, QueueSettings]
     limits: Mapping[Scope, KeptLimit]
     ruling: Sequence[object]
+    heads: Mapping[str, Sequence[Document]]
 
     def weight(self, lane: LaneName) -> int:
         _, queue, key = lane
@@ -131,8 +136,10 @@ class _Heads:
         self._due, self._depths, self._skips = dict[LaneName, list[Document]](), dict[LaneName, int](), dict[LaneName, int]()
         self._cut, self._taken = set[LaneName](), set[UUID]()
         self._sizes = dict[int, int]()
-        for priority, _, _ in lanes:
-            self._sizes[priority] = self._sizes.get(priority, 0) + 1
+        for name, lines in lanes.items():
+            self._sizes[name[0]] = self._sizes.get(name[0], 0) + 1
+            if view.heads.keys() >= {*lines}:
+                self._depths[name], self._due[name] = room, _merged([view.heads[line] for line in lines])
 
     def known(self) -> list[LaneHead]:
         """Return the lanes that were read and have due jobs."""
@@ -206,8 +213,7 @@ class _Heads:
             found.setdefault(each["line"], []).append(each)
         for lane in some:
             name, depth = _name(lane), self._depth(lane)
-            read = [found.get(line, []) for line in self.lanes[name]]
-            jobs = read[0] if len(read) == 1 else sorted((job for each in read for job in each), key=_position)
+            jobs = _merged([found.get(line, []) for line in self.lanes[name]])
             self._cut.discard(name)
             if len(jobs) >= depth and min(self._depths[name], self._room) < self._room:
                 self._cut.add(name)
@@ -218,6 +224,20 @@ def spans_of(request: ClaimRequest) -> list[tuple[str, str]]:
     """Return the strings between which the lines are from which a request takes jobs."""
     kinds = {IsolatedJobs.EXCLUDE: (False,), IsolatedJobs.ONLY: (True,), IsolatedJobs.INCLUDE: (False, True)}[request.isolated]
     return [lines_between(task, is_isolated=each) for task in request.tasks for each in kinds]
+
+
+def first_due(line: str, now: Any, most: int) -> list[Document]:
+    """Return the pipeline for the first due jobs of a line. ``now``: the expression by which the server knows the time."""
+    return [
+        {"$match": {"line": line, "$expr": {"$lte": ["$available_at", now]}}},
+        {"$sort": {"available_at": 1, "_id": 1}},
+        {"$limit": most},
+        {"$project": {"line": 1, "available_at": 1, "expiring": 1}},
+    ]
+
+
+def _merged(read: Sequence[Sequence[Document]]) -> list[Document]:
+    return [*read[0]] if len(read) == 1 else sorted((job for each in read for job in each), key=_position)
 
 
 def _name(lane: LaneHead) -> LaneName:
