@@ -19,6 +19,8 @@ BUSY = Throughput(rate=2000.0, exchange=0.01, full_claims=2)
         (Throughput(50.0, 0.01, full_claims=9), 0),
         (Throughput(101.0, 0.01, full_claims=9), 10),
         (Throughput(90_000.0, 0.01, full_claims=9), MOST_HELD - 10),
+        (Throughput(1000.0, 0.05, full_claims=9), 200),  # four exchanges
+        (Throughput(1000.0, 0.2, full_claims=9), 500),  # half a second
     ],
 )
 def test_jobs_ahead_are_what_the_slots_finish_in_the_time(throughput: Throughput, jobs: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import NewJob
+from holdfast._core.job import NewJob, State
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease, QueueSettings
 from holdfast._core.timing import LeaseTiming
@@ -22,10 +22,9 @@ class Pair:
     """A store on MongoDB and one in memory, with the same jobs, and a lease in both."""
 
     def __init__(self, home: MongoHome) -> None:
-        self.home, self.chance = home, FakeChance()
-        clock = FakeClock()
-        self.mongo: Any = home.store(clock)
-        self.stores: tuple[Any, Any] = self.mongo, MemoryStore(clock)
+        self.home, self.chance, self.clock = home, FakeChance(), FakeClock()
+        self.mongo: Any = home.store(self.clock)
+        self.stores: tuple[Any, Any] = self.mongo, MemoryStore(self.clock)
         self.lease = NewLease(self.chance.uuid4(), "worker", PROCESS, LeaseTiming.of(30.0), ("default",), tuple(TASKS))
         self.both("open_lease", self.lease)
 
@@ -94,3 +93,78 @@ def test_of_many_deep_lanes_a_claim_reads_few_jobs_of_each(pair: Pair, monkeypat
     read.clear()
     assert len(pair.home.run(pair.mongo.exchange((), structs.replace(request, claim=pair.chance.uuid4(), limit=1))).claims) == 1
     assert sum(read) <= 16
+
+
+class Rivals:
+    """A claim between whose pick and write another lease takes some of the picked jobs."""
+
+    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch, stolen: int) -> None:
+        self.pair, self.stolen = pair, stolen
+        self.rival = structs.replace(pair.lease, id=pair.chance.uuid4())
+        pair.home.run(pair.mongo.open_lease(self.rival))
+        claiming = pair.mongo._claiming
+        take = claiming._take
+
+        async def late(now: Any, lease: NewLease, request: ClaimRequest, picked: Any, base: int) -> None:
+            stolen, self.stolen = self.stolen, 0
+            if stolen:
+                some = structs.replace(picked, running=picked.running[:stolen], claimed=())
+                theirs = structs.replace(request, lease=self.rival.id, claim=pair.chance.uuid4())
+                await take(now, self.rival, theirs, some, base)
+            await take(now, lease, request, picked, base)
+
+        monkeypatch.setattr(claiming, "_take", late)
+
+    def claim(self, limit: int) -> Any:
+        """Return the answer of a claim."""
+        request = ClaimRequest(lease=self.pair.lease.id, claim=self.pair.chance.uuid4(), tasks=TASKS, limit=limit)
+        return self.pair.home.run(self.pair.mongo.exchange((), request))
+
+
+def test_a_claim_returns_what_others_left_and_reports_that_there_may_be_more(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill({("default", "", 0): 10})
+    answer = Rivals(pair, monkeypatch, stolen=2).claim(5)
+    assert (len(answer.claims), answer.is_whole) == (3, False)
+
+
+def test_a_claim_of_which_others_took_everything_tries_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill({("default", "", 0): 10})
+    answer = Rivals(pair, monkeypatch, stolen=5).claim(5)
+    assert (len(answer.claims), answer.is_whole) == (5, True)
+
+
+@pytest.mark.parametrize("number", [3, 5, 9, 30, 200])
+def test_a_claim_beside_others_takes_as_many_from_any_place(pair: Pair, number: int) -> None:
+    pair.fill({("default", "", 0): number})
+    pair.mongo._claiming._reach = 8
+    request = ClaimRequest(lease=pair.lease.id, claim=pair.chance.uuid4(), tasks=TASKS, limit=3, prefetch=2)
+    answer = pair.home.run(pair.mongo.exchange((), request))
+    assert (len(answer.claims), answer.is_whole) == (min(number, 5), True)
+
+
+def test_a_claim_looks_nearer_only_after_as_many_claims_as_it_looks_far(pair: Pair) -> None:
+    claiming, seen = pair.mongo._claiming, list[int]()
+    for is_whole in (False, False, False, False, *[True] * 17):
+        claiming._adapt(is_whole)
+        seen.append(claiming._reach)
+    assert seen == [2, 4, 8, 8, *[8] * 8, *[4] * 5, *[2] * 3, 1]
+
+
+def test_the_job_of_an_expired_offer_is_not_among_the_first_that_a_claim_reads(pair: Pair) -> None:
+    pair.fill({("default", "", 0): 3})
+    late = NewJob(id=pair.chance.uuid7(), payload=b"{}", task="one", policy=Policy(), expires_in=5.0)
+    pair.both("enqueue", pair.chance.uuid4(), [late])
+    pair.compare(limit=1, prefetch=0)
+    pair.clock.advance(6.0)
+    pair.compare(limit=9, prefetch=0)
+
+
+def test_numbers_that_were_kept_are_below_those_of_jobs_that_are_claimed_ahead(pair: Pair) -> None:
+    pair.fill({("default", "", 0): 20})
+    numbers = list[int]()
+    for limit, prefetch in ((2, 0), (0, 3), (2, 0), (1, 2), (0, 4)):
+        request = ClaimRequest(lease=pair.lease.id, claim=pair.chance.uuid4(), tasks=TASKS, limit=limit, prefetch=prefetch)
+        claims = pair.home.run(pair.mongo.exchange((), request)).claims
+        numbers += [each.job.token.number for each in claims if each.job.state is State.CLAIMED]
+    assert numbers == sorted({*numbers})
+    assert len(numbers) == 9

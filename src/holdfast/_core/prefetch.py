@@ -16,6 +16,8 @@ UNSTARTED_LIMIT = 1.0
 """Seconds after which a worker returns jobs that it claimed and did not start."""
 LONGEST_TIME = 0.5
 """Seconds: the most work that a worker may claim ahead."""
+EXCHANGES = 4
+"""The exchanges in which the slots finish what a worker claims ahead of them, if these take longer than the usual time."""
 KEYED_TIME = 0.005
 """Seconds of work that a worker claims ahead of jobs with keys: a job of another key waits for no more than these."""
 _SHORT = 10
@@ -57,11 +59,13 @@ class Throughput(Struct, frozen=True):
     def jobs_ahead(self, slots: int, time: float, most: int | None) -> int:
         """Return how many jobs to have beside those with a slot: what the slots finish in ``time`` seconds, or none.
 
-        None until two claims in a row were full, nor while a handler takes as long as ten exchanges, which then cost little.
+        Four exchanges take longer than ``time`` on a slow store: with less work than that ahead, each would move only few jobs. None until
+        two claims in a row were full, nor while a handler takes as long as ten exchanges, which then cost little.
         """
         if self.full_claims < 2 or self.rate <= 0 or slots / self.rate >= _SHORT * self.exchange:
             return 0
-        wanted = min(round(self.rate * (min(time, KEYED_TIME) if self.has_keys else time)), MOST_HELD - slots)
+        time = KEYED_TIME if self.has_keys else min(max(time, EXCHANGES * self.exchange), LONGEST_TIME)
+        wanted = min(round(self.rate * time), MOST_HELD - slots)
         return max(0, wanted if most is None else min(wanted, most))
 
     def jobs_to_start(self, waiting: Iterable[Policy], *, free: int, started: int) -> int:

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 @click.option(
     "--prefetch",
     type=Count(0),
-    help="Claim at most that many short jobs ahead of free slots, on PostgreSQL; 0: none.  [default: the worker decides]",
+    help="Claim at most that many short jobs ahead of free slots, on PostgreSQL and MongoDB; 0: none.  [default: the worker decides]",
 )
 @click.option(
     "--prefetch-time",
     type=DURATION,
     default="100ms",
     show_default=True,
-    help="How much work to claim ahead, at most 0.5 s; on PostgreSQL.",
+    help="How much work to claim ahead, at most 0.5 s; on PostgreSQL and MongoDB.",
 )
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end.  [default: the App's, 20s]")
 @click.option("--until-empty", is_flag=True, help="End when no job it may run is left, jobs due later included.")
