@@ -375,3 +375,58 @@ class TestGuards(AtHome):
         update = ProgressUpdate(job=active.id, token=active.token, stage="half")
         assert await at.store.report([update]) == {active.id}
         assert (await at.row(active.id)).stage is None
+
+    @story
+    async def test_an_idle_worker_takes_a_job_while_it_looks(self, at: Scene) -> None:
+        store = self.own(at)
+        sent, lease = Sent(store), await self.idle(at, store)
+        (job,), before = await at.enqueue(at.new()), len(sent.commands)
+        (claim,) = (await store.exchange((), at.request(lease))).claims
+        assert (claim.job.id, claim.job.state, claim.payload) == (job, State.RUNNING, b"{}")
+        verbs = [next(iter(each)) for each in sent.commands[before:]]
+        assert sorted(verbs[:2]) == ["aggregate", "findAndModify"]
+        assert verbs[2:] == ["aggregate"]
+
+    @story
+    async def test_an_idle_worker_takes_all_that_it_has_slots_for(self, at: Scene) -> None:
+        store = self.own(at)
+        lease, jobs = await self.idle(at, store), await at.enqueue(*(at.new() for _ in range(5)))
+        answer = await store.exchange((), at.request(lease, 4))
+        assert ([each.job.id for each in answer.claims], answer.is_whole) == ([*jobs[:4]], True)
+
+    @story
+    async def test_a_job_that_was_taken_early_goes_back_if_one_of_another_line_comes_first(self, at: Scene) -> None:
+        store = self.own(at)
+        sent, lease = Sent(store), await self.idle(at, store)
+        later, first = await at.enqueue(at.new(), at.new(priority=-5))
+        for expected in (first, later):
+            assert [each.job.id for each in (await store.exchange((), at.request(lease))).claims] == [expected]
+        assert sent.named("findAndModify", "jobs")
+        assert (await at.row(later)).attempt == 1
+
+    @story
+    async def test_a_job_that_was_taken_early_goes_back_if_its_queue_is_paused(self, at: Scene) -> None:
+        store = self.own(at)
+        lease, (job,) = await self.idle(at, store), await at.enqueue(at.new())
+        await at.store.pause(["default"], is_paused=True)
+        assert (await store.exchange((), at.request(lease))).claims == ()
+        row = await at.row(job)
+        assert (row.state, row.attempt, row.lease) == (State.AVAILABLE, 0, None)
+
+    @story
+    async def test_s5_a_job_that_was_taken_early_under_an_ended_lease_goes_back(self, at: Scene) -> None:
+        store = self.own(at)
+        lease, (job,) = await self.idle(at, store), await at.enqueue(at.new())
+        await at.store.end_lease(lease, CRASH)
+        assert (await store.exchange((), at.request(lease))).claims == ()
+        row = await at.row(job)
+        assert (row.state, row.attempt, row.lease) == (State.AVAILABLE, 0, None)
+
+    async def idle(self, at: Scene, store: MongoStore) -> UUID:
+        """Return a lease whose worker has had jobs of one line, and found no more."""
+        lease = await at.lease()
+        for _ in range(2):
+            await at.enqueue(at.new())
+            assert len((await store.exchange((), at.request(lease))).claims) == 1
+        assert (await store.exchange((), at.request(lease))).claims == ()
+        return lease

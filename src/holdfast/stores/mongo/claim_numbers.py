@@ -28,14 +28,14 @@ async def reserve(database: MongoDatabase, names: Names, numbers: int) -> int:
 class KeptNumbers:
     """Numbers for claims whose jobs start at once, reserved many at a time: the claim of an idle worker needs no write for them.
 
-    Jobs that are claimed ahead need new numbers: a lease starts all its jobs through a number, so later jobs must have greater ones.
+    ``base``: the number before the next. Jobs that are claimed ahead need new numbers: a lease starts all its jobs through a number, so later jobs must have greater ones.
     """
 
     AMOUNT: Final = 1000
 
     def __init__(self, database: MongoDatabase, names: Names) -> None:
         self._database, self._names = database, names
-        self._base, self._left = 0, 0
+        self.base, self._left = 0, 0
 
     def has(self, numbers: int) -> bool:
         """Return whether as many are left."""
@@ -45,7 +45,7 @@ class KeptNumbers:
         """Return the number before the first of as many, which are reserved now if too few are left."""
         if not self.has(numbers):
             amount = max(numbers, self.AMOUNT)
-            self._base, self._left = await reserve(self._database, self._names, amount), amount
-        base = self._base
-        self._base, self._left = base + numbers, self._left - numbers
+            self.base, self._left = await reserve(self._database, self._names, amount), amount
+        base = self.base
+        self.base, self._left = base + numbers, self._left - numbers
         return base

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.book.rows import KeptLimit, Range
 from holdfast._core.lanes import LANES, Cursor, Deal, LaneHead, deal, in_ring, looked_at, share, weight_of
@@ -32,6 +32,14 @@ class Picked(Struct, frozen=True):
     cursor: Cursor
 
 
+class Early(Struct, frozen=True):
+    """A job that was taken from a line before the claim has looked. ``base``: the number before its claim's."""
+
+    job: Document
+    line: str
+    base: int
+
+
 class View(Struct, frozen=True):
     """What a claim reads first. ``lease``: ``None`` if it takes nothing. ``ruling``: paused queues and limits, as they are stored.
 
@@ -51,6 +59,20 @@ class View(Struct, frozen=True):
         _, queue, key = lane
         chosen = self.settings.get(queue, QueueSettings())
         return weight_of(chosen.weight, chosen.key_weights, key)
+
+    def others_of(self, early: Early) -> Sequence[Document]:
+        """Return the due jobs that were read of the same line."""
+        return [each for each in self.heads.get(early.line, ()) if each["_id"] != early.job["_id"]]
+
+    def without(self, early: Early) -> "View":
+        """Return what is left to take after a job that was taken early."""
+        return structs.replace(self, heads={early.line: self.others_of(early)})
+
+    def cursor_after(self, early: Early, cursor: Cursor) -> Cursor:
+        """Return the cursor after a job that was taken early, from the only lane that had some."""
+        _, queue, key, priority = range_in(early.line)
+        lane = LaneHead(priority, queue, key, 1, self.weight((priority, queue, key)))
+        return deal([lane], 1, cursor, is_cut=False).cursor
 
     def may_take(self, which: Range, queues: Sequence[str] | None) -> bool:
         task, queue, key, _ = which

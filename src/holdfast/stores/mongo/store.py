@@ -89,15 +89,14 @@ class MongoStore(BookVerbs):
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         await self._require_schema()
-        if request is None or not transitions:
-            answers, view = await self._settle(transitions), None
-        else:
-            rest, view = await asyncio.gather(self._settle_plain(transitions), self._claiming.look(self.now, request))
-            answers = await self._settle_rest(transitions, rest)
-            view = None if rest else view  # they may have given jobs back
         if request is None:
-            return ExchangeAnswer(answers)
-        view = view or await self._claiming.look(self.now, request)
+            return ExchangeAnswer(await self._settle(transitions))
+        rest, view, early = await asyncio.gather(
+            self._settle_plain(transitions), self._claiming.look(self.now, request), self._claiming.take_early(self.now, request)
+        )
+        answers = await self._settle_rest(transitions, rest)
+        if rest:  # they may have given jobs back
+            view = await self._claiming.look(self.now, request)
         has_limited = bool(view.limits)
         if has_limited and (request.kind is ClaimKind.LIMITED or request.ids is not None):
             with self._claiming.taking(request.lease):
@@ -105,7 +104,7 @@ class MongoStore(BookVerbs):
             return structs.replace(found, answers=answers)
         if request.kind is ClaimKind.LIMITED:
             return ExchangeAnswer(answers, cursor=request.cursor)
-        claims, cursor, is_whole = await self._claiming.claim(self.now, view, request)
+        claims, cursor, is_whole = await self._claiming.claim(self.now, view, request, early)
         return ExchangeAnswer(answers, claims, cursor, is_whole, has_limited=has_limited)
 
     async def _settle(self, transitions: Sequence[Transition]) -> tuple[Answer, ...]:
