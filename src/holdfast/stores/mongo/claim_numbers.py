@@ -28,7 +28,8 @@ async def reserve(database: MongoDatabase, names: Names, numbers: int) -> int:
 class KeptNumbers:
     """Numbers for claims whose jobs start at once, reserved many at a time: the claim of an idle worker needs no write for them.
 
-    ``base``: the number before the next. Jobs that are claimed ahead need new numbers: a lease starts all its jobs through a number, so later jobs must have greater ones.
+    ``base``: the number before the next. Jobs that are claimed ahead need new numbers: a lease starts all its jobs through a number, so
+    later jobs must have greater ones.
     """
 
     AMOUNT: Final = 1000

@@ -98,7 +98,7 @@ class Claiming:
 
     def _guess(self, request: ClaimRequest) -> Sequence[str]:
         """Return the lines whose jobs are read beside the list of lines: there are probably some that this claim will take."""
-        if self._reach > 1 or request.ids is not None:
+        if self._reach > 1 or request.ids is not None or not request.room:
             return ()
         spans = spans_of(request)
         return [line for line in self._lines if any(after < line < before for after, before in spans)]
@@ -143,7 +143,9 @@ class Claiming:
             found = (await self._database.write(command))["value"]
         if found is None:
             self._held[lease.id] = may_hold
-        return None if found is None else Early(found, lines[0], await self._numbers.take(1))
+            return None
+        await self._numbers.take(1)  # perhaps not the one that was used: another lease of this process may have taken that
+        return Early(found, lines[0], base)
 
     async def claim(
         self, now: Any, view: View, request: ClaimRequest, early: Early | None = None
