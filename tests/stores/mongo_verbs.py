@@ -81,6 +81,15 @@ async def claim(at: Scene) -> Act:
     return claiming(at, jobs, (), at.request(await at.lease(ttl=A_DAY), 2, prefetch=1))
 
 
+async def claim_while_idle(at: Scene) -> Act:
+    worker, jobs = await at.lease(ttl=A_DAY), await at.enqueue(at.new(), at.new())
+    for _ in jobs:
+        (claim,) = await at.claim(worker)
+        await at.settle(done(claim.job))
+    assert await at.claim(worker) == ()
+    return claiming(at, [*jobs, *await at.enqueue(at.new())], (), at.request(worker))
+
+
 async def exchange(at: Scene) -> Act:
     active, jobs = await at.running(), await at.enqueue(at.new(), at.new())
     return claiming(at, [active.id, *jobs], [done(active)], at.request(await at.lease(ttl=A_DAY), 2))
@@ -287,7 +296,8 @@ async def own_documents(at: Scene) -> Act:
 
 
 VERBS: Sequence[Verb] = (
-    *(enqueue_one, enqueue_keyed, enqueue_with_a_taken_key, enqueue_many, enqueue_under_a_token, claim, exchange, settle),
+    *(enqueue_one, enqueue_keyed, enqueue_with_a_taken_key, enqueue_many, enqueue_under_a_token, claim, claim_while_idle, exchange),
+    settle,
     *(settle_a_failed_attempt, settle_the_last_attempt, release, rescue, start, start_through, void, report, annotate),
     *(request_cancel, reschedule, delete, reopen, open_lease, beat, end_lease, held, get, expired, expire, prune, pause),
     *(enqueue_a_workflow, settle_a_member, cancel_a_workflow, add_a_member, own_documents),

@@ -10,7 +10,7 @@ because they look for jobs of ended leases. It does not use a transaction: two w
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -74,10 +74,6 @@ class Claiming:
             raise missing(self._database.location.public, self._names.state, "settings")
         settings = found[0]
         lease = next((each for each in found[1:] if "spec" in each), None)
-        heads: dict[str, list[Document]] = {each: [] for each in guessed}
-        for each in found[1:]:
-            if "available_at" in each and each.get("expiring", _NEVER) > settings["now"]:
-                heads[each["line"]].append(each)
         limits = [msgspec.json.decode(text, type=tuple[Scope, KeptLimit]) for text in settings["limits"]]
         is_open = lease is not None and "ended_at" not in lease and lease["expires_at"] >= settings["now"]
         is_voided = lease is not None and request.voids is not None and lease["voids"] != request.voids
@@ -93,7 +89,7 @@ class Claiming:
             settings={queue: msgspec.json.decode(text, type=QueueSettings) for queue, text in settings["queues"]},
             limits=dict(limits),
             ruling=_ruling(settings),
-            heads=heads,
+            heads=_heads(guessed, found[1:], settings["now"]),
         )
 
     def _guess(self, request: ClaimRequest) -> Sequence[str]:
@@ -282,7 +278,6 @@ class Claiming:
 _KNOWN = ("claim", "lease", "active")
 """Fields of a job that its claim has just written: to decode an id takes as long as to decode ten other fields."""
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
 _GROUP = {"$group": {"_id": "$line"}}
 
 
@@ -337,6 +332,15 @@ def _policies(request: ClaimRequest) -> Document:
         return {"policy": policy}
     is_limited_task = {"$in": ["$task", {"$literal": limited}]}
     return {"policy": policy, "timed": {"$cond": [is_limited_task, request.lease, "$$REMOVE"]}}
+
+
+def _heads(lines: Sequence[str], found: Sequence[Document], now: datetime) -> dict[str, list[Document]]:
+    """Return the first due jobs of lines; not those of a line that has expired ones, behind which others may be."""
+    heads: dict[str, list[Document]] = {each: [] for each in lines}
+    for each in found:
+        if "available_at" in each:
+            heads[each["line"]].append(each)
+    return {line: jobs for line, jobs in heads.items() if all("expiring" not in each or each["expiring"] > now for each in jobs)}
 
 
 def _ruling(settings: Document) -> Sequence[object]:
