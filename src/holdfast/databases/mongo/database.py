@@ -244,11 +244,13 @@ class MongoDatabase(Forked):
             link = self._here().shared
             async with link.session() as session:
                 await session.start_transaction(**self.in_snapshot())
+                is_committing = False
                 try:
                     answer = await act(session)
+                    is_committing = True
                     await self._commit(session)
                 except BaseException as error:
-                    await self._give_up(session, error)
+                    await self._give_up(session, error, is_committing=is_committing)
                     raise
                 link.advance(session.operation_time)
                 return answer
@@ -277,11 +279,12 @@ class MongoDatabase(Forked):
             "read_preference": ReadPreference.PRIMARY,
         }
 
-    async def _give_up(self, session: Session, error: BaseException) -> None:
+    async def _give_up(self, session: Session, error: BaseException, *, is_committing: bool) -> None:
+        """Abort a transaction. After a commit the driver does not; then, or if the server may not receive it, it may be left open."""
         cause = error.__cause__ if isinstance(error, HoldfastError) else error
-        is_aborted = isinstance(cause, OperationFailure) and cause.has_error_label(_TRANSIENT)
+        is_aborted = isinstance(cause, OperationFailure) and cause.has_error_label(_TRANSIENT) and not is_committing
         if isinstance(cause, PyMongoError | asyncio.CancelledError) and not is_aborted:
-            self._left_open.append(session.session_id)  # the server may not receive that it is aborted
+            self._left_open.append(session.session_id)
         try:
             await asyncio.shield(session.abort_transaction())
         except PyMongoError:
