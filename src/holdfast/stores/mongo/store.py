@@ -14,7 +14,7 @@ from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, Token
-from holdfast._core.lifecycle import Transition
+from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
@@ -36,6 +36,9 @@ from holdfast.stores.mongo.reporting import report
 from holdfast.stores.mongo.settling import is_plain, settle
 from holdfast.stores.mongo.sharing import Guard
 from holdfast.stores.mongo.terms import Terms
+
+MOST_TOGETHER = 25
+"""The jobs that one transaction settles: those of others go beside it, and conflicts of one delay only these."""
 
 
 class MongoStore(BookVerbs):
@@ -125,8 +128,13 @@ class MongoStore(BookVerbs):
             return (Answer.APPLIED,) * len(transitions)
         with suppress(HoldfastError):  # a server that does not allow it ends them after a minute
             await end_frozen(self.database, self.names, rest)
-        found: ExchangeAnswer = await self._ask("exchange", (rest,), {})
-        judged = dict(zip(map(id, rest), found.answers, strict=True))
+        found = await asyncio.gather(*(self._ask("exchange", (part,), {}) for part in _apart(rest)), return_exceptions=True)
+        answers = list[Answer]()
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+            answers += each.answers
+        judged = dict(zip(map(id, rest), answers, strict=True))
         return tuple(judged.get(id(each), Answer.APPLIED) for each in transitions)
 
     async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
@@ -221,6 +229,14 @@ class MongoStore(BookVerbs):
 
     async def _require_schema(self) -> None:
         await self.readiness.require()
+
+
+def _apart(transitions: Sequence[Transition]) -> Sequence[Sequence[Transition]]:
+    """Return transitions in parts that do not depend on each other, for transactions that run side by side."""
+    is_once = len({each.job for each in transitions}) == len(transitions)
+    if not is_once or any(each.has_flow or each.precondition is Precondition.VOIDED for each in transitions):
+        return [transitions]
+    return [transitions[start : start + MOST_TOGETHER] for start in range(0, len(transitions), MOST_TOGETHER)]
 
 
 def _can_be_inserted(jobs: Sequence[NewJob]) -> bool:
