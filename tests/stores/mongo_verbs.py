@@ -296,7 +296,16 @@ async def own_documents(at: Scene) -> Act:
 
 
 VERBS: Sequence[Verb] = (
-    *(enqueue_one, enqueue_keyed, enqueue_with_a_taken_key, enqueue_many, enqueue_under_a_token, claim, claim_while_idle, exchange),
+    *(
+        enqueue_one,
+        enqueue_keyed,
+        enqueue_with_a_taken_key,
+        enqueue_many,
+        enqueue_under_a_token,
+        claim,
+        claim_while_idle,
+        exchange,
+    ),
     settle,
     *(settle_a_failed_attempt, settle_the_last_attempt, release, rescue, start, start_through, void, report, annotate),
     *(request_cancel, reschedule, delete, reopen, open_lease, beat, end_lease, held, get, expired, expire, prune, pause),
