@@ -3,6 +3,7 @@
 ``scripts/mutate_mongo.py`` takes each of them out, and expects one of these tests, or one of the contract, to fail.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -421,6 +422,41 @@ class TestGuards(AtHome):
         assert (await store.exchange((), at.request(lease))).claims == ()
         row = await at.row(job)
         assert (row.state, row.attempt, row.lease) == (State.AVAILABLE, 0, None)
+
+    @story
+    async def test_s1_a_job_that_was_taken_early_is_returned_once_with_any_number(self, at: Scene) -> None:
+        store = self.own(at)
+        lease, jobs = await self.idle(at, store), await at.enqueue(*(at.new() for _ in range(3)))
+        self.documents("jobs").update_one({"_id": jobs[0]}, {"$set": {"number": 5000}})  # another process claimed it before
+        answer = await store.exchange((), at.request(lease, 2))
+        assert ([each.job.id for each in answer.claims], answer.is_whole) == ([*jobs[:2]], True)
+
+    @story
+    async def test_a_claim_that_lands_after_its_call_has_failed_is_asked_for_behind_a_barrier(self, at: Scene) -> None:
+        store = self.own(at)
+        lease, look, late = await self.idle(at, store), store._claiming.look, asyncio.Event()
+        await at.settle(*map(done, await store.held(lease)))
+        assert await store.held(lease) == ()
+        write = store.database.write
+
+        async def wait(command: dict[str, Any], **more: Any) -> dict[str, Any]:
+            if "findAndModify" in command:
+                await late.wait()
+            return await write(command, **more)
+
+        async def fail(now: Any, request: Any) -> Any:
+            raise StoreUnavailable("no answer")
+
+        store.database.write, store._claiming.look = wait, fail  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable):
+            await store.exchange((), at.request(lease))
+        store._claiming.look, before = look, self.barriers()  # type: ignore[method-assign]
+        assert (await store.held(lease), self.barriers()) == ((), before + 1)
+        await at.enqueue(at.new())
+        late.set()
+        while not store._claiming.may_hold(lease) or store._claiming.acts(lease) % 2:
+            await asyncio.wait([asyncio.ensure_future(store.next_due(["task"]))])
+        assert (len(await store.held(lease)), self.barriers()) == (1, before + 2)
 
     async def idle(self, at: Scene, store: MongoStore) -> UUID:
         """Return a lease whose worker has had jobs of one line, and found no more."""

@@ -8,6 +8,7 @@ because they look for jobs of ended leases. It does not use a transaction: two w
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -53,6 +54,7 @@ class Claiming:
         self._lines, self._others = frozenset[str](), frozenset[str]()
         self._lease: NewLease | None = None
         self._held = dict[UUID, bool]()
+        self._in_flight, self._acts = Counter[UUID](), Counter[UUID]()
 
     async def look(self, now: Any, request: ClaimRequest) -> View:
         """Read the lease, the settings, and the lines in which jobs of these tasks wait, with the first jobs of those last taken from."""
@@ -101,21 +103,35 @@ class Claiming:
 
     @contextmanager
     def taking(self, lease: UUID) -> Iterator[None]:
-        """Note that a lease may have jobs, before it takes some and after."""
-        self._held[lease] = True
+        """Note that a lease may have jobs, while it takes some and after."""
+        self._begin(lease)
         try:
             yield
         finally:
-            self._held[lease] = True  # it may have been seen without jobs in between
+            self._end(lease, took=True)
+
+    def acts(self, lease: UUID) -> int:
+        """Return how often the lease has begun or ended to take jobs."""
+        return self._acts[lease]
 
     def may_hold(self, lease: UUID) -> bool:
-        """Return whether the lease may have jobs: it took some since it was known to have none."""
-        return self._held.get(lease, True)
+        """Return whether the lease may have jobs: it takes some, or took some since it was known to have none."""
+        return self._in_flight[lease] > 0 or self._held.get(lease, True)
 
-    def holds_none(self, lease: UUID) -> None:
-        """Note that a lease has no job, and takes none at the moment."""
-        if lease in self._held:
+    def holds_none(self, lease: UUID, acts: int) -> None:
+        """Note that a lease had no job, unless it has begun or ended to take some since it had done that so often."""
+        if lease in self._held and not self._in_flight[lease] and self._acts[lease] == acts:
             self._held[lease] = False
+
+    def _begin(self, lease: UUID) -> None:
+        self._in_flight[lease] += 1
+        self._acts[lease] += 1
+
+    def _end(self, lease: UUID, *, took: bool) -> None:
+        self._in_flight[lease] -= 1
+        self._acts[lease] += 1
+        if took:
+            self._held[lease] = True
 
     async def take_early(self, now: Any, request: ClaimRequest) -> Early | None:
         """Take the first job of the only line that had some, while the claim looks, if the worker is idle; ``claim`` judges it."""
@@ -134,11 +150,14 @@ class Claiming:
             "new": True,
             "hint": "waiting",
         }
-        may_hold = self.may_hold(lease.id)
-        with self.taking(lease.id):
+        self._begin(lease.id)
+        took = True
+        try:
             found = (await self._database.write(command))["value"]
+            took = found is not None
+        finally:
+            self._end(lease.id, took=took)
         if found is None:
-            self._held[lease.id] = may_hold
             return None
         await self._numbers.take(1)  # perhaps not the one that was used: another lease of this process may have taken that
         return Early(found, lines[0], base)
@@ -147,13 +166,13 @@ class Claiming:
         self, now: Any, view: View, request: ClaimRequest, early: Early | None = None
     ) -> tuple[tuple[Claim, ...], Cursor, bool]:
         """Take jobs; return them, the next cursor, and whether the claim found all that it could have."""
-        claims, cursor = list[Claim](), request.cursor
+        claims, cursor, has = list[Claim](), request.cursor, None
         if early is not None:
             kept, cursor = await self._keep(now, view, request, early)
             claims += kept or ()
             if kept is None or (kept and not view.others_of(early)):
                 return tuple(claims), cursor, True
-            view = view.without(early) if kept else await self.look(now, request)
+            view, has = (view.without(early), early.job["_id"]) if kept else (await self.look(now, request), None)
         for _ in range(MOST_TRIES):
             wanted = _rest(request, claims, cursor)
             if view.lease is None or not wanted.room:
@@ -162,7 +181,7 @@ class Claiming:
             cursor, ids = picked.cursor, (*picked.running, *picked.claimed)
             if 0 < len(picked.lines) <= MOST_GUESSED:
                 self._lines = picked.lines
-            taken = await self._claim_these(now, view, wanted, picked, base) if ids else ()
+            taken = await self._claim_these(now, view, wanted, picked, base, has) if ids else ()
             self._is_busy = bool(taken)
             if taken is None:
                 return tuple(claims), cursor, True
@@ -181,7 +200,7 @@ class Claiming:
             await self._undo(_mine(request, early.base), [early.job])
             return (), request.cursor
         self._is_busy = True
-        kept = await self._read_back(now, view, request, early.base)
+        kept = await self._read_back(now, view, request, _mine(request, early.base))
         return kept, view.cursor_after(early, request.cursor) if kept else request.cursor
 
     def _adapt(self, is_whole: bool) -> None:
@@ -208,16 +227,19 @@ class Claiming:
         return picked, await self._numbers.take(number)
 
     async def _claim_these(
-        self, now: Any, view: View, request: ClaimRequest, picked: Picked, base: int
+        self, now: Any, view: View, request: ClaimRequest, picked: Picked, base: int, has: UUID | None
     ) -> tuple[Claim, ...] | None:
-        """Return those of the picked jobs that no other worker took; ``None`` if the lease takes none any more."""
+        """Return those of the picked jobs that no other worker took; ``None`` if the lease takes none any more.
+
+        ``has``: the job that this claim has taken early, whose number may be any.
+        """
         assert view.lease is not None
         try:
             with self.taking(request.lease):
                 await self._take(now, view.lease, request, picked, base)
         except Duplicate:  # a lease for isolated attempts has a job
             return None
-        claims = await self._read_back(now, view, request, base)
+        claims = await self._read_back(now, view, request, _mine(request, base, has))
         order = {job: place for place, job in enumerate((*picked.running, *picked.claimed))}
         return None if claims is None else tuple(sorted(claims, key=lambda claim: order.get(claim.job.id, len(order))))
 
@@ -234,12 +256,11 @@ class Claiming:
             base += len(ids)
         await self._database.write({"update": self._names.jobs, "updates": statements, "ordered": False})
 
-    async def _read_back(self, now: Any, view: View, request: ClaimRequest, base: int) -> tuple[Claim, ...] | None:
+    async def _read_back(self, now: Any, view: View, request: ClaimRequest, mine: Document) -> tuple[Claim, ...] | None:
         """Return the claimed jobs; ``None``, after the claim was undone, if the lease is not open any more.
 
         A queue that was paused since, or a limit that was set, undoes the claim too: its operator has been answered.
         """
-        mine = _mine(request, base)
         ruling = [{"$match": {"_id": "settings"}}, {"$project": {"paused": 1, "limits": 1}}]
         pipeline = [
             {"$match": {"_id": request.lease}},
@@ -281,9 +302,10 @@ _KNOWN = ("claim", "lease", "active")
 _GROUP = {"$group": {"_id": "$line"}}
 
 
-def _mine(request: ClaimRequest, base: int) -> Document:
-    """Return the filter of the jobs that a claim has taken."""
-    return {"active": request.lease, "claim": request.claim, "number": {"$gt": base}}
+def _mine(request: ClaimRequest, base: int, has: UUID | None = None) -> Document:
+    """Return the filter of the jobs that a claim has taken with numbers above ``base``, but for one that it ``has``."""
+    mine: Document = {"active": request.lease, "claim": request.claim, "number": {"$gt": base}}
+    return mine if has is None else {**mine, "_id": {"$ne": has}}
 
 
 def _taken(now: Any, lease: NewLease, request: ClaimRequest, number: Document, *, is_running: bool) -> list[Document]:

@@ -115,7 +115,7 @@ class MongoStore(BookVerbs):
 
     async def _settle_plain(self, transitions: Sequence[Transition]) -> Sequence[Transition]:
         """Settle what one update can; return the others."""
-        is_once = len({each.job for each in transitions}) == len(transitions)  # else the first of a job counts
+        is_once = _are_distinct(transitions)  # else the first of a job counts
         plain = [each for each in transitions if is_once and is_plain(each)]
         if plain and (await self.database.write(settle(self.names, self.now, plain)))["n"] == len(plain):
             settled = {each.job for each in plain}
@@ -158,11 +158,12 @@ class MongoStore(BookVerbs):
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         await self._require_schema()
+        acts = self._claiming.acts(lease)
         if self._claiming.may_hold(lease):
             await self._leases.confirm()  # a job that is missing in the answer is taken for lost
         found: tuple[ActiveJob, ...] = await self._parts.read("held", (lease, limit), {})
         if not found:
-            self._claiming.holds_none(lease)
+            self._claiming.holds_none(lease, acts)
         return found
 
     async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
@@ -231,10 +232,13 @@ class MongoStore(BookVerbs):
         await self.readiness.require()
 
 
+def _are_distinct(transitions: Sequence[Transition]) -> bool:
+    return len({each.job for each in transitions}) == len(transitions)
+
+
 def _apart(transitions: Sequence[Transition]) -> Sequence[Sequence[Transition]]:
     """Return transitions in parts that do not depend on each other, for transactions that run side by side."""
-    is_once = len({each.job for each in transitions}) == len(transitions)
-    if not is_once or any(each.has_flow or each.precondition is Precondition.VOIDED for each in transitions):
+    if not _are_distinct(transitions) or any(each.has_flow or each.precondition is Precondition.VOIDED for each in transitions):
         return [transitions]
     return [transitions[start : start + MOST_TOGETHER] for start in range(0, len(transitions), MOST_TOGETHER)]
 
