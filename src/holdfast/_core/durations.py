@@ -31,3 +31,24 @@ def seconds(duration: Duration) -> float:
     if not 0 <= value <= LONGEST:  # NaN fails this, too
         raise ValueError(f"{duration!r} is not a duration: it must be between 0 and {LONGEST / _UNITS['d']:,.0f} days")
     return value
+
+
+def in_words(duration: float) -> str:
+    """Return seconds as sentences name them: in the two largest units that matter.
+
+    >>> in_words(0.42), in_words(38.7), in_words(324), in_words(7440), in_words(90000)
+    ('0.4 s', '38 s', '5 min 24 s', '2 h 04 min', '1 d 1 h')
+    """
+    if duration < 9.95:
+        return f"{duration:.1f}".removesuffix(".0") + " s"
+    whole = int(max(duration, 10))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    if hours:
+        return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
+    if minutes:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{whole} s"
