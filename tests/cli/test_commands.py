@@ -23,6 +23,38 @@ def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
     assert 'payload          {"repo_url":"u"}' in text
 
 
+def test_show_prints_what_happened_before_the_facts(folder: Path) -> None:
+    job = enqueue()
+    claim(folder, "analyze", worker="elsewhere-7-0000", is_dead=True)
+    assert run("recover", "shop:app").exit_code == 0
+    summary, empty, *lines = run("jobs", "show", job, "--app", "shop").stdout.splitlines()
+    happened, facts = lines[: lines.index("")], lines[lines.index("") + 1 :]
+    assert summary.startswith("Its second attempt has waited for ")
+    assert summary.endswith(" in queue default for a worker. Attempt 1 was killed by SIGKILL.")
+    assert empty == ""
+    assert [line.split("s  ")[1] for line in happened[:4]] == [
+        "Enqueued to queue default",
+        "Attempt 1 on elsewhere-7-0000",
+        "Killed: SIGKILL",
+        "Rescued: the job returned to its queue, crash 1 of 3",
+    ]
+    assert facts[:2] == [f"id               {job}", "task             analyze"]
+    story = answer("jobs", "show", job, "--app", "shop")["story"]
+    assert [entry["kind"] for entry in story["entries"]] == ["enqueued", "started", "killed", "rescued", "waiting"]
+    assert [(lane["attempt"], lane["ending"]) for lane in story["lanes"]] == [(1, "killed")]
+
+
+def test_the_story_of_a_cancelled_job_cannot_steer_a_terminal(folder: Path) -> None:
+    job = enqueue()
+    claim(folder, "analyze", worker="evil\x1b[2J", is_dead=True)
+    assert run("recover", "shop:app").exit_code == 0
+    assert run("jobs", "cancel", job, "--app", "shop").exit_code == 0
+    text = run("jobs", "show", job, "--app", "shop").stdout
+    assert text.startswith("Cancelled after its first attempt, ")
+    assert "Attempt 1 on evil\\x1b[2J\n" in text
+    assert "\x1b" not in text
+
+
 def test_enqueue_takes_the_options_of_a_job(folder: Path) -> None:
     words = ("enqueue", "shop:app", "analyze", '{"repo_url": "u"}', "--queue", "urgent", "--priority", "-3", "--key", "acme")
     more = (

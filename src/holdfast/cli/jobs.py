@@ -1,5 +1,6 @@
 """``holdfast jobs``: look at jobs; ``job_actions`` changes them."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -56,15 +57,27 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 @store_options
 @JSON
 def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Show everything about a job: its payload and result, its attempts with their tracebacks, signals and stacks."""
+    """Show what happened to a job, then all of its facts: its payload and result, its attempts with their tracebacks and stacks."""
+    from holdfast._core.story import story_of
     from holdfast._processes.loading import opened
-    from holdfast.cli.output import print_json, print_table, shown
+    from holdfast._system.clock import SystemClock
+    from holdfast.cli.output import print_json
+    from holdfast.cli.story import lines_of
 
     with opened(target, url) as app:
         job = app.jobs.get(id)
+    story = story_of(job, job.attempts, datetime.fromtimestamp(SystemClock().wall(), UTC))
     if as_json:
-        print_json(job)
+        print_json(structs.asdict(job) | {"story": story})
         return
+    click.echo("\n".join(lines_of(story)) + "\n")
+    _print_facts(job)
+    _print_forensics(job.attempts, job.error)
+
+
+def _print_facts(job: "JobView") -> None:
+    from holdfast.cli.output import print_table, shown
+
     for name in job.__struct_fields__:
         value = getattr(job, name)
         if value not in (None, ()) and name not in ("attempts", "error"):
@@ -79,7 +92,6 @@ def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
             for each in job.attempts
         ]
         print_table(columns, rows, empty="")
-    _print_forensics(job.attempts, job.error)
 
 
 @jobs.command()
