@@ -27,7 +27,8 @@ from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Executor, FinishedRun, FinishedRuns
+from holdfast._engine.worker.executor import Executor
+from holdfast._engine.worker.finished_runs import FinishedRun, FinishedRuns
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.progress_writer import ProgressWriter

@@ -81,7 +81,7 @@ def test_a_log_line_names_the_event_and_its_fields_without_the_empty_ones(logged
 
 
 def test_frequent_events_are_logged_at_debug_level_only(logged: pytest.LogCaptureFixture) -> None:
-    Events().emit(EventName.JOB_COMPLETED, **JOB)
+    Events().emit(EventName.JOB_CLAIMED, **JOB)
     assert logged.records[0].levelno == logging.DEBUG
 
 
@@ -92,5 +92,5 @@ def test_a_log_line_that_no_handler_takes_is_not_formatted(logged: pytest.LogCap
 
     logged.set_level(logging.INFO, logger="holdfast")
     log = Log()
-    log.events.emit(EventName.JOB_COMPLETED, job=Unreadable())
-    assert log.names() == ["job.completed"]
+    log.events.emit(EventName.JOB_CLAIMED, job=Unreadable())
+    assert log.names() == ["job.claimed"]

@@ -25,7 +25,8 @@ from holdfast._engine.service import Service, yield_to_loop
 from holdfast._engine.tasks.job_context import JobContext
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Executor, FinishedRun
+from holdfast._engine.worker.executor import Executor
+from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.prefetch import Prefetch
 from holdfast._engine.worker.rescue_hooks import RescueHooks

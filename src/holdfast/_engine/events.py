@@ -98,6 +98,9 @@ class EventName(StrEnum):
 
 
 _LEVELS: dict[EventName, int] = {
+    EventName.JOB_COMPLETED: logging.INFO,
+    EventName.JOB_SNOOZED: logging.INFO,
+    EventName.JOB_CANCELLED: logging.INFO,
     EventName.JOB_RETRIED: logging.WARNING,
     EventName.JOB_HELD: logging.ERROR,
     EventName.JOB_FAILED: logging.ERROR,
@@ -158,6 +161,11 @@ _LEVELS: dict[EventName, int] = {
 }
 
 
+def level_of(name: EventName) -> int:
+    """Return the level at which the log shows the event."""
+    return _LEVELS.get(name, logging.DEBUG)
+
+
 class Event(Struct, frozen=True):
     """Something that happened; ``fields`` never hold a payload, a result or a traceback."""
 
@@ -188,14 +196,14 @@ class Events:
 
     def emit(self, name: EventName, **fields: Any) -> None:
         """Log the event and call its subscribers; format nothing if there is neither a log nor a subscriber for it."""
-        if logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG)):
-            self._call(_log, Event(name, fields))
+        if logger.isEnabledFor(level_of(name)):
+            self.deliver(_log, Event(name, fields))
         if self._subscribers:
             self.pass_on(Event(name, fields))
 
     def has_listener(self, name: EventName) -> bool:
         """Return whether the event is logged or has subscribers: code that emits it for each of many jobs asks once."""
-        return bool(self._subscribers) or logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG))
+        return bool(self._subscribers) or logger.isEnabledFor(level_of(name))
 
     @property
     def has_subscribers(self) -> bool:
@@ -205,9 +213,10 @@ class Events:
     def pass_on(self, event: Event) -> None:
         """Call the subscribers of an event that was emitted, and logged, elsewhere."""
         for callback in (*self._subscribers.get(event.name, ()), *self._subscribers.get("*", ())):
-            self._call(callback, event)
+            self.deliver(callback, event)
 
-    def _call(self, callback: Callable[[Event], object], event: Event) -> None:
+    def deliver(self, callback: Callable[[Event], object], event: Event) -> None:
+        """Call that callback, and report what it raises as an event."""
         try:
             callback(event)
         except BaseException as error:  # a subscriber's SystemExit must not end the engine
@@ -220,4 +229,4 @@ def _log(event: Event) -> None:
     # Names of exceptions and of a payload's fields may hold any characters, and logs are often the user's own.
     text = printable(" ".join(f"{key}={value}" for key, value in shown if value is not None))
     extra = {"event": event.name.value, "fields": event.fields}
-    logger.log(_LEVELS.get(event.name, logging.DEBUG), "%s %s", event.name.value, text, extra=extra)
+    logger.log(level_of(event.name), "%s %s", event.name.value, text, extra=extra)

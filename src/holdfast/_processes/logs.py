@@ -12,9 +12,11 @@ import msgspec
 from holdfast._core.text import IN_JSON, IN_LINES, printable
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT, WORKER
+from holdfast._engine.worker.options import LogErrors, LogJobs
 from holdfast._processes.outage_log import OutageFilter
 
 LEVELS = ("debug", "info", "warning", "error")
+JOBS, ERRORS = [each.value for each in LogJobs], [each.value for each in LogErrors]
 WHO = ("job", "task", "attempt", "worker")
 
 
@@ -33,7 +35,7 @@ class TextFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: ``time level logger message``. Events add ``event``, ``job task attempt worker`` and ``fields``;
-    records that a handler logs add ``job task attempt worker``."""
+    ends of attempts add ``queue duration error``; records that a handler logs add ``job task attempt worker``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the record as one JSON object."""
@@ -48,6 +50,7 @@ class JsonFormatter(logging.Formatter):
             fields = getattr(record, "fields", {})
             line |= {name: fields[name] for name in WHO if fields.get(name) is not None}
             line |= {name: value for name in ("event", "fields") if (value := getattr(record, name, None))}
+            line |= {name: value for name, value in getattr(record, "details", {}).items() if value is not None}
         if trace := _trace(record):
             line["traceback"] = trace
         return msgspec.json.encode(line, enc_hook=str).decode(errors="replace").translate(IN_JSON)
@@ -86,7 +89,9 @@ def _whose() -> dict[str, object]:
 
 
 def _trace(record: logging.LogRecord) -> str:
-    return "".join(traceback.format_exception(*record.exc_info)).rstrip() if record.exc_info and record.exc_info[0] else ""
+    if record.exc_info and record.exc_info[0]:
+        return "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    return record.exc_text or ""
 
 
 def configure_logs(level: str, form: str) -> None:

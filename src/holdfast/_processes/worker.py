@@ -26,7 +26,7 @@ from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
 from holdfast._engine.runners.runners import FORKED
 from holdfast._engine.service import run_until_done
 from holdfast._engine.tasks.registry import NAME
-from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.options import LogErrors, LogJobs, WorkerOptions
 from holdfast._engine.worker.worker import Worker
 from holdfast._processes.loading import load_app
 from holdfast._processes.logs import configure_logs
@@ -58,6 +58,8 @@ class ProcessOptions(Struct, frozen=True):
         *,
         prefetch: int | None = None,
         prefetch_time: float = 0.1,
+        log_jobs: str = "auto",
+        log_errors: str = "full",
     ) -> "ProcessOptions":
         """Parse the options as typed; raises ``ConfigurationError`` when one is not valid."""
         names = None if queues is None else tuple(name.strip() for name in queues.split(","))
@@ -78,6 +80,8 @@ class ProcessOptions(Struct, frozen=True):
             queues=names,
             prefetch=prefetch,
             prefetch_time=prefetch_time,
+            log_jobs=LogJobs(log_jobs),
+            log_errors=LogErrors(log_errors),
         )
         return cls(worker, log_level, log_format)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._core.text import printable
-from holdfast._processes.logs import LEVELS
+from holdfast._processes.logs import ERRORS, JOBS, LEVELS
 from holdfast.cli.options import DURATION, TARGET, Count
 from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr
 
@@ -50,8 +50,24 @@ if TYPE_CHECKING:
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or machines."
 )
+@click.option(
+    "--log-jobs",
+    type=click.Choice(JOBS),
+    default="auto",
+    show_default=True,
+    envvar="HOLDFAST_LOG_JOBS",
+    help="Which attempts get a line; auto: each, up to 20 a second, then a summary every 10 s.",
+)
+@click.option(
+    "--log-errors",
+    type=click.Choice(ERRORS),
+    default="full",
+    show_default=True,
+    envvar="HOLDFAST_LOG_ERRORS",
+    help="Message and traceback of a failure, only where it was raised, or only its type.",
+)
 @click.pass_context
-def worker(
+def worker(  # size: one parameter for each option
     context: click.Context,
     target: str,
     processes: int,
@@ -65,6 +81,8 @@ def worker(
     reload: bool,
     log_level: str,
     log_format: str,
+    log_jobs: str,
+    log_errors: str,
 ) -> None:
     """Run the jobs of an App until Ctrl-C or SIGTERM.
 
@@ -81,7 +99,13 @@ def worker(
     from holdfast.cli.banner import Banner
 
     open_missing()
-    options = ProcessOptions.of(concurrency, queues, log_level, log_format, prefetch=prefetch, prefetch_time=prefetch_time)
+    options = ProcessOptions.of(
+        *(concurrency, queues, log_level, log_format),
+        prefetch=prefetch,
+        prefetch_time=prefetch_time,
+        log_jobs=log_jobs,
+        log_errors=log_errors,
+    )
     configure_logs(log_level, log_format)
     kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
     clock, events = SystemClock(), Events()

@@ -8,7 +8,7 @@ import pytest
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, State
 from holdfast._core.requests import ClaimRequest
-from holdfast._engine.worker.executor import FinishedRun
+from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._engine.worker.resting_claims import RestingClaims
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeClock

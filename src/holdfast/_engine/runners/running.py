@@ -27,9 +27,9 @@ class Stop(StrEnum):
 
 class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
-    ``is_announced``: the start of its code has listeners. ``timer``: set to its ``timeout`` while it is in a runner. ``pause``:
-    seconds to wait before a job that has not begun is tried again. ``asked``: the read of the results that it takes; ``is_launched``:
-    it no longer waits for them. ``task``: to be cancelled; ``work``: what it awaits.
+    ``is_announced``: the start of its code, at ``begun_at``, has listeners. ``timer``: set to its ``timeout`` while it is in a runner.
+    ``pause``: seconds to wait before a job that has not begun is tried again. ``asked``: the read of the results that it takes;
+    ``is_launched``: it no longer waits for them. ``task``: to be cancelled; ``work``: what it awaits.
     ``unavailable``: why no runner could be started for it.
     ``was_killed``: its runner was, because it did not stop. ``is_running_hook``: its rescue hook is at work in this process, for
     handlers of any kind."""
@@ -45,6 +45,7 @@ class Running(Struct, eq=False):
     task: asyncio.Task[Any] | None = None
     work: Coroutine[Any, Any, None] | None = None
     has_begun: bool = False
+    begun_at: float | None = None
     stop: Stop | None = None
     stops_requested: frozenset[Stop] = frozenset()
     stopped_at: float | None = None

@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast._core.durations import Duration
@@ -69,6 +69,7 @@ class TaskRegistrar(ABC):
         process: bool = False,
         on_rescue: Hook | None = None,
         limit: Limit | None = None,
+        sensitive: Sequence[str] = (),
     ) -> Decorator: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
@@ -79,6 +80,7 @@ class TaskRegistrar(ABC):
         ``key``: the name of the parameter that holds each job's key, usually the tenant.
         ``limit``: how many of its jobs may be active at once or start in a time, in the whole cluster, also for each key.
         ``on_changed_steps``: whether a job whose code was changed under its recorded steps is held, fails, or forgets them and restarts.
+        ``sensitive``: names of parameters, and of fields in them, whose values no log shows.
         ``on_rescue``: a function of a connection and a ``RescuedJob``, which repairs your own rows after an interrupted attempt.
 
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP

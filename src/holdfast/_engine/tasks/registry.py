@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.payload import PayloadType, annotations_of, key_in
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
+from holdfast._core.secret_fields import secret_fields
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.text import shortened
 from holdfast._core.timing import LeaseTiming
@@ -42,7 +43,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     ``key``: the field of the payload that is each job's key. ``limit``: of all its jobs; it counts once a supervisor has stored it.
     ``on_changed_steps``: only a worker with the code finds a change, so it does not travel on the row.
     ``rows``: the table whose rows it works on, if its jobs are runs of such a handler. ``workflow``: its function builds the graph of a
-    workflow, and takes a ``Workflow`` first.
+    workflow, and takes a ``Workflow`` first. ``sensitive``: names whose values no log shows, beside those that it knows.
     """
 
     name: str
@@ -62,6 +63,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     limit: Limit | None = None
     on_changed_steps: ChangePolicy = ChangePolicy.HOLD
     workflow: WorkflowSettings | None = None
+    sensitive: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> RunnerKind:
@@ -183,6 +185,7 @@ def define(  # size: one line for each option
     process: bool = False,
     on_rescue: Callable[..., Any] | None = None,
     limit: Limit | None = None,
+    sensitive: Sequence[str] = (),
 ) -> TaskDefinition:
     """Check what the user wrote, and return the task definition; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
@@ -192,6 +195,7 @@ def define(  # size: one line for each option
         *_problems_of_process(function, process),
         *_problems_of_hook(function, on_rescue),
         *problems_of_limit(limit),
+        *problems_of_sensitive(sensitive),
     ]
     if on_changed_steps not in set(ChangePolicy):
         problems.append(f"on_changed_steps={on_changed_steps!r}: use 'hold', 'fail' or 'restart'")
@@ -231,6 +235,7 @@ def define(  # size: one line for each option
         key=key,
         limit=limit,
         on_changed_steps=ChangePolicy(on_changed_steps),
+        sensitive=frozenset(sensitive) | secret_fields(annotations_of(function).values()),
     )
 
 
@@ -244,6 +249,13 @@ def problems_of_names(task: object, queue: object, priority: object) -> list[str
     if type(priority) is not int or priority not in PRIORITIES:
         found.append(f"priority={priority!r}: use an integer of at most 32 bits; smaller runs sooner")
     return found
+
+
+def problems_of_sensitive(names: object) -> list[str]:
+    """Return what is wrong with names that a task declares as sensitive."""
+    if not isinstance(names, (tuple, list, set, frozenset)) or not all(isinstance(name, str) and name for name in names):
+        return [f"sensitive={names!r}: use names of parameters or fields, for example sensitive=('card',)"]
+    return []
 
 
 def problems_of_limit(limit: object, *, is_optional: bool = True) -> list[str]:

@@ -13,8 +13,10 @@ from holdfast._engine.events import EventName
 from holdfast._engine.flow_events import report_flows
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
+from holdfast._engine.worker.attempt_log import AttemptLog
 from holdfast._engine.worker.claim_turns import ClaimTurns
-from holdfast._engine.worker.executor import Executor, FinishedRun
+from holdfast._engine.worker.executor import Executor
+from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.job_events import OutcomeEvents, origin_of
 from holdfast._engine.worker.late_results import LateResults
@@ -64,7 +66,8 @@ class Exchange:
         self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
         self._resting, self._turns = RestingClaims(slots.size, lease.now), ClaimTurns()
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
-        self.outcomes = OutcomeEvents(self._events)
+        self.outcomes = OutcomeEvents(self._events, log := AttemptLog(options, environment.clock.monotonic))
+        executor.begun = log.started
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
@@ -352,7 +355,7 @@ class Exchange:
         return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
 
     def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
-        has_listener = self._events.has_listener(EventName.JOB_COMPLETED)
+        has_listener = self.outcomes.has_listener
         self._locked.put_off(batch, answers)
         self.ahead.has_returned(ended.key for ended, answer in zip(batch, answers, strict=True) if answer is not Answer.BUSY)
         for ended, answer in zip(batch, answers, strict=True):
@@ -364,7 +367,7 @@ class Exchange:
     def _settled(self, ended: FinishedRun, answer: Answer) -> None:
         match answer:
             case Answer.APPLIED:
-                self.outcomes.announce(ended.transition, **self._fields(ended.claim.job))
+                self.outcomes.announce(ended, **self._fields(ended.claim.job))
             case Answer.LOST:
                 self._keep_late_outcome(ended)
             case Answer.MISSING:

@@ -1,12 +1,12 @@
 """One claimed job, from its payload to its transition: decode, run, and turn the outcome into a transition."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, assert_never
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Json, Reason, RescueReason, Token
@@ -21,10 +21,10 @@ from holdfast._engine.runners.outcomes import decode, invalid_payload, outcome_o
 from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner, decode_and_call
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.runners.stacks import coroutine_stack
-from holdfast._engine.service import Signal
 from holdfast._engine.tasks.around import within, within_thread
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.attempt_reports import AttemptReporter
+from holdfast._engine.worker.finished_runs import FinishedRun, FinishedRuns
 from holdfast._engine.worker.job_inputs import JobInputs
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.progress_writer import ProgressWriter
@@ -43,45 +43,8 @@ def _ignore_freed() -> None:
     pass
 
 
-class FinishedRun(Struct, frozen=True):
-    """A handler whose code has stopped. ``transition`` is ``None`` if it returned nothing and its job had another owner.
-
-    ``pause``: seconds for which the worker keeps the claim before it releases it, or before it tries a locked row again.
-    ``refusals``: how often the store has refused the outcome in a separate write."""
-
-    claim: Claim
-    transition: Transition | None
-    pause: float = 0.0
-    refusals: int = 0
-
-    @property
-    def key(self) -> tuple[UUID, Token]:
-        """The job's id and the attempt's token."""
-        return self.claim.job.id, self.claim.job.token
-
-
-class FinishedRuns:
-    """The queue of finished runs between the executor and the exchange, in order."""
-
-    def __init__(self) -> None:
-        self.wake = Signal()
-        self._runs: list[FinishedRun] = []
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __iter__(self) -> Iterator[FinishedRun]:
-        return iter(self._runs)
-
-    def add(self, run: FinishedRun) -> None:
-        """Add a run, and wake the exchange."""
-        self._runs.append(run)
-        self.wake.set()
-
-    def take(self) -> list[FinishedRun]:
-        """Remove and return all runs."""
-        runs, self._runs = self._runs, []
-        return runs
+def _ignore_begun(claim: Claim) -> None:
+    pass
 
 
 class Executor:
@@ -106,6 +69,8 @@ class Executor:
         self.state: Any = None
         self.freed: Callable[[], None] = _ignore_freed
         """Called after a handler has left its slot."""
+        self.begun: Callable[[Claim], None] = _ignore_begun
+        """Called when the first line of a handler is about to run."""
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
@@ -243,7 +208,7 @@ class Executor:
             if running.context.uses_steps and isinstance(outcome, Done):
                 moved = structs.replace(moved, forgets_steps=True)
                 self._report_unused(running)
-            return FinishedRun(running.claim, moved)
+            return self._finished(running, moved)
         match running.stop:
             case Stop.LOST:
                 return FinishedRun(running.claim, None)
@@ -262,7 +227,11 @@ class Executor:
                 return FinishedRun(running.claim, None)
             case _:
                 assert_never(running.stop)
-        return FinishedRun(running.claim, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
+        return self._finished(running, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
+
+    def _finished(self, running: Running, moved: Transition) -> FinishedRun:
+        seconds = None if running.begun_at is None else self._lease.now() - running.begun_at
+        return FinishedRun(running.claim, moved, seconds=seconds, sensitive=running.definition.sensitive)
 
     async def _outcome(self, running: Running) -> Outcome | None:
         """Run the handler and return its outcome; ``None`` when it was stopped or its job was lost."""
@@ -302,8 +271,9 @@ class Executor:
         return outcome if unfit is None else invalid_payload(await self._inputs.named(unfit))
 
     def _begin(self, running: Running) -> None:
-        job = running.claim.job
+        job, running.begun_at = running.claim.job, self._lease.now()
         self._reports.begun(job)
+        self.begun(running.claim)
         if running.is_announced:
             fields = {"task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
             self._events.emit(EventName.JOB_STARTED, job=job.id, **fields)

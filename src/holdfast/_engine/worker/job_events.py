@@ -1,11 +1,13 @@
 """The events of claims and outcomes: their names and fields."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from holdfast._core.job import AttemptOutcome, Claim, State
-from holdfast._core.lifecycle import Transition
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.events import Event, EventName, Events
+from holdfast._engine.worker.attempt_log import AttemptLog
+from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._ports.transport import ClaimSource
 
 
@@ -43,10 +45,11 @@ EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
 
 
 class OutcomeEvents:
-    """Emits the events of outcomes that the store has applied. ``left``: the jobs that this worker released once it was to end."""
+    """Emits the events of outcomes that the store has applied. ``left``: the jobs that this worker released once it was to end.
+    ``log``: what has a line for each of them."""
 
-    def __init__(self, events: Events) -> None:
-        self._events = events
+    def __init__(self, events: Events, log: AttemptLog) -> None:
+        self._events, self.log = events, log
         self.left: list[UUID] = []
         self._is_ending = False
 
@@ -54,12 +57,24 @@ class OutcomeEvents:
         """Remember from now on which jobs are released."""
         self._is_ending = True
 
-    def announce(self, transition: Transition | None, **fields: Any) -> None:
-        """Emit the event of a job's outcome; ``fields`` are those of the job."""
+    @property
+    def has_listener(self) -> bool:
+        """Whether completed jobs are logged, or have subscribers."""
+        return self._events.has_subscribers or self.log.has_completed
+
+    def announce(self, ended: FinishedRun, **fields: Any) -> None:
+        """Log a job's outcome and emit its event; ``fields`` are those of the job."""
+        transition = ended.transition
         if transition is None:
             return
         name = EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
         if self._is_ending and name is EventName.JOB_RELEASED:
             self.left.append(transition.job)
+        has_line = self.log.takes(ended, name)
+        if not has_line and not self._events.has_subscribers:
+            return
         error = transition.error.type if transition.error else None
-        self._events.emit(name, **fields, reason=transition.reason, error=error, delay=transition.delay or None)
+        event = Event(name, {**fields, "reason": transition.reason, "error": error, "delay": transition.delay or None})
+        if has_line:
+            self._events.deliver(partial(self.log.ended, ended), event)
+        self._events.pass_on(event)

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.worker.executor import FinishedRun
+from holdfast._engine.worker.finished_runs import FinishedRun
 
 SHORTEST_PAUSE = 0.005
 SAY_FROM = 0.5

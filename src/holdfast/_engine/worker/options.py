@@ -1,8 +1,27 @@
 """The options of one worker."""
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from holdfast._core.requests import IsolatedJobs
+
+
+class LogJobs(StrEnum):
+    """Which attempts get a line in the log."""
+
+    AUTO = "auto"
+    ALL = "all"
+    FAILURES = "failures"
+    OFF = "off"
+
+
+class LogErrors(StrEnum):
+    """What a line shows of a failure: message and traceback, only where it was raised, or only its type."""
+
+    FULL = "full"
+    WHERE = "where"
+    TYPE = "type"
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -21,6 +40,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     most: int | None = None
     prefetch: int | None = None
     prefetch_time: float = 0.1
+    log_jobs: LogJobs = LogJobs.AUTO
+    log_errors: LogErrors = LogErrors.FULL
 
     @property
     def can_prefetch(self) -> bool:

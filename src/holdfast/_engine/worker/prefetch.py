@@ -21,7 +21,8 @@ from holdfast._core.requests import ClaimRequest
 from holdfast._engine.environment import Environment
 from holdfast._engine.service import Signal
 from holdfast._engine.store_defaults import prefetches, prefetching
-from holdfast._engine.worker.executor import Executor, FinishedRun
+from holdfast._engine.worker.executor import Executor
+from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.options import WorkerOptions
 

@@ -7,7 +7,7 @@ from msgspec import structs
 from holdfast._core.policy import Backoff
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.worker.executor import FinishedRun
+from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._ports.clock import Randomness
 
 PAUSES = Backoff.exponential("250ms", cap="30s")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from holdfast._engine.worker.executor import FinishedRun
+from holdfast._engine.worker.finished_runs import FinishedRun
 
 
 class RestingClaims:

@@ -246,6 +246,7 @@ class Worker:
     async def _watch(self) -> float:
         """Stop code that has no right to run any more; report code that does not stop."""
         self._reports.tell_latest()
+        self.exchange.outcomes.log.flush()
         if not self.lease.may_act():
             if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
                 self._events.emit(EventName.LEASE_DEADLINE_PASSED, running=len(self.executor.running))
@@ -348,6 +349,7 @@ class Worker:
                 return  # the supervisor sends them to the store again before it ends the lease
             self._exchanging.wake.set()
             await self._ending.wait(self._drain.pause())
+        self.exchange.outcomes.log.flush(is_last=True)
         if not self.lease.is_gone:
             await self._end_lease()
         if self._drain.has_begun:
