@@ -6,8 +6,9 @@ import pytest
 from msgspec import structs
 
 from holdfast._core import lifecycle
-from holdfast._core.attempt_line import ended_line, started_line, summary_line
+from holdfast._core.attempt_line import ended_line, rescued_line, started_line, summary_line
 from holdfast._core.job import ActiveJob, Claim, Failure, RescueReason, State, Token
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, Policy
 
@@ -71,3 +72,22 @@ def test_a_summary_names_the_five_largest_queues() -> None:
     queues = {name: number for number, name in enumerate("abcdefg", 1)}
     assert summary_line(10.0, queues, 0, None) == "28 completed in 10 s (g 7, f 6, e 5, d 4, c 3, others 3), 0 failed"
     assert summary_line(10.0, {}, 9, None) == "0 completed in 10 s, 9 failed"
+
+
+@pytest.mark.parametrize(
+    ("job", "why", "text"),
+    [
+        (JOB, LeaseEnd(RescueReason.CRASHED, "SIGKILL"), "back in line, crash 1 of 3"),
+        (structs.replace(JOB, crashes=1), LeaseEnd(RescueReason.CRASHED), "runs again in 1.2 s, crash 2 of 3"),
+        (LAST, LeaseEnd(RescueReason.CRASHED), "failed, crash 3 of 3"),
+        (JOB, LeaseEnd(RescueReason.CLOSED, is_free=True), "back in line"),
+        (
+            JOB,
+            LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={JOB.id: RescueReason.TIMED_OUT}),
+            "runs again in 1.2 s, attempt 1 of 3",
+        ),
+    ],
+)
+def test_a_rescue_has_its_sentence(job: ActiveJob, why: LeaseEnd, text: str) -> None:
+    move = lifecycle.rescue(job, why, jitter=0.0)
+    assert rescued_line(job, move, move.to, "web1-4711", "SIGKILL") == f"sync 9d8f2c taken from web1-4711 (SIGKILL), {text}"

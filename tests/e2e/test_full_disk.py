@@ -80,4 +80,4 @@ def test_l8_jobs_on_a_full_disk_keep_their_results_and_their_workers_live(tmp_pa
         view = ships.until_state(running, "completed", within=START)
         assert (view.crashes, view.failures) == (0, 0)
         assert crew.workers() == workers
-        assert "job.rescued" not in crew.log_text()
+        assert " taken from " not in crew.log_text()

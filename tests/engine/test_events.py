@@ -94,3 +94,11 @@ def test_a_log_line_that_no_handler_takes_is_not_formatted(logged: pytest.LogCap
     log = Log()
     log.events.emit(EventName.JOB_CLAIMED, job=Unreadable())
     assert log.names() == ["job.claimed"]
+
+
+def test_a_sentence_takes_the_place_of_name_and_fields_in_the_log_only(logged: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    log.events.emit_as("resize j1 taken from\x1b web1 (100 %)", EventName.JOB_RESCUED, job="j1")
+    assert logged.records[0].getMessage() == "resize j1 taken from\\x1b web1 (100 %)"
+    assert logged.records[0].fields == {"job": "j1"}  # type: ignore[attr-defined]
+    assert log.of("job.rescued") == [{"job": "j1"}]

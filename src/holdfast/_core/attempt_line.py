@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from holdfast._core.job import AttemptOutcome, Claim, State
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State
 from holdfast._core.lifecycle import Transition
 
 MOST_NAMED = 5
@@ -45,10 +45,16 @@ def ended_line(claim: Claim, move: Transition, seconds: float | None, error: obj
             return f"{name} returned to its queue{because}"
 
 
-def rescued_line(name: str, worker: str, reason: str, to: State, *, delay: float | None, crashes: str) -> str:
-    """Return the sentence of a job that a supervisor took from a worker; ``crashes``: of its budget."""
-    ends = {State.AVAILABLE: f"runs again {_wait(delay)}" if delay else "back in line", State.HELD: "held for an operator"}
-    return f"{name} taken from {worker} ({reason}), {ends.get(to, to.value)}{crashes}"
+def rescued_line(job: ActiveJob, move: Transition, to: State, worker: str, reason: str) -> str:
+    """Return the sentence of a job that a supervisor took from a worker. ``to``: its state now."""
+    back = f"runs again {_wait(move.delay)}" if move.delay else "back in line"
+    ends = {State.AVAILABLE: back, State.HELD: "held for an operator"}
+    budget = ""
+    if move.crashes > job.crashes:
+        budget = f", crash {move.crashes} of {job.policy.max_crashes}"
+    elif move.failures > job.failures:
+        budget = f", attempt {move.failures} of {job.policy.max_attempts}"
+    return f"{job_name(job.task, job.id)} taken from {worker} ({reason}), {ends.get(to, to.value)}{budget}"
 
 
 def summary_line(seconds: float, completed: Mapping[str, int], failed: int, median: float | None) -> str:

@@ -4,6 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -196,10 +197,11 @@ class Events:
 
     def emit(self, name: EventName, **fields: Any) -> None:
         """Log the event and call its subscribers; format nothing if there is neither a log nor a subscriber for it."""
-        if logger.isEnabledFor(level_of(name)):
-            self.deliver(_log, Event(name, fields))
-        if self._subscribers:
-            self.pass_on(Event(name, fields))
+        self._emit(None, Event(name, fields))
+
+    def emit_as(self, sentence: str, name: EventName, /, **fields: Any) -> None:
+        """Emit the event; the log shows the sentence instead of the name and the fields."""
+        self._emit(sentence, Event(name, fields))
 
     def has_listener(self, name: EventName) -> bool:
         """Return whether the event is logged or has subscribers: code that emits it for each of many jobs asks once."""
@@ -215,6 +217,12 @@ class Events:
         for callback in (*self._subscribers.get(event.name, ()), *self._subscribers.get("*", ())):
             self.deliver(callback, event)
 
+    def _emit(self, sentence: str | None, event: Event) -> None:
+        if logger.isEnabledFor(level_of(event.name)):
+            self.deliver(partial(_log, sentence), event)
+        if self._subscribers:
+            self.pass_on(event)
+
     def deliver(self, callback: Callable[[Event], object], event: Event) -> None:
         """Call that callback, and report what it raises as an event."""
         try:
@@ -224,9 +232,13 @@ class Events:
                 self.emit(EventName.SUBSCRIBER_FAILED, event=event.name.value, error=type(error).__name__)
 
 
-def _log(event: Event) -> None:
-    shown = ((key, f"{value:.3f}" if isinstance(value, float) else value) for key, value in event.fields.items())
-    # Names of exceptions and of a payload's fields may hold any characters, and logs are often the user's own.
-    text = printable(" ".join(f"{key}={value}" for key, value in shown if value is not None))
+def _log(sentence: str | None, event: Event) -> None:
+    text = f"{event.name.value} {_fields_of(event)}" if sentence is None else sentence
     extra = {"event": event.name.value, "fields": event.fields}
-    logger.log(level_of(event.name), "%s %s", event.name.value, text, extra=extra)
+    # Names of exceptions and of a payload's fields may hold any characters, and logs are often the user's own.
+    logger.log(level_of(event.name), "%s", printable(text), extra=extra)
+
+
+def _fields_of(event: Event) -> str:
+    shown = ((key, f"{value:.3f}" if isinstance(value, float) else value) for key, value in event.fields.items())
+    return " ".join(f"{key}={value}" for key, value in shown if value is not None)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer, LeaseView
+from holdfast._core.attempt_line import rescued_line
 from holdfast._core.identity import is_provably_dead
 from holdfast._core.job import ActiveJob, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
@@ -343,7 +344,8 @@ class Recovery:
     def _announce(self, hold: ActiveJob, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
         to = move.with_cancellation(cancel_requested=hold.cancel_requested).to
         rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, to)
-        self._events.emit(
+        self._events.emit_as(
+            rescued_line(hold, move, to, worker, signal or reason),
             EventName.JOB_RESCUED,
             job=hold.id,
             task=hold.task,

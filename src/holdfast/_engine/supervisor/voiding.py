@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer
+from holdfast._core.attempt_line import rescued_line
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import Transition
 from holdfast._engine import messages
@@ -88,9 +89,9 @@ class Voiding:
     async def _announce(self, worker: WorkerHandle, moved: Sequence[tuple[ActiveJob, Transition]]) -> None:
         for job, move in moved:
             fields = {"task": job.task, "attempt": job.attempt, "worker": worker.name, "crashes": job.crashes}
-            self._events.emit(
-                EventName.JOB_RESCUED, job=job.id, **fields, reason=REASON, to=move.to.value, delay=None, recovery="store"
-            )
+            sentence = rescued_line(job, move, move.to, worker.name, REASON)
+            fields |= {"reason": REASON, "to": move.to.value, "delay": None, "recovery": "store"}
+            self._events.emit_as(sentence, EventName.JOB_RESCUED, job=job.id, **fields)
         if moved:
             by_task = dict(Counter(job.task for job, _ in moved))
             counts = {"jobs": len(moved), "by_reason": {REASON: len(moved)}, "by_task": by_task}
