@@ -7,17 +7,20 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
-from holdfast._core.requests import JobFilter
+from holdfast._core.requests import JobFilter, NewLease
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import require_version
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import QUERIES
+from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import TTL, Scene, play
+from tests.engine.support import LEASE
 from tests.stores.support import OnFile, inside, new_job, sql, store_on, using
 
 
@@ -251,6 +254,20 @@ def test_old_versions_are_refused_and_racy_ones_named(tmp_path: Path, monkeypatc
         monkeypatch.setattr(driver, "version", lambda *, use_apsw, version=version: version)
         (library, *_) = using(store_on(tmp_path / "jobs.db"), lambda store: store.check())
         assert (library.level, "holdfast[apsw]" in library.remedy) == (level, level == "warning")
+
+
+def test_the_first_worker_on_a_file_has_one_line_about_an_old_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def notices(store: SqliteStore, lease: NewLease) -> tuple[str, ...]:
+        await store.open_lease(lease)
+        return store.capabilities.notices
+
+    line = "SQLite 3.40.1: a rare bug of old releases can damage the file; `holdfast check` says what to do"
+    monkeypatch.setattr(driver, "version", lambda *, use_apsw: (3, 40, 1))
+    first, second = (structs.replace(LEASE, id=UUID(int=number)) for number in (1, 2))
+    assert using(store_on(tmp_path / "jobs.db"), lambda store: notices(store, first)) == (line,)
+    assert using(store_on(tmp_path / "jobs.db"), lambda store: notices(store, second)) == ()
+    monkeypatch.setattr(driver, "version", lambda *, use_apsw: (3, 60, 0))
+    assert using(store_on(tmp_path / "new.db"), lambda store: notices(store, first)) == ()
 
 
 def test_a_check_of_an_impossible_path_is_a_finding(tmp_path: Path) -> None:

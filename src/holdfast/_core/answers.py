@@ -37,7 +37,8 @@ class Capabilities(Struct, frozen=True):
 
     ``lease_clock``: the clock by which leases are judged. ``kernel``: the monotonic clock that all processes of the machine share;
     ``server``: the store's own; ``none``: readers time the lease's changes themselves. ``warnings``: what to log when a worker
-    starts, each with its remedy. ``caller_transaction``: jobs can be enqueued inside the caller's own transaction, and a handler's rows
+    starts, each with its remedy; ``notices``: the same at the level info.
+    ``caller_transaction``: jobs can be enqueued inside the caller's own transaction, and a handler's rows
     committed together with the check of its token. ``prefetch``: workers gain by claiming jobs ahead, to start many in one write.
     """
 
@@ -46,6 +47,7 @@ class Capabilities(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     caller_transaction: bool = False
     prefetch: bool = False
+    notices: tuple[str, ...] = ()
 
 
 class Duplicate(Struct, frozen=True):

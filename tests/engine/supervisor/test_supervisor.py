@@ -1,6 +1,7 @@
 """The supervisor spawns, renews, recovers and drains workers; a store that fails makes it neither end nor lose anything."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -737,13 +738,17 @@ class LateWarner(Flaky):
 
     @property
     def capabilities(self) -> Any:
-        return structs.replace(super().capabilities, warnings=("the disk is slow",) if "open_lease" in self.calls else ())
+        has_answered = "open_lease" in self.calls
+        found = {"warnings": ("the disk is slow",), "notices": ("the library is old",)} if has_answered else {}
+        return structs.replace(super().capabilities, **found)
 
 
 @pytest.mark.virtual_time
-async def test_warnings_that_a_store_has_once_it_has_answered_are_logged_once() -> None:
+async def test_warnings_that_a_store_has_once_it_has_answered_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast")
     fleet = Fleet(processes=2)
     fleet.store = LateWarner(fleet.memory)
     for _ in range(2):
         await fleet.ready()
     assert fleet.log.of("store.warned") == [{"warning": "the disk is slow"}]
+    assert [record.levelname for record in caplog.records if record.getMessage() == "the library is old"] == ["INFO"]

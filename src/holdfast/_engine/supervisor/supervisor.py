@@ -29,6 +29,7 @@ from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorO
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.reviver import Reviver
 from holdfast._engine.supervisor.scheduler import Scheduler
+from holdfast._engine.supervisor.store_warnings import StoreWarnings
 from holdfast._engine.supervisor.until_empty import UntilEmpty, has_limited_jobs
 from holdfast._engine.supervisor.voiding import Voiding
 from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
@@ -68,7 +69,7 @@ class Supervisor:
         self._event_relay, self.problems = EventRelay(events, lambda: self.workers) if options.tells else None, tuple[str, ...]()
         self._recoveries: dict[asyncio.Task[None], WorkerHandle] = {}
         self._settings: Settings | None = None
-        self._warnings = list[str]()
+        self._warnings = StoreWarnings(events)
         self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
         self._isolation: Isolation | None = None
         self._rows_scheduler: RowsScheduler | None = None
@@ -189,7 +190,7 @@ class Supervisor:
                 timing = await self._prepare(hello.settings)  # the first worker's: one beat renews all leases
                 await self._declared_limits.declare(hello.declared)
                 await session.open_lease(hello, self._environment, self._contact, timing=timing, grace=self._grace)
-                self._log_warnings()
+                self._warnings.log(self._store)
                 break
             except ERRORS as error:
                 self._report_error("open", error)
@@ -203,13 +204,6 @@ class Supervisor:
             await self._pause(failures, hello.settings)
         if self._drains:
             self._drain(session.handle)
-
-    def _log_warnings(self) -> None:
-        """Log each warning of the store once; some stores have none before they have answered."""
-        news = [each for each in self._store.capabilities.warnings if each not in self._warnings]
-        for warning in news:
-            self._events.emit(EventName.STORE_WARNED, warning=warning)
-        self._warnings += news
 
     async def _prepare(self, settings: Settings) -> LeaseTiming:
         """Open store and transport once, reconcile, start the services; return the timing of all leases."""

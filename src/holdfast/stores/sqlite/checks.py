@@ -47,10 +47,11 @@ def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check
         return library, Check("error", "file", str(error))
 
 
-def warnings(version: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the warnings about its SQLite that a worker logs when it starts."""
+def notices(version: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what the first worker on a file logs about its SQLite, in one line."""
     found = library_of(version)
-    return () if found.level == "ok" else (f"{found.message}: {found.remedy}",)
+    bug = "a rare bug of old releases can damage the file; `holdfast check` says what to do"
+    return () if found.level == "ok" else (f"SQLite {'.'.join(map(str, version))}: {bug}",)
 
 
 def library_of(version: tuple[int, ...]) -> Check:

@@ -76,6 +76,7 @@ from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
+from holdfast.stores.sqlite.library_notice import LibraryNotice
 from holdfast.stores.sqlite.limits import LimitVerbs
 from holdfast.stores.sqlite.prefetching import Prefetching
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
@@ -107,7 +108,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
         use_apsw: bool | None = None,
     ) -> None:
         file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
-        self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
+        self._notice = LibraryNotice(driver.version(use_apsw=is_apsw))
         self._flow_changes = changes = FlowChanges()
         self._thread = ConnectionThread(
             lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw, flow_changes=changes)
@@ -119,7 +120,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("sqlite", "kernel", self._warnings, caller_transaction=True)
+        return Capabilities("sqlite", "kernel", notices=self._notice.lines, caller_transaction=True)
 
     # moves of jobs
 
@@ -224,7 +225,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     # leases
 
     async def open_lease(self, lease: NewLease) -> bool:
-        return bool(await self._write("open_lease", packing.lease(lease)))
+        return await self._thread.run(partial(self._notice.open_lease, packing.lease(lease)))
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         values = {**packing.ids(leases), "is_draining": draining, "notes": packing.beat_notes(leases, notes)}
