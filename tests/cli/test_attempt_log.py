@@ -19,6 +19,7 @@ SECRET = "c4n4ry-0f-th3-m1ne"
 CARD = 4929123456781234
 
 SHOP = """
+import logging
 from pydantic import BaseModel, SecretStr
 from holdfast import App, Backoff, Fail, Snooze
 
@@ -29,6 +30,7 @@ class Login(BaseModel):
     phrase: SecretStr
 
 def charge(secret, pin, login):
+    logging.getLogger("bank").warning("charging %s", secret)
     raise KeyError(f"{{secret}} {{pin}} {{login.phrase.get_secret_value()}}")
 
 @app.task(max_attempts=2, backoff=Backoff.fixed("0ms"), sensitive=("pin",))
@@ -48,16 +50,16 @@ async def mail(to: str) -> None: ...
 """
 
 GOLDEN = """\
-warning {task} ID failed in TIME, attempt 1 of 2, again at once: KeyError: 'hidden hidden hidden' (FOLDER/shop.py:12 in charge)
+warning {task} ID failed in TIME, attempt 1 of 2, again at once: KeyError: 'hidden hidden hidden' (FOLDER/shop.py:14 in charge)
 error   {task} ID failed for good, attempt 2 of 2: KeyError: 'hidden hidden hidden'
 Traceback (most recent call last):
   File "FOLDER/shop.py", line {line}, in {task}
     charge(password, pin, login)
-  File "FOLDER/shop.py", line 12, in charge
+  File "FOLDER/shop.py", line 14, in charge
     raise KeyError(f"{{secret}} {{pin}} {{login.phrase.get_secret_value()}}")
 KeyError: 'hidden hidden hidden'
 """
-LINES = {"loop": 16, "thread": 20, "process": 24}
+LINES = {"loop": 18, "thread": 22, "process": 26}
 
 
 @pytest.fixture
@@ -91,6 +93,7 @@ def test_a_worker_logs_each_job_in_a_sentence_and_no_secret(shop: App, folder: P
     log = log_of(folder)
     for task, line in LINES.items():
         assert about(task, log, folder) == GOLDEN.format(task=task, line=line)
+        assert len(re.findall(rf"warning bank: charging hidden job=\S+ task={task} attempt=[12] worker=\S+\d\n", log)) == 2
     assert about("mail", log, folder) == "info    mail ID completed in TIME\n"
     assert not re.search(rf"{SECRET}|{CARD}", log)
 
@@ -99,12 +102,14 @@ def test_a_worker_logs_the_same_as_json(shop: App, folder: Path) -> None:
     log = log_of(folder, "--log-format", "json")
     documents = [json.loads(line) for line in log.splitlines()]
     for task in LINES:
-        retried, failed = [each for each in documents if each.get("task") == task]
+        retried, failed = [each for each in documents if each.get("task") == task and "event" in each]
+        charged = [each for each in documents if each.get("task") == task and each["logger"] == "bank"]
+        assert [(each["message"], each["worker"]) for each in charged] == [("charging hidden", failed["worker"])] * 2
         assert (retried["event"], retried["level"], failed["event"], failed["level"]) == (
             *("job.retried", "warning"),
             *("job.failed", "error"),
         )
-        error = {"type": "KeyError", "message": "'hidden hidden hidden'", "where": f"{folder.name}/shop.py:12 in charge"}
+        error = {"type": "KeyError", "message": "'hidden hidden hidden'", "where": f"{folder.name}/shop.py:14 in charge"}
         assert retried["error"] == failed["error"] == error
         assert (failed["queue"], failed["attempt"], 0 < failed["duration"] < 30) == ("default", 2, True)
         assert "traceback" not in retried

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast._core.text import IN_JSON, IN_LINES, printable
 from holdfast._engine.events import EventName, logger
-from holdfast._engine.runners.current import CURRENT, WORKER
+from holdfast._engine.runners.current import CURRENT, MASK, WORKER
 from holdfast._engine.worker.options import LogErrors, LogJobs
 from holdfast._processes.outage_log import OutageFilter
 
@@ -28,8 +28,8 @@ class TextFormatter(logging.Formatter):
         when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         source = "" if record.name == "holdfast" else f"{record.name}: "
         whose = "" if record.name == logger.name else "".join(f" {name}={value}" for name, value in _whose().items())
-        line = printable(f"{when} {record.levelname.lower():<7} {source}{record.getMessage()}{whose}")
-        trace = _trace(record)
+        line = printable(f"{when} {record.levelname.lower():<7} {source}{_masked(record.getMessage())}{whose}")
+        trace = _masked(_trace(record))
         return f"{line}\n{trace.translate(IN_LINES)}" if trace else line
 
 
@@ -43,7 +43,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _masked(record.getMessage()),
         }
         line |= _whose()
         if record.name == logger.name:
@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
             line |= {name: fields[name] for name in WHO if fields.get(name) is not None}
             line |= {name: value for name in ("event", "fields") if (value := getattr(record, name, None))}
             line |= {name: value for name, value in getattr(record, "details", {}).items() if value is not None}
-        if trace := _trace(record):
+        if trace := _masked(_trace(record)):
             line["traceback"] = trace
         return msgspec.json.encode(line, enc_hook=str).decode(errors="replace").translate(IN_JSON)
 
@@ -86,6 +86,12 @@ def _whose() -> dict[str, object]:
     """Return which job the code that logs runs for, if it runs for one."""
     hold = CURRENT.get()
     return {} if hold is None else {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": WORKER.get()}
+
+
+def _masked(text: str) -> str:
+    """Return the message of code that runs for a job without the job's sensitive values."""
+    mask = MASK.get()
+    return text if mask is None else mask(text)
 
 
 def _trace(record: logging.LogRecord) -> str:

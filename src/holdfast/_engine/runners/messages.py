@@ -15,9 +15,10 @@ from holdfast._core.steps import SignalTaken, StepList, StepRecord
 
 
 class Run(Struct, frozen=True, tag="run"):
-    """Worker: run this job's handler."""
+    """Worker: run this job's handler. ``worker``: the name that its log lines show."""
 
     claim: Claim
+    worker: str | None = None
 
 
 class CancelRequested(Struct, frozen=True, tag="told"):

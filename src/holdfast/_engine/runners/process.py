@@ -19,6 +19,7 @@ from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
+from holdfast._engine.runners.current import WORKER, enter_job, leave_job
 from holdfast._engine.runners.outcomes import captured, outcome_of_error, outcome_of_value
 from holdfast._engine.runners.runners import decode_and_call, exits_in_forked_child
 from holdfast._engine.tasks.around import within_thread
@@ -176,6 +177,7 @@ class CurrentRun(Struct, eq=False):
 
     claim: Claim
     job: SyncJob
+    worker: str | None = None
     is_stopped: bool = False
 
 
@@ -246,10 +248,10 @@ class RunnerProcess:
     def _receive(self, message: messages.Message) -> None:
         work = self._work
         match message:
-            case messages.Run(claim=claim):
+            case messages.Run(claim=claim, worker=worker):
                 job = SyncJob(claim, self._sink, self._loop)
                 job.state = self._lifespan.state
-                self._work = CurrentRun(claim, job)
+                self._work = CurrentRun(claim, job, worker)
                 self._inbox.put(self._work)
             case messages.CancelRequested():
                 if work is not None:
@@ -267,7 +269,10 @@ class RunnerProcess:
                 pass
 
     def _execute(self, work: CurrentRun, task: TaskDefinition) -> messages.RunEnded:
+        WORKER.set(work.worker)
+        enter_job(work.claim, task.sensitive)
         outcome, error = captured(partial(self._outcome, work, task))
+        leave_job()
         if error is not None:  # of any kind: this process goes on, and its worker waits for an answer
             outcome = outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=work.job.saw_cancellation)
         if outcome is not None and work.job.suspension is not None:

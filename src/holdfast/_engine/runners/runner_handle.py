@@ -10,6 +10,7 @@ from holdfast._core.job import Claim, Failed, NewJob
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners import messages
+from holdfast._engine.runners.current import WORKER
 from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._ports.host import Exit, RunnerChild
 from holdfast.errors import JobLost
@@ -154,7 +155,7 @@ class RunnerHandle:
         self._has_begun = False
         self._ended = asyncio.get_running_loop().create_future()
         self._job, job.runner = job, self
-        self.send(messages.Run(claim))
+        self.send(messages.Run(claim, WORKER.get()))
         try:
             ended = await self._await(self._ended)
         finally:

@@ -15,7 +15,7 @@ from holdfast._core.member import Input
 from holdfast._core.outcome import Done, Invalid, Outcome, StepsChanged, WaitFor
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName, logger
-from holdfast._engine.runners.current import CURRENT
+from holdfast._engine.runners.current import enter_job
 from holdfast._engine.runners.loop_tasks import LoopTasks
 from holdfast._engine.runners.outcomes import decode, invalid_payload, outcome_of_error, outcome_of_value, raised_by
 from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner, decode_and_call
@@ -178,7 +178,7 @@ class Executor:
             running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
         running.has_begun = running.stop is None
         if running.has_begun:
-            CURRENT.set(job)  # this task is the job's own
+            enter_job(running.claim, running.definition.sensitive)  # this task is the job's own
         outcome = await self._outcome(running) if running.has_begun else None
         if outcome is not None and running.context.suspension is not None:
             outcome = running.context.suspension  # a handler that has caught it may have answered something else
