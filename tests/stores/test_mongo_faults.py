@@ -17,7 +17,7 @@ from holdfast.testing.contracts.scene import Part, Scene, play
 from holdfast.testing.servers import MongoSet
 from tests.stores.mongo_faults import FAULTS, LOST_ANSWER, LOST_REQUEST, Fault, FaultyMember
 from tests.stores.mongo_homes import MongoHome
-from tests.stores.mongo_verbs import FREQUENT, VERBS, Act, Verb, all_finish, enqueue_with_a_taken_key
+from tests.stores.mongo_verbs import FREQUENT, VERBS, Act, Verb, all_finish, enqueue_with_a_taken_key, own_documents
 
 DATABASE = f"faults_{os.getpid()}"
 Answer = TypeVar("Answer")
@@ -126,8 +126,9 @@ def test_s15_no_verb_answers_wrongly_when_its_answers_are_lost(site: Site, verb:
     fail_everywhere(site, verb, LOST_ANSWER, MOST)
 
 
-def test_s15_a_write_does_not_wait_for_a_transaction_whose_abort_was_lost(site: Site) -> None:
-    fail_everywhere(site, enqueue_with_a_taken_key, LOST_REQUEST, MOST)
+@pytest.mark.parametrize("verb", [enqueue_with_a_taken_key, own_documents], ids=name_of)
+def test_s15_a_write_does_not_wait_for_a_transaction_whose_abort_was_lost(site: Site, verb: Verb) -> None:
+    fail_everywhere(site, verb, LOST_REQUEST, 2)
 
 
 @pytest.mark.prove

@@ -22,6 +22,7 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.mongo import member
 from holdfast.databases.mongo.errors import TOO_LARGE, first_line, raise_for_reply, statement_error
+from holdfast.databases.mongo.left_open import LeftOpen
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 
 Document = dict[str, Any]
@@ -119,7 +120,7 @@ class MongoDatabase(Forked):
         self._clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
         self._of_threads: MongoClient[Document] | None = None
         self._of_parent: list[object] = []
-        self._left_open: list[Mapping[str, Any]] = []
+        self.left_open = LeftOpen()
         self._lock = threading.Lock()
         register(self)
 
@@ -138,8 +139,8 @@ class MongoDatabase(Forked):
 
         ``Duplicate``: a unique index refuses it. In a transaction, the commit waits for the majority.
         """
-        if self._left_open and session is None and not for_beat:
-            await self._end_left_open()  # this write would wait for its locks
+        if session is None and not for_beat:
+            await self.end_left_open()  # this write would wait for its locks
         written = command if session is not None else {**command, "writeConcern": MAJORITY}
         reply = await self.command(written, session=session, for_beat=for_beat)
         raise_for_reply(self.location.public, reply)
@@ -239,8 +240,7 @@ class MongoDatabase(Forked):
 
     async def _once(self, act: Callable[[Session], Awaitable[Answer]]) -> Answer:
         with pymongo.timeout(VERB_LIMIT):
-            if self._left_open:
-                await self._end_left_open()
+            await self.end_left_open()
             link = self._here().shared
             async with link.session() as session:
                 await session.start_transaction(**self.in_snapshot())
@@ -284,20 +284,23 @@ class MongoDatabase(Forked):
         cause = error.__cause__ if isinstance(error, HoldfastError) else error
         is_aborted = isinstance(cause, OperationFailure) and cause.has_error_label(_TRANSIENT) and not is_committing
         if isinstance(cause, PyMongoError | asyncio.CancelledError) and not is_aborted:
-            self._left_open.append(session.session_id)
+            self.left_open.add(session.session_id)
         try:
             await asyncio.shield(session.abort_transaction())
         except PyMongoError:
             pass  # the server ends it
 
-    async def _end_left_open(self) -> None:
-        """End transactions that the server may have open although they were given up: it would keep their locks for a minute."""
-        left, self._left_open = self._left_open, []
+    async def end_left_open(self) -> None:
+        """End transactions that were given up without an answer."""
+        await self.left_open.end(lambda command: self.command(command, on="admin"))
+
+    def end_left_open_now(self) -> None:
+        """End them from a thread."""
         try:
-            await self.command({"killSessions": left}, on="admin")
-        except HoldfastError:
-            self._left_open += left
-            raise
+            with pymongo.timeout(VERB_LIMIT):
+                self.left_open.end_now(self.blocking_client().admin.command)
+        except PyMongoError as error:
+            raise statement_error(self.location.public, error) from error
 
     async def _commit(self, session: Session) -> None:
         for left in (2, 1, 0):

@@ -12,6 +12,7 @@ from holdfast._ports.clock import Clock
 from holdfast.databases.mongo.caller import CallerDatabase, run_now
 from holdfast.databases.mongo.database import MongoDatabase
 from holdfast.databases.mongo.errors import first_line, statement_error
+from holdfast.databases.mongo.left_open import is_cut
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.mongo.sharing import Guard
 
@@ -24,20 +25,23 @@ async def awaited(
 ) -> AsyncIterator[Any]:
     """Run a transaction on an asynchronous session. ``require`` raises why the store cannot be used."""
     await require()
+    await database.end_left_open()
     begun = clock.boottime()
     try:
         async with database.caller_session() as session:
             await guard.prepare(CallerDatabase(session.client, database.location), session)
             await session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(session.client, database.location, session)
-            await guard.begin(inside)
+            with _noted(database, session):
+                await guard.begin(inside)
             limit = asyncio.get_running_loop().call_later(idle, lambda: asyncio.ensure_future(_abort(session)))
             try:
-                yield session
-                if not session.in_transaction:
-                    raise guard.ended_by_user() if clock.boottime() - begun < idle else guard.cut_off()
-                await guard.end(inside)
-                await _commit(database, session)
+                with _noted(database, session):
+                    yield session
+                    if not session.in_transaction:
+                        raise guard.ended_by_user() if clock.boottime() - begun < idle else guard.cut_off()
+                    await guard.end(inside)
+                    await _commit(database, session)
             finally:
                 limit.cancel()
                 await _abort(session)
@@ -49,21 +53,24 @@ async def awaited(
 def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float, require: Callable[[], None]) -> Iterator[Any]:
     """Run a transaction on a session that blocks its thread. ``require`` raises why the store cannot be used."""
     require()
+    database.end_left_open_now()
     client, begun = database.blocking_client(), clock.boottime()
     try:
         with client.start_session(causal_consistency=True) as session:
             run_now(guard.prepare(CallerDatabase(client, database.location), session))
             session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(client, database.location, session)
-            run_now(guard.begin(inside))
+            with _noted(database, session):
+                run_now(guard.begin(inside))
             limit = threading.Timer(idle, _abort_now, [session])
             limit.start()
             try:
-                yield session
-                if not session.in_transaction:
-                    raise guard.ended_by_user() if clock.boottime() - begun < idle else guard.cut_off()
-                run_now(guard.end(inside))
-                _commit_now(database, session)
+                with _noted(database, session):
+                    yield session
+                    if not session.in_transaction:
+                        raise guard.ended_by_user() if clock.boottime() - begun < idle else guard.cut_off()
+                    run_now(guard.end(inside))
+                    _commit_now(database, session)
             finally:
                 limit.cancel()
                 _abort_now(session)
@@ -95,6 +102,17 @@ def _abort_now(session: Any) -> None:
     if session.in_transaction:
         with suppress(driver.PyMongoError):
             session.abort_transaction()
+
+
+@contextmanager
+def _noted(database: MongoDatabase, session: Any) -> Iterator[None]:
+    """Note a transaction whose abort or commit may be lost, so that the next one does not wait for its locks."""
+    try:
+        yield
+    except BaseException as error:
+        if is_cut(error):
+            database.left_open.add(session.session_id)
+        raise
 
 
 def _in_doubt(database: MongoDatabase, error: driver.PyMongoError) -> Exception:
