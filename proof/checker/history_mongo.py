@@ -56,7 +56,7 @@ def note_time(url: str, clock: Callable[[], float]) -> None:
 def read(url: str, process_log: Iterable[ProcessEvent] = (), *, schema: str = "holdfast") -> History:
     """Return the history so far, with the events of the process log, in the order of time."""
     with MongoClient[Document](url) as client:
-        changes = [*_changes(client.get_database(MongoUrl.of(url).database, _CODEC), Names(schema))]
+        changes = _joined([*_changes(client.get_database(MongoUrl.of(url).database, _CODEC), Names(schema))])
         terms = [*client["local"]["oplog.rs"].aggregate([{"$group": {"_id": "$t", "ts": {"$min": "$ts"}}}, {"$sort": {"ts": 1}}])]
     clocks = _Clocks(terms, changes)
     began = _seconds(clocks.true(changes[0])) if changes else 0.0
@@ -108,6 +108,27 @@ def _changes(database: Database[Document], names: Names) -> Iterator[Document]:
             if change["ns"]["coll"] == _HISTORY and change["documentKey"]["_id"] == end:
                 return
             yield change
+
+
+def _joined(changes: Sequence[Document]) -> list[Document]:
+    """Make one change of the deletion and the insert of a document in the same transaction: it was replaced."""
+    before = {_place(each): each.get("fullDocumentBeforeChange") for each in changes if _is(each, "delete")}
+    replaced = {_place(each) for each in changes if _is(each, "insert")} & before.keys()
+    found = list[Document]()
+    for change in changes:
+        is_replaced = _place(change) in replaced
+        if not (is_replaced and _is(change, "delete")):
+            found.append({**change, "fullDocumentBeforeChange": before[_place(change)]} if is_replaced else change)
+    return found
+
+
+def _is(change: Document, what: str) -> bool:
+    return change["operationType"] == what and "txnNumber" in change
+
+
+def _place(change: Document) -> tuple[object, ...]:
+    """Return what names a document within a transaction."""
+    return change["ns"]["coll"], change["documentKey"]["_id"], change.get("lsid", {}).get("id"), change.get("txnNumber")
 
 
 class _Reader:
