@@ -3,14 +3,18 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from holdfast.errors import StoreUnavailable
 from holdfast.stores.mongo.store import MongoStore
 from holdfast.testing.clock import FakeClock
+from holdfast.testing.servers import MongoSet
 from tests.stores.mongo_homes import MongoHome
+from tests.stores.test_mongo_guards import Sent
 
 ROW = {"_id": "row"}
 
@@ -63,3 +67,23 @@ def test_a_transaction_of_your_code_is_left_alone(
         mongo_home.run(store.expired(10))
         mongo_home.run(store.close())
         assert is_locked(others)
+
+
+def test_a_transaction_that_was_given_up_interrupts_no_later_one(mongo_home: MongoHome, mongo_set: MongoSet) -> None:
+    store = mongo_home.own_store(FakeClock())
+    assert isinstance(store, MongoStore)
+    sent = Sent(store)
+
+    async def delete_again() -> None:
+        with pytest.raises(StoreUnavailable):
+            await store.delete([UUID(int=1)])
+        for number in range(3):
+            await store.delete([UUID(int=number)])
+        await store.close()
+
+    failure = {"failCommands": ["commitTransaction"], "errorCode": 11601}
+    mongo_set.primary().set_fail_point("failCommand", {"times": 1}, failure)
+    mongo_home.run(delete_again())
+    refused, *later = (each["lsid"]["id"] for each in sent.commands if "commitTransaction" in each)
+    assert refused not in later
+    assert len(later) == 3

@@ -179,7 +179,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 duplicates[row.id] = Duplicate(holder.id, are_equal(holder.payload, row.payload))
         answer = EnqueueAnswer(duplicates)
         if not answer.is_refused:
-            if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):
+            if not self._are_new([row.id for row in news]):
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             for row in news:
                 self._put(self._in_its_queue(row))

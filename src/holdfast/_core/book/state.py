@@ -139,6 +139,10 @@ class BookState(BookIndexes):
     def _rows(self, ids: Sequence[UUID]) -> Rows:
         return [*self._each(dict.fromkeys(ids))]
 
+    def _are_new(self, ids: Sequence[UUID]) -> bool:
+        """Return whether no job has one of these ids, and no two of them are equal."""
+        return len({*ids}) == len(ids) and not self._rows(ids)
+
     def _waiting(self, queue: str) -> Iterator[UUID]:
         """Return the available jobs of a queue, line by line."""
         lines = sorted(which for which in self._all.ranges if which[1] == queue)

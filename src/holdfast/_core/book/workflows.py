@@ -93,7 +93,7 @@ class BookWorkflows(BookState):
         holder = self._holder(rows[-1])
         if holder is not None:
             return EnqueueAnswer({root.id: Duplicate(holder.id, are_equal(holder.payload, root.payload))})
-        if len({row.id for row in rows if row.id not in self._all.jobs}) < len(rows):
+        if not self._are_new([row.id for row in rows]):
             raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
         deadline = None if new.deadline is None else now.wall + timedelta(microseconds=micros(new.deadline))
         for row in rows:
@@ -113,7 +113,7 @@ class BookWorkflows(BookState):
     def enqueue_after(self, now: Moment, call: UUID, jobs: Sequence[NewJob], after: After) -> EnqueueAnswer:
         if call not in self._all.receipts:
             require_known(after.parents, self._all.jobs)
-            if len({job.id for job in jobs if job.id not in self._all.jobs}) < len(jobs):
+            if not self._are_new([job.id for job in jobs]):
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             flows = {parent: self._flow_of(self._all.jobs[parent]) for parent in after.parents}
             new = dependents_of(jobs, after, flows)
@@ -137,7 +137,7 @@ class BookWorkflows(BookState):
         """Raise, before anything is written, if a job would add a child whose id is that of another job."""
         adding = [each.children for each in transitions if each.children and self._active(each.job, each.token)]
         ids = [new.job.id for children in adding for new in children.members]
-        if len({job for job in ids if job not in self._all.jobs}) < len(ids):
+        if not self._are_new(ids):
             raise HoldfastError("exchange: a child has the id of another job; each job needs its own id")
 
     def _adopt_all(self, moved: Sequence[Transition], now: Moment) -> None:
@@ -332,7 +332,7 @@ class _BookMoves(FlowGrowth):
 
     def insert(self, parent: Adopter, adopted: Adopted) -> None:
         rows = [structs.replace(new_record(each.job, self.now), member=each.member) for each in adopted.members]
-        if any(row.id in self._all.jobs for row in rows):
+        if self._book._rows([row.id for row in rows]):
             raise HoldfastError("a child's id is that of another job: each job needs its own id")
         self._put(structs.replace(self._all.jobs[parent.id], member=adopted.member))
         for row in rows:

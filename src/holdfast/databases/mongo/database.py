@@ -242,7 +242,7 @@ class MongoDatabase(Forked):
         with pymongo.timeout(VERB_LIMIT):
             await self.end_left_open()
             link = self._here().shared
-            async with link.session() as session:
+            async with self.left_open.lend(link.session()) as session:
                 await session.start_transaction(**self.in_snapshot())
                 is_committing = False
                 try:
@@ -284,7 +284,7 @@ class MongoDatabase(Forked):
         cause = error.__cause__ if isinstance(error, HoldfastError) else error
         is_aborted = isinstance(cause, OperationFailure) and cause.has_error_label(_TRANSIENT) and not is_committing
         if isinstance(cause, PyMongoError | asyncio.CancelledError) and not is_aborted:
-            self.left_open.add(session.session_id)
+            self.left_open.add(session)
         try:
             await asyncio.shield(session.abort_transaction())
         except PyMongoError:

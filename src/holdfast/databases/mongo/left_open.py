@@ -1,7 +1,9 @@
 """Transactions that were given up, and that the server may not know to be over: it would keep their locks for a minute."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from weakref import WeakSet
 
 from pymongo.errors import ConnectionFailure
 
@@ -11,10 +13,30 @@ class LeftOpen:
 
     def __init__(self) -> None:
         self._sessions = list[Mapping[str, Any]]()
+        self._given_up = WeakSet[Any]()
 
-    def add(self, session: Mapping[str, Any]) -> None:
-        """Note a session. The driver must not use it again: it keeps none whose connection broke."""
-        self._sessions.append(session)
+    def add(self, session: Any) -> None:
+        """Note a session of the driver."""
+        self._sessions.append(session.session_id)
+        self._given_up.add(session)
+
+    @asynccontextmanager
+    async def lend(self, session: Any) -> AsyncIterator[Any]:
+        """Return the session to the driver's pool afterwards, unless it was noted: its end would interrupt the next transaction in it."""
+        try:
+            yield session
+        finally:
+            if session not in self._given_up:
+                await session.end_session()
+
+    @contextmanager
+    def lend_now(self, session: Any) -> Iterator[Any]:
+        """Do the same in a thread."""
+        try:
+            yield session
+        finally:
+            if session not in self._given_up:
+                session.end_session()
 
     async def end(self, kill: Callable[[dict[str, Any]], Awaitable[object]]) -> None:
         """End the transactions, if there are some; they stay noted if the server does not answer."""

@@ -24,6 +24,17 @@ Wanted = tuple[str, Any]
 
 ALL = object()
 
+_OF_JOB: Mapping[str, Callable[[JobRecord], Sequence[Any]]] = {
+    "attempts": lambda job: [job.id],
+    "attempts of one": lambda job: [(job.id, job.token)],
+    "steps": lambda job: [job.id],
+    "signals": lambda job: [job.id],
+    "edges": lambda job: [job.id],
+    "keys": lambda job: [] if job.unique_key is None else [(job.task, job.unique_key)],
+    "leases": lambda job: [] if job.lease is None else [job.lease],
+    "flows": lambda job: [] if job.member is None else [job.member.flow, job.id],
+}
+
 
 class Missing(Exception):
     """A verb asks for rows that have not been read."""
@@ -213,6 +224,11 @@ class PartBook(Book):
         was, self.known.is_indexing = self.known.is_indexing, True
         table.place(key, row)
         self.known.is_indexing = was
+
+    def alike(self, wanted: Sequence[Wanted]) -> set[Wanted]:
+        """Return these rows, and the same rows of all jobs: a verb asks for them job by job, and begins again after each read."""
+        tables, jobs = {table for table, _ in wanted if table in _OF_JOB}, [*dict.values(self._all.jobs)]
+        return {*wanted, *((table, key) for table in tables for job in jobs for key in _OF_JOB[table](job))}
 
     def uses(self, wall: datetime) -> Mapping[Scope, Use]:
         """Return how much of each limit is used."""

@@ -106,8 +106,9 @@ class PartsWithin:
             try:
                 return getattr(book, verb)(now, *arguments, **keywords)
             except Missing as unread:
+                wanted = book.alike(unread.wanted)
                 book.undo(start)
-                await loader.load(unread.wanted)
+                await loader.load(wanted)
 
     async def _learn_term(self, verb: str, arguments: tuple[Any, ...]) -> None:
         """Do nothing: callers judge no leases in their transactions."""

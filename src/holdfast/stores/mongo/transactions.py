@@ -28,7 +28,7 @@ async def awaited(
     await database.end_left_open()
     begun = clock.boottime()
     try:
-        async with database.caller_session() as session:
+        async with database.left_open.lend(database.caller_session()) as session:
             await guard.prepare(CallerDatabase(session.client, database.location), session)
             await session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(session.client, database.location, session)
@@ -56,7 +56,7 @@ def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float, r
     database.end_left_open_now()
     client, begun = database.blocking_client(), clock.boottime()
     try:
-        with client.start_session(causal_consistency=True) as session:
+        with database.left_open.lend_now(client.start_session(causal_consistency=True)) as session:
             run_now(guard.prepare(CallerDatabase(client, database.location), session))
             session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(client, database.location, session)
@@ -111,7 +111,7 @@ def _noted(database: MongoDatabase, session: Any) -> Iterator[None]:
         yield
     except BaseException as error:
         if is_cut(error):
-            database.left_open.add(session.session_id)
+            database.left_open.add(session)
         raise
 
 
