@@ -6,6 +6,7 @@ that suffice to break it, and the story of their effects. The exit code is then 
 
 import argparse
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -50,6 +51,7 @@ class _Speed(ProgressColumn):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     given = _parser().parse_args(arguments)
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # else lines about failed jobs go to stderr
     kind, brand = _store(given.store)
     world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue, has_flows=given.workflows)
     if given.profile is not None:

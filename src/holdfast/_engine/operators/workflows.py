@@ -1,10 +1,9 @@
 """What people and programs do with workflows: see them, draw them, pause, cancel and repair them, run what failed again."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast._core.job import State
-from holdfast._core.picture.drawing import Form, draw
 from holdfast._core.view import JobView
 from holdfast._core.workflow import Revived
 from holdfast._core.workflow_view import WorkflowView
@@ -12,6 +11,9 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.operators.operators import Id, Where, id_of
 from holdfast._engine.workflows.handle import ResumeFailed, WorkflowHandle
 from holdfast.sync import blocking
+
+if TYPE_CHECKING:
+    from holdfast._core.picture.drawing import Form
 
 
 class Workflows:
@@ -47,8 +49,10 @@ class Workflows:
         which = where.filter(limit, before=None if cursor is None else id_of(cursor))
         return [JobView.of(record) for record in await self._connect().roots(which)]
 
-    async def apicture(self, workflow: Id, form: Form = "text") -> str:
+    async def apicture(self, workflow: Id, form: "Form" = "text") -> str:
         """Draw a workflow: as text for a terminal, as an SVG document, or as Mermaid's text for a page that draws it."""
+        from holdfast._core.picture.drawing import draw  # noqa: PLC0415 - workers draw nothing, and it would take 1 MB of each
+
         return draw(await self.aget(workflow), form, self._connect().now())
 
     async def apause(self, workflow: Id) -> State:
