@@ -51,6 +51,7 @@ from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
 
 if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
+    from holdfast._core.overview import Overview
     from holdfast._engine.embedded.embedded import EmbeddedWorker
     from holdfast._engine.embedded.parts import Parts
     from holdfast._engine.worker.options import WorkerOptions
@@ -291,6 +292,16 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         hints = await check_transport(self._open_transport, self.settings, self._connections.chance.uuid4())
         return (*found, *hints, *await check_rows(self.watches.values()))
 
+    async def aoverview(self) -> "Overview":
+        """Return what the store shows now, and what you should do about it: ``needs``, the most urgent first.
+
+        >>> for need in app.overview().needs: print(need.text, need.step)  # doctest: +SKIP
+        The queue imports has been paused for 2 h, and 1204 jobs wait. holdfast queues resume imports
+        """
+        from holdfast._engine.operators.overview import overview
+
+        return await overview(self._connections)
+
     async def aprune(self) -> Pruned:
         """Delete now what supervisors delete gradually: jobs past their retention, and old receipts; return how much that was."""
         return await self._connections.client().prune()
@@ -308,6 +319,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
     migrate = blocking(amigrate)
     create_roles = blocking(acreate_roles)
     check = blocking(acheck)
+    overview = blocking(aoverview)
     prune = blocking(aprune)
     backup = blocking(abackup)
     close = blocking(aclose)

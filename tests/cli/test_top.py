@@ -12,23 +12,25 @@ from rich.console import Console
 
 from holdfast import App
 from holdfast._core.job import State
+from holdfast._core.overview import Need, NeedKind
 from holdfast.cli import frame as frames
 from holdfast.cli import top
-from holdfast.cli.frame import Frame, QueueRow, RunningRow, draw, read
+from holdfast.cli.frame import Frame, Order, QueueRow, RunningRow, draw, read, sparkline
+from holdfast.cli.top import Looks
 from tests.cli.support import claim, enqueue, run, url
 
 AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
-def drawn(frame: Frame) -> str:
+def drawn(frame: Frame, order: Order = "for") -> str:
     console = Console(file=io.StringIO(), width=160, force_terminal=False)
-    console.print(draw(frame))
+    console.print(draw(frame, order=order))
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 def job(**output: object) -> RunningRow:
-    reported = {"stage": "clone", "fraction": 0.25, "message": None, **output}
-    return RunningRow(id="an-id", task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **reported)  # type: ignore[arg-type]
+    shown = {"id": "an-id", "stage": "clone", "fraction": 0.25, "message": None, **output}
+    return RunningRow(task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **shown)  # type: ignore[arg-type]
 
 
 def test_rates_are_what_ended_since_the_frame_before(folder: Path) -> None:
@@ -51,7 +53,41 @@ def test_a_frame_shows_queues_and_how_far_jobs_are() -> None:
     line = next(line for line in text.splitlines() if line.startswith("mail"))
     assert line.split() == ["mail", "paused", "3.2", "12"]
     running = next(line for line in text.splitlines() if line.startswith("an-id"))
-    assert running.split() == ["an-id", "analyze", "2", "1m15s", "█████░░░░░░░░░░░░░░░", "25%", "clone"]
+    assert running.split() == ["an-id", "analyze", "2", "1m15s", "█████░░░░░░░░░░░░░░░", "25%", "clone", "w"]
+
+
+def test_a_frame_begins_with_what_needs_you_and_draws_the_rates_so_far() -> None:
+    need = Need(NeedKind.PAUSED_QUEUE, "The queue mail has been paused for 2 h.", "holdfast queues resume mail", "mail")
+    rates = QueueRow(name="mail", paused_at=None, counts={}, rate=4.0, failed=0.5, rates=(0.0, 1.0, 4.0))
+    title, first, *_ = drawn(
+        Frame(at=AT, store="sqlite:///jobs.db", needs=[need], workers=[], queues=[rates], running=[])
+    ).splitlines()
+    assert title.split("  ") == [
+        "holdfast top",
+        "sqlite:///jobs.db",
+        "12:00:00Z",
+        "● no workers",
+        "▶ 0/0",
+        "4.0 ended/s",
+        "✕ 0.5/s",
+    ]
+    assert first.split("  ") == ["! The queue mail has been paused for 2 h.", "holdfast queues resume mail"]
+    assert sparkline(rates.rates) == "▁▃█"
+
+
+def test_keys_pause_sort_and_end() -> None:
+    jobs = [job(id="slow", fraction=0.1), job(id="fast", fraction=0.9)]
+    frame, looks = Frame(at=AT, workers=[], queues=[], running=jobs), Looks()
+    assert looks.hint == "q ends, p pauses, s sorts running jobs by progress"
+    looks.obey(b"s")
+    lines = drawn(frame, order=looks.order).splitlines()
+    assert [line[:4] for line in lines if line[:4] in ("slow", "fast")] == ["fast", "slow"]
+    looks.obey(None)
+    looks.obey(b"p")
+    assert looks.hint == "paused, p goes on, q ends, p pauses, s sorts running jobs by task"
+    assert not looks.is_over
+    looks.obey(b"q")
+    assert looks.is_over
 
 
 def test_what_jobs_say_cannot_steer_the_terminal() -> None:

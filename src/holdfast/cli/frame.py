@@ -1,26 +1,33 @@
 """One frame of ``holdfast top``: what is read for it, and how it is drawn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.overview import Need
+from holdfast._core.story_words import counted
 from holdfast._core.text import printable
 from holdfast._core.view import JobView
 from holdfast.cli.output import span
 from holdfast.cli.workers import condition
+from holdfast.settings import public_url
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from holdfast.app import App
 
-MOST_RUNNING = 100
 BAR = 20
+MOST_RATES = 30
+HEIGHTS = "▁▂▃▄▅▆▇█"
+
+Order = Literal["for", "progress", "task"]
 
 
 class RunningRow(Struct, frozen=True, kw_only=True):
@@ -52,19 +59,33 @@ class RunningRow(Struct, frozen=True, kw_only=True):
         )
 
 
+ORDERS: Final[Mapping[Order, Callable[[RunningRow], Any]]] = {
+    "for": lambda job: -(job.seconds or 0.0),
+    "progress": lambda job: -(job.fraction or 0.0),
+    "task": lambda job: (job.task, job.id),
+}
+
+
 class QueueRow(Struct, frozen=True, kw_only=True):
-    """A queue. ``rate``: jobs that ended in it per second since the frame before, ``None`` in the first."""
+    """A queue. ``rate``, ``failed``: jobs that ended and that failed per second since the frame before, ``None`` in the first.
+
+    ``rates``: those of the frames before, oldest first.
+    """
 
     name: str
     paused_at: datetime | None
     counts: Mapping[State, int]
     rate: float | None = None
+    failed: float | None = None
+    rates: Sequence[float] = ()
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What ``top`` shows at one moment."""
+    """What ``top`` shows at one moment. ``needs``: what an operator should look at."""
 
     at: datetime
+    store: str = ""
+    needs: Sequence[Need] = ()
     workers: Sequence[LeaseView]
     queues: Sequence[QueueRow]
     running: Sequence[RunningRow]
@@ -75,37 +96,64 @@ def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
     at = datetime.fromtimestamp(wall, UTC)
     known = {} if before is None else {line.name: line for line in before.queues}
     elapsed = 0.0 if before is None else (at - before.at).total_seconds()
-    running = app.jobs.list(state=State.RUNNING, limit=MOST_RUNNING)
+    seen = app.overview()
     return Frame(
         at=at,
-        workers=app.workers.list(),
-        queues=[_line(queue, known.get(queue.name), elapsed) for queue in app.queues.list()],
-        running=sorted((RunningRow.of(job, at) for job in running), key=lambda job: -(job.seconds or 0.0)),
+        store=public_url(app.settings.url),
+        needs=seen.needs,
+        workers=seen.workers,
+        queues=[_line(queue, known.get(queue.name), elapsed) for queue in seen.queues],
+        running=sorted((RunningRow.of(job, at) for job in seen.running), key=ORDERS["for"]),
     )
 
 
 def _line(queue: QueueView, before: QueueRow | None, elapsed: float) -> QueueRow:
-    rate = None
-    if before is not None and elapsed > 0:
-        rate = round(max(0, _ended(queue.counts) - _ended(before.counts)) / elapsed, 1)
-    return QueueRow(name=queue.name, paused_at=queue.paused_at, counts=queue.counts, rate=rate)
+    row = QueueRow(name=queue.name, paused_at=queue.paused_at, counts=queue.counts)
+    if before is None or elapsed <= 0:
+        return row
+    rate, failed = (
+        round(max(0, count(queue.counts) - count(before.counts)) / elapsed, 1)
+        for count in (_ended, lambda counts: counts.get(State.FAILED, 0))
+    )
+    return structs.replace(row, rate=rate, failed=failed, rates=(*before.rates, rate)[-MOST_RATES:])
 
 
 def _ended(counts: Mapping[State, int]) -> int:
     return sum(count for state, count in counts.items() if PLACE_OF[state] is Place.FINISHED)
 
 
-def draw(frame: Frame, hint: str = "") -> "RenderableType":
-    """Draw workers, queues and running jobs for a terminal. Text that a job reports cannot control the terminal."""
+def draw(frame: Frame, hint: str = "", order: Order = "for") -> "RenderableType":
+    """Draw what needs you, queues, running jobs and workers for a terminal. Text that a job reports cannot control the terminal."""
     from rich.console import Group
     from rich.text import Text
 
-    ends = sum(line.rate or 0.0 for line in frame.queues)
-    title = (
-        f"holdfast top  {frame.at:%H:%M:%S}Z  workers: {len(frame.workers)}  running: {len(frame.running)}  jobs/s: {ends:.1f}"
-    )
-    parts = [Text(title, style="bold"), Text(hint, style="dim")] if hint else [Text(title, style="bold")]
-    return Group(*parts, _workers(frame), Text(), _queues(frame), Text(), _running(frame))
+    parts = [_title(frame), *([Text(hint, style="dim")] if hint else []), *_needs(frame)]
+    return Group(*parts, Text(), _queues(frame), Text(), _running(frame, order), Text(), _workers(frame))
+
+
+def _title(frame: Frame) -> "Text":
+    from rich.text import Text
+
+    slots, busy = sum(worker.slots for worker in frame.workers), sum(worker.holds - worker.claimed for worker in frame.workers)
+    parts = [
+        Text("holdfast top", style="bold"),
+        Text(printable(frame.store)),
+        Text(f"{frame.at:%H:%M:%S}Z"),
+        Text(f"● {counted(len(frame.workers), 'worker')}", style="" if frame.workers else "red"),
+        Text(f"▶ {busy}/{slots}", style="blue"),
+    ]
+    if rates := [line.rate for line in frame.queues if line.rate is not None]:
+        failed = sum(line.failed or 0.0 for line in frame.queues)
+        parts += [Text(f"{sum(rates):.1f} ended/s"), Text(f"✕ {failed:.1f}/s", style="red" if failed else "")]
+    return Text("  ").join(parts)
+
+
+def _needs(frame: Frame) -> list["Text"]:
+    from rich.text import Text
+
+    return [
+        Text.assemble(("! ", "bold yellow"), printable(need.text), "  ", (printable(need.step), "dim")) for need in frame.needs
+    ]
 
 
 def _table(*columns: str) -> "Table":
@@ -129,19 +177,20 @@ def _workers(frame: Frame) -> "Table":
 
 
 def _queues(frame: Frame) -> "Table":
-    table = _table("queue", "condition", "jobs/s", *State)
+    table = _table("queue", "condition", "jobs/s", "so far", *State)
     for line in frame.queues:
         is_paused = line.paused_at is not None
         counts = (str(line.counts.get(state, 0) or "") for state in State)
         rate = "" if line.rate is None else f"{line.rate:.1f}"
-        _add(table, printable(line.name), "paused" if is_paused else "open", rate, *counts, style="yellow" if is_paused else "")
+        state = "paused" if is_paused else "open"
+        _add(table, printable(line.name), state, rate, sparkline(line.rates), *counts, style="yellow" if is_paused else "")
     return table
 
 
-def _running(frame: Frame) -> "Table":
-    table = _table("running", "task", "try", "for", "progress", "stage", "message")
-    for job in frame.running:
-        shown = (printable(text) for text in (job.stage or "", job.message or ""))
+def _running(frame: Frame, order: Order) -> "Table":
+    table = _table("running", "task", "try", "for", "progress", "stage", "message", "worker")
+    for job in sorted(frame.running, key=ORDERS[order]):
+        shown = (printable(text) for text in (job.stage or "", job.message or "", job.worker or ""))
         _add(table, job.id, printable(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *shown)
     return table
 
@@ -158,3 +207,13 @@ def _bar(fraction: float | None) -> str:
         return ""
     full = round(min(1.0, max(0.0, fraction)) * BAR)
     return f"{'█' * full}{'░' * (BAR - full)} {fraction:4.0%}"
+
+
+def sparkline(rates: Sequence[float]) -> str:
+    """Draw rates as bars of eight heights, each a part of the highest one.
+
+    >>> sparkline([0.0, 1.0, 4.0, 2.0])
+    '▁▃█▅'
+    """
+    most = max(rates, default=0.0)
+    return "".join(HEIGHTS[round(rate / most * (len(HEIGHTS) - 1)) if most else 0] for rate in rates)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -15,9 +15,11 @@ from holdfast.cli.options import DURATION, JSON, store_options
 
 if TYPE_CHECKING:
     from holdfast.app import App
+    from holdfast.cli.frame import Order
 
 SHORTEST = 0.1
-HINT = "q or Ctrl-C ends"
+_NEXT: "Final[dict[Order, Order]]" = {"for": "progress", "progress": "task", "task": "for"}
+HINT = "q ends, p pauses, s sorts running jobs by {order}"
 
 
 @click.command()
@@ -26,7 +28,7 @@ HINT = "q or Ctrl-C ends"
 @store_options
 @JSON
 def top(interval: float, once: bool, target: str | None, url: str | None, as_json: bool) -> None:
-    """Watch workers, queues and running jobs.
+    """Watch what needs you, queues, running jobs and workers.
 
     Jobs per second are those that ended, counted from one look to the next. --json prints one frame as a document.
     """
@@ -55,16 +57,42 @@ def _watch(app: "App", interval: float) -> None:
     from holdfast._system.clock import SystemClock
     from holdfast.cli.frame import draw, read
 
-    wall = SystemClock().wall
+    wall, looks = SystemClock().wall, Looks()
     try:
         with _ctrl_c() as was_pressed:
             frame = read(app, wall())
-            with _keys() as stdin, Live(draw(frame, HINT), screen=True, auto_refresh=False) as live:
-                while not (was_pressed() or _is_ended(stdin, interval)):
-                    frame = read(app, wall(), frame)
-                    live.update(draw(frame, HINT), refresh=True)
+            with _keys() as stdin, Live(draw(frame, looks.hint), screen=True, auto_refresh=False) as live:
+                while True:
+                    looks.obey(_key(stdin, interval))
+                    if was_pressed() or looks.is_over:
+                        break
+                    frame = frame if looks.is_paused else read(app, wall(), frame)
+                    live.update(draw(frame, looks.hint, looks.order), refresh=True)
     except KeyboardInterrupt:
         pass
+
+
+class Looks:
+    """What the keys have chosen."""
+
+    def __init__(self) -> None:
+        self.is_over = self.is_paused = False
+        self.order: Order = "for"
+
+    @property
+    def hint(self) -> str:
+        """The line about the keys."""
+        return ("paused, p goes on, " if self.is_paused else "") + HINT.format(order=_NEXT[self.order])
+
+    def obey(self, key: bytes | None) -> None:
+        """Do what a key means; ``None``: no key was pressed."""
+        match key:
+            case b"" | b"q" | b"Q" | b"\x04" | b"\x1b":
+                self.is_over = True
+            case b"p":
+                self.is_paused = not self.is_paused
+            case b"s":
+                self.order = _NEXT[self.order]
 
 
 @contextmanager
@@ -87,10 +115,10 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _is_ended(stdin: list[int], seconds: float) -> bool:
-    """Wait for the next look, or for a key; return whether it was the key that ends."""
+def _key(stdin: list[int], seconds: float) -> bytes | None:
+    """Wait for the next look, or for a key; return the key."""
     ready, _, _ = select.select(stdin, [], [], seconds)
-    return bool(ready) and os.read(stdin[0], 64) in (b"", b"q", b"Q", b"\x04", b"\x1b")
+    return os.read(stdin[0], 64) if ready else None
 
 
 @contextmanager

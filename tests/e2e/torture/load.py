@@ -40,7 +40,6 @@ class Feeder:
         self._spoiled = ships.app.task(name=SPOILED)(_never)
         self.kept: list[UUID] = []
         self.deletable: list[UUID] = []
-        self.unknown: list[UUID] = []
         self.jobs = 0
 
     def feed(self) -> float:
@@ -64,7 +63,6 @@ class Feeder:
         unknown = self._ships.enqueue(UNKNOWN)
         for job in (*jobs, unknown):
             self._torturer.acknowledge(job)
-        self.unknown.append(unknown)
         self.jobs += len(jobs) + 1
 
     def misfits(self) -> list[str]:

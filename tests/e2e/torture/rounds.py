@@ -23,7 +23,7 @@ from tests.e2e.torture.databases import Store, grounds
 from tests.e2e.torture.grounds import Grounds
 from tests.e2e.torture.kept import Kept
 from tests.e2e.torture.lanes import Lanes
-from tests.e2e.torture.load import Feeder
+from tests.e2e.torture.load import UNKNOWN, Feeder
 from tests.e2e.torture.restarts import waits
 from tests.e2e.torture.runner import MANY, SETTINGS, TIME_LIMIT, Torturer
 from tests.e2e.torture.table import WatchedTable
@@ -174,8 +174,9 @@ class _Game:
     def end(self) -> Verdict:
         """Let every job end, end every crew, and judge what happened."""
         self._resume()
-        waiting = [view.id for view in self._ships.app.jobs.list(state="available", limit=MANY)]
-        self._ships.app.jobs.cancel([*self._feeder.unknown, *self._chance.sample(waiting, len(waiting) * 4 // 5)])
+        waiting = self._ships.app.jobs.list(state="available", limit=MANY)
+        doomed = [*self._chance.sample(waiting, len(waiting) * 4 // 5), *(view for view in waiting if view.task == UNKNOWN)]
+        self._ships.app.jobs.cancel([*{view.id for view in doomed}])
         with suppress(AssertionError):  # the checker finds jobs that do not end
             until(lambda: self._table.is_done() and not self._is_busy(), within=TIME_LIMIT + self._feeder.jobs / 10)
         wrong = [*self._feeder.misfits(), *self._table.wrong(), *self._send_home(), *self._grounds.wrong()]

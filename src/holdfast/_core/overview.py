@@ -1,0 +1,155 @@
+"""What a store shows at one moment, and what an operator should do about it. Nothing here decides about jobs."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.durations import in_words
+from holdfast._core.job import State
+from holdfast._core.limits import LimitView, ScopeKind
+from holdfast._core.schedule import ScheduleView
+from holdfast._core.story_words import counted
+from holdfast._core.view import JobView
+
+LATE = 60.0
+"""Seconds by which a schedule may be late: supervisors look for ticks more often."""
+MOST_NAMED = 3
+"""The most names that a sentence has; it counts the others."""
+MOST_RUNNING = MOST_HELD = 100
+WAITING = (State.SCHEDULED, State.AVAILABLE)
+
+
+class NeedKind(StrEnum):
+    """What an operator should look at."""
+
+    NO_WORKER = "no_worker"
+    SILENT_WORKER = "silent_worker"
+    UNKNOWN_TASK = "unknown_task"
+    HELD = "held"
+    PAUSED_QUEUE = "paused_queue"
+    LIMIT_HELD = "limit_held"
+    LATE_SCHEDULE = "late_schedule"
+
+
+class Need(Struct, frozen=True):
+    """One thing to look at. ``text``: a sentence. ``step``: what to do. ``subject``: the queue, task, limit, schedule or worker."""
+
+    kind: NeedKind
+    text: str
+    step: str
+    subject: str = ""
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """What a store shows at one moment.
+
+    ``needs``: what an operator should look at. ``running``: at most ``MOST_RUNNING`` jobs, newest first. ``held``: at most ``MOST_HELD``.
+    ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none.
+    """
+
+    at: datetime
+    needs: Sequence[Need] = ()
+    workers: Sequence[LeaseView] = ()
+    queues: Sequence[QueueView] = ()
+    running: Sequence[JobView] = ()
+    held: Sequence[JobView] = ()
+    waiting_tasks: Sequence[str] = ()
+    limits: Sequence[LimitView] = ()
+    schedules: Sequence[ScheduleView] = ()
+
+
+def needs_of(seen: Overview) -> tuple[Need, ...]:
+    """Return what needs an operator, the most urgent first; nothing if all is well."""
+    live = [worker for worker in seen.workers if worker.overdue <= 0 and worker.end is None]
+    silent = [worker for worker in seen.workers if worker.overdue > worker.timing.ttl]
+    return (
+        *_without_worker(seen, live),
+        *(_silent(worker) for worker in silent),
+        *_unknown(seen, live),
+        *_held(seen),
+        *_paused(seen),
+        *_limits(seen, {worker.worker for worker in live}),
+        *_late(seen),
+    )
+
+
+def _without_worker(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
+    waiting = sum(map(_in_line, seen.queues))
+    if waiting and not live:
+        text = f"No worker is alive, and {counted(waiting, 'job')} {_wait(waiting)}."
+        yield Need(NeedKind.NO_WORKER, text, "start one: holdfast worker MODULE:APP")
+
+
+def _silent(worker: LeaseView) -> Need:
+    since, has = in_words(worker.overdue), f"It has {counted(worker.holds, 'job')}" if worker.holds else "It has no job"
+    text = f"The lease of {worker.worker} ran out {since} ago, and no supervisor has ended it. {has}."
+    return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
+
+
+def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
+    known = {task for worker in live for task in worker.tasks}
+    if live:
+        for task in seen.waiting_tasks:
+            if task not in known:
+                text = f"Jobs of {task} wait, and no live worker knows that task."
+                yield Need(
+                    NeedKind.UNKNOWN_TASK, text, f"deploy the code that has it, or: holdfast jobs list --task {task}", task
+                )
+
+
+def _held(seen: Overview) -> Iterator[Need]:
+    if seen.held:
+        more = "at least " if len(seen.held) >= MOST_HELD else ""
+        number = len(seen.held)
+        tasks = _named(Counter(job.task for job in seen.held))
+        text = f"{(more + counted(number, 'job')).capitalize()} ({tasks}) {'is' if number == 1 else 'are'} held until you decide."
+        yield Need(NeedKind.HELD, text, "look, then retry or cancel: holdfast jobs list --state held")
+
+
+def _paused(seen: Overview) -> Iterator[Need]:
+    for queue in seen.queues:
+        if queue.paused_at is not None and (waiting := _in_line(queue)):
+            since = in_words((seen.at - queue.paused_at).total_seconds())
+            text = f"The queue {queue.name} has been paused for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
+            yield Need(NeedKind.PAUSED_QUEUE, text, f"holdfast queues resume {queue.name}", queue.name)
+
+
+def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
+    for limit in seen.limits:
+        lost = [holder for holder in limit.holders if holder.worker not in live]
+        if lost and limit.limit.concurrency is not None and limit.active >= limit.limit.concurrency:
+            scope = "The limit of the cluster" if limit.scope.kind is ScopeKind.ALL else f"The limit of {limit.scope.name}"
+            workers = _named(Counter(holder.worker for holder in lost))
+            slots = f"{counted(len(lost), 'slot')} of {limit.active}"
+            text = f"{scope} is full, and {slots} {_belong(len(lost))} to silent workers ({workers})."
+            yield Need(NeedKind.LIMIT_HELD, text, "holdfast limits list", limit.scope.name)
+
+
+def _late(seen: Overview) -> Iterator[Need]:
+    for schedule in seen.schedules:
+        late = (seen.at - schedule.next[0]).total_seconds() if schedule.next else 0.0
+        if late > LATE:
+            text = f"The schedule {schedule.name} is {in_words(late)} late: no supervisor has advanced it."
+            yield Need(NeedKind.LATE_SCHEDULE, text, "start a worker: holdfast worker MODULE:APP", schedule.name)
+
+
+def _in_line(queue: QueueView) -> int:
+    return sum(queue.counts.get(state, 0) for state in WAITING)
+
+
+def _named(names: Counter[str]) -> str:
+    first = [name for name, _ in names.most_common(MOST_NAMED)]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def _wait(number: int) -> str:
+    return "waits" if number == 1 else "wait"
+
+
+def _belong(number: int) -> str:
+    return "belongs" if number == 1 else "belong"

@@ -1,0 +1,43 @@
+"""The reads behind ``app.overview()``."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from msgspec import structs
+
+from holdfast._core.job import State
+from holdfast._core.overview import MOST_HELD, MOST_RUNNING, Overview, needs_of
+from holdfast._core.requests import JobFilter
+from holdfast._core.schedule import ScheduleView
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.store_defaults import waiting_tasks
+from holdfast.errors import Unsupported
+
+Row = TypeVar("Row")
+
+
+async def overview(connections: Connections) -> Overview:
+    """Read what the store shows, and find what an operator should look at."""
+    client = connections.client()
+
+    async def schedules() -> list[ScheduleView]:
+        return [ScheduleView.of(each, 1) for each in (await client.schedules()).found]
+
+    seen = Overview(
+        at=client.now(),
+        workers=await client.workers(),
+        queues=await client.queues(),
+        running=await client.list(JobFilter(state=State.RUNNING, limit=MOST_RUNNING)),
+        held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)),
+        waiting_tasks=await waiting_tasks(connections.store),
+        limits=await _if_any(client.limits),
+        schedules=await _if_any(schedules),
+    )
+    return structs.replace(seen, needs=needs_of(seen))
+
+
+async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:
+    try:
+        return await read()
+    except Unsupported:
+        return ()

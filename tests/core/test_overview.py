@@ -1,0 +1,156 @@
+"""What needs an operator: one sentence and one step for each situation, and nothing when all is well."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import State, Token
+from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
+from holdfast._core.overview import MOST_HELD, Overview, needs_of
+from holdfast._core.policy import Policy
+from holdfast._core.record import JobRecord
+from holdfast._core.schedule import Overlap, ScheduleView, Source
+from holdfast._core.timing import LeaseTiming
+from holdfast._core.view import JobView
+
+NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
+PROCESS = ProcessIdentity("web1", 7)
+
+
+def worker(name: str = "web1-7-aa", *, overdue: float = -5.0, holds: int = 0, tasks: tuple[str, ...] = ("mail",)) -> LeaseView:
+    return LeaseView(
+        id=UUID(int=1),
+        worker=name,
+        process=PROCESS,
+        timing=LeaseTiming.of(10.0),
+        overdue=overdue,
+        seen="",
+        age=60.0,
+        holds=holds,
+        tasks=tasks,
+    )
+
+
+def queue(name: str, available: int, *, paused: timedelta | None = None) -> QueueView:
+    return QueueView(name=name, paused_at=None if paused is None else NOW - paused, counts={State.AVAILABLE: available})
+
+
+def held(task: str) -> JobView:
+    record = JobRecord(
+        id=UUID(int=2),
+        token=Token(None, 1),
+        task=task,
+        queue="default",
+        priority=0,
+        state=State.HELD,
+        payload=b"{}",
+        policy=Policy(),
+        attempt=1,
+        failures=0,
+        crashes=1,
+        created_at=NOW,
+        available_at=NOW,
+    )
+    return JobView.of(record)
+
+
+def limit(active: int, *holders: str, scope: Scope = Scope(ScopeKind.TASK, "render")) -> LimitView:  # noqa: B008
+    found = tuple(Holder(UUID(int=3), each, 9.0) for each in holders)
+    return LimitView(scope=scope, limit=Limit(concurrency=3), active=active, holders=found)
+
+
+def schedule(late: float) -> ScheduleView:
+    return ScheduleView(
+        name="nightly",
+        when="@daily",
+        task="mail",
+        queue="default",
+        next=(NOW - timedelta(seconds=late),),
+        last_tick=None,
+        last_job=None,
+        paused_at=None,
+        source=Source.CODE,
+        catch_up=1,
+        overlap=Overlap.SKIP,
+        jitter=0.0,
+        grace=60.0,
+        declared_at=None,
+    )
+
+
+SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no worker": (
+        {"queues": [queue("default", 211), queue("mail", 1)]},
+        "No worker is alive, and 212 jobs wait.",
+        "start one: holdfast worker MODULE:APP",
+    ),
+    "silent worker": (
+        {"workers": [worker(), worker("web2-8-bb", overdue=130.0, holds=3)]},
+        "The lease of web2-8-bb ran out 2 min 10 s ago, and no supervisor has ended it. It has three jobs.",
+        "start a worker, or run: holdfast recover MODULE:APP",
+    ),
+    "unknown task": (
+        {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"]},
+        "Jobs of render_v2 wait, and no live worker knows that task.",
+        "deploy the code that has it, or: holdfast jobs list --task render_v2",
+    ),
+    "held": (
+        {"workers": [worker()], "held": [held("charge"), held("charge"), held("mail")]},
+        "Three jobs (charge, mail) are held until you decide.",
+        "look, then retry or cancel: holdfast jobs list --state held",
+    ),
+    "many held": (
+        {"workers": [worker()], "held": [held(f"task{number % 5}") for number in range(MOST_HELD)]},
+        "At least 100 jobs (task0, task1, task2 and 2 more) are held until you decide.",
+        "look, then retry or cancel: holdfast jobs list --state held",
+    ),
+    "paused queue": (
+        {
+            "workers": [worker()],
+            "queues": [queue("imports", 1204, paused=timedelta(hours=2)), queue("empty", 0, paused=timedelta())],
+        },
+        "The queue imports has been paused for 2 h, and 1204 jobs wait.",
+        "holdfast queues resume imports",
+    ),
+    "limit held by the silent": (
+        {"workers": [worker()], "limits": [limit(3, "web1-7-aa", "gone-1", "gone-1"), limit(2, "gone-1")]},
+        "The limit of render is full, and two slots of 3 belong to silent workers (gone-1).",
+        "holdfast limits list",
+    ),
+    "limit of the cluster": (
+        {"workers": [worker()], "limits": [limit(3, "gone-1", scope=Scope(ScopeKind.ALL))]},
+        "The limit of the cluster is full, and one slot of 3 belongs to silent workers (gone-1).",
+        "holdfast limits list",
+    ),
+    "late schedule": (
+        {"workers": [worker()], "schedules": [schedule(720.0), schedule(30.0)]},
+        "The schedule nightly is 12 min late: no supervisor has advanced it.",
+        "start a worker: holdfast worker MODULE:APP",
+    ),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_each_situation_has_one_sentence_and_one_step(situation: str) -> None:
+    seen, text, step = SITUATIONS[situation]
+    assert [(need.text, need.step) for need in needs_of(Overview(at=NOW, **seen))] == [(text, step)]
+
+
+def test_nothing_is_needed_when_all_is_well() -> None:
+    seen = Overview(
+        at=NOW,
+        workers=[worker(), worker("web2-8-bb", overdue=3.0)],
+        queues=[queue("default", 12)],
+        waiting_tasks=["mail"],
+        limits=[limit(3, "web1-7-aa")],
+        schedules=[schedule(-60.0)],
+    )
+    assert needs_of(seen) == ()
+
+
+def test_an_empty_store_needs_nothing() -> None:
+    assert needs_of(Overview(at=NOW)) == ()
