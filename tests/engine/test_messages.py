@@ -6,6 +6,7 @@ import pytest
 
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.tallies import Distribution, TallyDelta
 from holdfast._engine import messages
 from tests.engine.support import SETTINGS
 
@@ -39,6 +40,9 @@ ALL = (
     messages.ClaimsVoided(3),
     messages.Ping(),
     messages.Pong(float("-inf"), True),
+    messages.TalliesSent(
+        TallyDelta(((("attempts", "default", "mail", "completed"), 3),), ((("events", "x"), Distribution.empty()),))
+    ),
     messages.UndeliveredOutcomes(TRANSITIONS),
     messages.CodeUnresponsive((JOB,)),
     messages.ClaimsLost(),

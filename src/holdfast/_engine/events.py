@@ -1,6 +1,7 @@
 """The closed list of events. Logs, metrics and traces subscribe here; a subscriber can never break the engine."""
 
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast._core.tallies import Tallies
 from holdfast._core.text import printable
 from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
@@ -188,6 +190,14 @@ class Events:
 
     def __init__(self) -> None:
         self._subscribers: dict[str, list[Callable[[Event], object]]] = defaultdict(list)
+        self.tallies: Tallies | None = None
+        """What counts for metrics; None if they are off."""
+
+    def tallied(self) -> Tallies:
+        """Count from now on, and return the counts."""
+        if self.tallies is None:
+            self.tallies = Tallies(threading.Lock())
+        return self.tallies
 
     def on(self, name: str, callback: Callable[[Event], object]) -> None:
         """Call ``callback`` for each event of that name (``"*"``: every one); ``ValueError`` for an unknown name."""
@@ -220,6 +230,8 @@ class Events:
     def _emit(self, sentence: str | None, event: Event) -> None:
         if logger.isEnabledFor(level_of(event.name)):
             self.deliver(partial(_log, sentence), event)
+        if self.tallies is not None:
+            self.tallies.event(event.name.value, event.fields)
         if self._subscribers:
             self.pass_on(event)
 

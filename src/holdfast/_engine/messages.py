@@ -12,6 +12,7 @@ from holdfast._core.job import RescueReason, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.table_spec import RowsSettings
+from holdfast._core.tallies import TallyDelta
 from holdfast._engine.events import Event, EventName
 from holdfast.settings import Settings
 
@@ -95,13 +96,20 @@ class Ping(Struct, frozen=True, tag="ping"):
 class Pong(Struct, frozen=True, tag="pong"):
     """Worker: its event loop runs. ``answered``: when the store last answered the worker, on the lease's clock.
 
-    ``running``: its jobs whose code runs. ``claimed``: those it holds beside them.
+    ``running``: its jobs whose code runs. ``claimed``: those it holds beside them. ``runners``: its processes for handlers.
     """
 
     answered: float
     is_idle: bool = False
     running: int = 0
     claimed: int = 0
+    runners: int = 0
+
+
+class TalliesSent(Struct, frozen=True, tag="tallies"):
+    """Worker: what it counted since its last message of this kind; the counts outlive it in its supervisor."""
+
+    delta: TallyDelta
 
 
 class UndeliveredOutcomes(Struct, frozen=True, tag="undelivered"):
@@ -210,6 +218,7 @@ FromWorker = (
     | AttemptStopped
     | AttemptOverdue
     | Pong
+    | TalliesSent
     | UndeliveredOutcomes
     | CodeUnresponsive
     | ClaimsLost

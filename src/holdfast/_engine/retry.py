@@ -26,6 +26,7 @@ class Retrier:
         """Call the verb until it answers, and return the answer. Every call must send the same id, so that the store applies it once."""
         started, pause, failures = self._clock.monotonic(), PAUSES[0], 0
         while True:
+            sent = self._clock.monotonic()
             try:
                 answer = await verb()
             except StoreUnavailable as error:
@@ -35,6 +36,8 @@ class Retrier:
                 if self._clock.monotonic() - started + pause > self._give_up:
                     raise
             else:
+                if (tallies := self._events.tallies) is not None:
+                    tallies.observe("store_call_seconds", self._clock.monotonic() - sent, operation)
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=operation, failures=failures)
                 return answer

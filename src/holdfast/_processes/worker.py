@@ -60,6 +60,7 @@ class ProcessOptions(Struct, frozen=True):
         prefetch_time: float = 0.1,
         log_jobs: str = "auto",
         log_errors: str = "full",
+        tallies: bool = False,
     ) -> "ProcessOptions":
         """Parse the options as typed; raises ``ConfigurationError`` when one is not valid."""
         names = None if queues is None else tuple(name.strip() for name in queues.split(","))
@@ -82,6 +83,7 @@ class ProcessOptions(Struct, frozen=True):
             prefetch_time=prefetch_time,
             log_jobs=LogJobs(log_jobs),
             log_errors=LogErrors(log_errors),
+            tallies=tallies,
         )
         return cls(worker, log_level, log_format)
 
@@ -109,6 +111,8 @@ def main(arguments: Sequence[str]) -> int:
         link.channel.send(messages.encode(messages.StartRefused(tuple(error.problems))))
         return USAGE
     link.set_lease_clock(runs_through_suspend=store.capabilities.lease_clock != "kernel")
+    if options.worker.tallies:
+        app.events.tallied()
     loop = WorkerLoop()
     asyncio.set_event_loop(loop)
     worker = Worker(

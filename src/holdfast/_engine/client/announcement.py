@@ -29,7 +29,9 @@ async def announce_flow(environment: Environment, new: NewFlow) -> None:
     await _publish(environment, [each.job for each in new.members if each.job.id not in blocked])
 
 
-def _report(environment: Environment, written: Iterable[NewJob]) -> None:
+def _report(environment: Environment, written: Sequence[NewJob]) -> None:
+    if (tallies := environment.events.tallies) is not None:
+        tallies.enqueued(written)
     if environment.events.has_listener(EventName.JOB_ENQUEUED):
         for job in written:
             environment.events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)

@@ -51,6 +51,11 @@ class RunnerPool:
         self._not_before = float("-inf")
         self._believed_until: dict[str, float] = {}
 
+    @property
+    def idle(self) -> int:
+        """The number of processes that wait for a job."""
+        return len(self._idle)
+
     def free(self, running: int) -> int:
         """Return how many more jobs could run; none for a while after a runner could not be started."""
         return self._size - running if _now() >= self._not_before else 0

@@ -21,6 +21,7 @@ from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, failure_of_store
 from holdfast._engine.flow_events import report_flows
 from holdfast._engine.service import is_answer, is_refusal
+from holdfast._engine.supervisor.rescue_tallies import count_rescue
 from holdfast._ports.host import Host
 from holdfast._ports.transport import Hint
 from holdfast.errors import HoldfastError
@@ -97,6 +98,7 @@ class Recovery:
     ) -> None:
         self._store = environment.store
         self._events, self._chance, self._now = environment.events, environment.chance, environment.lease_time
+        self._wall = environment.clock.wall
         self._publish = environment.transport.publish
         self._contact, self._host, self._own, self._compare_clocks = contact, host, own, compare_clocks
         self._off, self._left = frozenset(switches.off), Counter[str]()
@@ -188,7 +190,7 @@ class Recovery:
         ]
         answer = await self._store.exchange(moves)
         moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
-        rescued = [self._announce(o.job, m, o.worker, o.charge.value, None) for o, m in moved]
+        rescued = [self._announce(o.job, m, o.worker, o.charge.value, None, now) for o, m in moved]
         self._report_flows(move for _, move in moved)
         if rescued:
             self._announce_completed(None, None, rescued)
@@ -220,11 +222,12 @@ class Recovery:
 
     async def end(self, lease: UUID, worker: str, why: LeaseEnd, *, undelivered: Sequence[Transition] = ()) -> list[Rescued]:
         """Deliver the outcomes that an exited worker left behind, end its lease, and rescue the rest of its jobs."""
+        began = self._now()
         await self._deliver(undelivered)
         # Another supervisor may have ended it before, for another reason: the first reason stays and decides which jobs pay.
         stands = await self._store.end_lease(lease, why) or why
         self._announce_end(lease, worker, stands)
-        return await self.empty(lease, worker, stands)
+        return await self.empty(lease, worker, stands, began=began)
 
     async def _deliver(self, outcomes: Sequence[Transition]) -> None:
         """Settle outcomes that exited workers left behind, and those whose rows were locked before.
@@ -264,12 +267,13 @@ class Recovery:
             self._events.emit(EventName.STORE_REFUSED, operation="deliver", **fields)
             return self._refusals[key] >= MOST_REFUSALS
 
-    async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
+    async def empty(self, lease: UUID, worker: str, why: LeaseEnd, *, began: float | None = None) -> list[Rescued]:
         """Rescue the jobs of an ended lease, in bounded batches, until none is left that can be moved.
 
         A job that another session has locked, or has moved first, or whose kind is not recovered, does not delay those behind it.
         """
         rescued: list[Rescued] = []
+        began = self._now() if began is None else began
         passed, left = {(each.job, each.token) for each in self._late}, Counter[str]()
         while found := await self._store.held(lease, HOLDS_PER_MOVE + len(passed)):
             seen = [hold for hold in found if (hold.id, hold.token) not in passed]
@@ -282,7 +286,7 @@ class Recovery:
             moved = [(h, m) for h, m, a in zip(holds, moves, answers, strict=True) if a is Answer.APPLIED]
             passed |= {(hold.id, hold.token) for hold in seen} - {(hold.id, hold.token) for hold, _ in moved}
             self._say_what_is_locked(answers)
-            rescued += [self._announce(hold, move, worker, why.reason.value, why.signal) for hold, move in moved]
+            rescued += [self._announce(hold, move, worker, why.reason.value, why.signal, began) for hold, move in moved]
             self._report_flows(move for _, move in moved)
             await self._publish(hints_of_rescued((hold, move, why.reason.value) for hold, move in moved))
         self._left += left
@@ -341,8 +345,11 @@ class Recovery:
         own = self._own()
         return tuple(lease for lease in leases if lease.id not in own)
 
-    def _announce(self, hold: ActiveJob, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
+    def _announce(self, hold: ActiveJob, move: Transition, worker: str, reason: str, signal: str | None, began: float) -> Rescued:
         to = move.with_cancellation(cancel_requested=hold.cancel_requested).to
+        if (tallies := self._events.tallies) is not None:
+            times = {"delay": self._now() - began, "wall": self._wall()}
+            count_rescue(tallies, hold, move, to, reason=reason, is_own=hold.lease in self._own(), **times)
         rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, to)
         self._events.emit_as(
             rescued_line(hold, move, to, worker, signal or reason),

@@ -296,6 +296,8 @@ class Supervisor:
             self._clock_check.forget()
             raise
         self._contact.answered(sent)
+        if (tallies := self._events.tallies) is not None:
+            tallies.observe("store_call_seconds", self._now_of_lease() - sent, "beat")
         if step := self._clock_check.step(answer, timing, leases=frozenset(workers), sent=sent, now=self._now_of_lease()):
             self._events.emit(EventName.STORE_CLOCK_STEPPED, store_seconds=step[0], local_seconds=step[1])
             self._contact.lost()

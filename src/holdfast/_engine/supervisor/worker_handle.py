@@ -142,6 +142,8 @@ class WorkerHandle:
             case messages.Pong(answered=answered, is_idle=is_idle):
                 self._answers(answered)
                 self.is_idle, self._pong = is_idle, message
+            case messages.TalliesSent(delta=delta):
+                self._events.tallied().add(delta)
             case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
             case messages.ClaimsLost():

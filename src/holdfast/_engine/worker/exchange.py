@@ -14,6 +14,7 @@ from holdfast._engine.flow_events import report_flows
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
 from holdfast._engine.worker.attempt_log import AttemptLog
+from holdfast._engine.worker.attempt_tallies import count_exchange
 from holdfast._engine.worker.claim_turns import ClaimTurns
 from holdfast._engine.worker.executor import Executor
 from holdfast._engine.worker.finished_runs import FinishedRun
@@ -56,6 +57,7 @@ class Exchange:
         inbox: Inbox | None = None,
     ) -> None:
         self._store, self._events, self._chance = environment.store, environment.events, environment.chance
+        self._wall = environment.clock.wall
         self._executor, self._progress, self._lease = executor, progress, lease
         self._slots, self._options, self._poll_interval, self._inbox = slots, options, poll_interval, inbox
         is_far = self._store.capabilities.lease_clock == "server"
@@ -174,6 +176,7 @@ class Exchange:
             return None
         self._is_in_doubt = False
         self._lease.store_answered()
+        count_exchange(self._events.tallies, batch, answer.answers, self._lease.now() - sent, self._wall)
         self._settle(batch, answer.answers)
         if any(transition.has_flow for transition in transitions):
             report_flows(self._store, self._events)

@@ -46,6 +46,8 @@ class LateResults:
     def add(self, job: ActiveJob, outcome: Transition | None) -> None:
         """Keep the result or error with which an attempt ended, if it has one."""
         if outcome is not None and (outcome.result is not None or outcome.error is not None):
+            if self._events.tallies is not None:
+                self._events.tallies.count("late_results", job.task)
             self._waiting.append(
                 LateResult(AttemptNote(job=job.id, token=job.token, late_result=outcome.result, error=outcome.error))
             )

@@ -29,7 +29,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
     ``most``: run at most that many jobs and end as soon as nothing is due (``app.run_due``); ``None``: run until drained.
     ``prefetch``: claim at most that many jobs ahead of free slots; 0: none; ``None``: as many as the slots finish in
-    ``prefetch_time`` seconds.
+    ``prefetch_time`` seconds. ``tallies``: count for the metrics of the supervisor.
     """
 
     concurrency: int = 100
@@ -42,6 +42,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     prefetch_time: float = 0.1
     log_jobs: LogJobs = LogJobs.AUTO
     log_errors: LogErrors = LogErrors.FULL
+    tallies: bool = False
 
     @property
     def can_prefetch(self) -> bool:

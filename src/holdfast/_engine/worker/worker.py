@@ -22,7 +22,7 @@ from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import ERRORS, Service, Signal
 from holdfast._engine.tasks.lifespan import Lifespan
-from holdfast._engine.tasks.registry import Registry
+from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
@@ -42,6 +42,9 @@ from holdfast._ports.host import RunnerHost, SupervisorLink
 from holdfast._ports.transport import Hint
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
+
+TALLIES_EVERY = 1.0
+"""Seconds between two messages with tallies: a kill loses those of the last second."""
 
 
 class Worker:
@@ -121,6 +124,8 @@ class Worker:
             services.append(self._starting)
         if self._receiving is not None:
             services.append(self._receiving)
+        if self._options.tallies:
+            services.append(self._telling)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in (*(each.run() for each in services), self._listen())]
             await self._transport.subscribe(self._hinted)
@@ -165,6 +170,7 @@ class Worker:
         self._starting = self._service("start", self.exchange.ahead.step, pause=beat, wake=self.exchange.ahead.wake)
         self._watching = self._service("watch", self._watch, pause=beat)
         self._running_hooks = self._service("hooks", self._run_hooks, pause=beat)
+        self._telling = self._service("tallies", self._tell_tallies, pause=TALLIES_EVERY)
 
     def _make_inbox(self, wake: Signal) -> Inbox | None:
         """Return no inbox for an isolated worker and for one that ends when nothing is due: they find their jobs by themselves."""
@@ -290,7 +296,7 @@ class Worker:
                 self.lease.renew(deadline)
             case messages.Ping():
                 running, held = len(self.executor.running), self.exchange.held
-                self._send(messages.Pong(self.lease.answered, self._is_idle(), running, held))
+                self._send(messages.Pong(self.lease.answered, self._is_idle(), running, held, self._runner_processes()))
             case messages.CancelJobs(jobs=jobs):
                 for job in jobs:
                     self.exchange.cancel(job)
@@ -318,6 +324,7 @@ class Worker:
                 pass
             case (
                 messages.Pong()
+                | messages.TalliesSent()
                 | messages.UndeliveredOutcomes()
                 | messages.CodeUnresponsive()
                 | messages.ClaimsLost()
@@ -350,6 +357,7 @@ class Worker:
             self._exchanging.wake.set()
             await self._ending.wait(self._drain.pause())
         self.exchange.outcomes.log.flush(is_last=True)
+        self._send_tallies()
         if not self.lease.is_gone:
             await self._end_lease()
         if self._drain.has_begun:
@@ -366,6 +374,19 @@ class Worker:
             await self._store.end_lease(self.lease.id, LeaseEnd(RescueReason.CLOSED, is_free=True))
         except Exception as error:
             self._events.emit(failure_of_store(error), operation="end_lease", error=type(error).__name__, failures=1)
+
+    async def _tell_tallies(self) -> float:
+        self._send_tallies()
+        return TALLIES_EVERY
+
+    def _send_tallies(self) -> None:
+        """Send what was counted to the supervisor, which keeps it when this process is killed."""
+        tallies = self._events.tallies if self._options.tallies else None
+        if tallies is not None and (delta := tallies.take()) is not None:
+            self._send(messages.TalliesSent(delta))
+
+    def _runner_processes(self) -> int:
+        return 0 if self.pool is None else self.pool.idle + self.executor.count(RunnerKind.PROCESS)
 
     def _ask_for_void(self) -> None:
         self._send(messages.ClaimsLost())

@@ -1,0 +1,203 @@
+"""Tallies: counts and times of what happened, as plain numbers that a process adds up and sends on.
+
+They cost so little that a worker may count every job: one entry of a dict per task and outcome, and two buckets.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.job import NewJob
+from holdfast._core.metrics import COUNTED, MOST_VALUES, OTHER, SECONDS
+
+Series = tuple[str, ...]
+"""A metric's name, and the values of its labels."""
+Ending = tuple[str, str, str, str, str]
+"""How attempts ended: their queue, task and outcome, and the final state and reason of their jobs, or ""."""
+UNCOUNTED = frozenset(("job.enqueued", "job.claimed", "job.started"))
+"""Events of every job, which are not even made without a subscriber: other metrics count what they report."""
+FAILURES = frozenset(("store.unavailable", "store.refused", "store.busy"))
+FIELD_OF = {"job.lost": ("writes_refused", "task"), "lease.ended": ("leases_ended", "reason")}
+
+
+class Distribution(Struct):
+    """How many values fell into each bucket, the last one beyond all bounds, and their sum."""
+
+    counts: list[int]
+    total: float = 0.0
+
+    @classmethod
+    def empty(cls) -> "Distribution":
+        """Return one without values; all metrics have as many buckets."""
+        return cls([0] * (len(SECONDS) + 1))
+
+    def observe(self, values: list[float], bounds: tuple[float, ...]) -> None:
+        """Count each value in the bucket of the smallest bound that it does not pass. Many at once are cheap, and are sorted here."""
+        values.sort()
+        before = 0
+        for bucket, bound in enumerate(bounds):
+            upto = bisect_right(values, bound)
+            self.counts[bucket] += upto - before
+            before = upto
+            if before == len(values):
+                break
+        self.counts[-1] += len(values) - before
+        self.total += max(0.0, sum(values))  # a clock that is behind must not let the sum of a counter shrink
+
+    def add(self, other: "Distribution") -> None:
+        """Add the values of another one."""
+        self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+
+class TallyDelta(Struct, frozen=True):
+    """What was counted since the last one was taken."""
+
+    counts: tuple[tuple[Series, int], ...]
+    spreads: tuple[tuple[Series, Distribution], ...]
+
+
+class _Ended(Struct):
+    """Attempts of one task that ended in one way."""
+
+    run: Distribution
+    whole: Distribution
+    number: int = 0
+
+
+class Tallies:
+    """Counts, until they are taken. ``lock``: the threads of a process share one."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self._lock = lock
+        self._counts: dict[Series, int] = {}
+        self._spreads: dict[Series, Distribution] = {}
+        self._ended: dict[Ending, _Ended] = {}
+
+    def count(self, metric: str, *labels: str, by: int = 1) -> None:
+        """Count something that happened."""
+        with self._lock:
+            self._count((metric, *labels), by)
+
+    def observe(self, metric: str, value: float, *labels: str) -> None:
+        """Count a time or a size."""
+        with self._lock:
+            self._spread((metric, *labels)).observe([value], COUNTED[metric].bounds)
+
+    def enqueued(self, jobs: Iterable[NewJob]) -> None:
+        """Count jobs that are in the store now."""
+        with self._lock:
+            for job in jobs:
+                self._count(("jobs_enqueued", job.queue, job.task), 1)
+                self._spread(("payload_bytes", job.task)).observe([len(job.payload)], COUNTED["payload_bytes"].bounds)
+
+    def ended(self, ending: Ending, jobs: Sequence[UUID], seconds: Iterable[float | None], now: float) -> None:
+        """Count attempts whose end is in the store ``now``. ``seconds``: how long the code of each ran, if it ran."""
+        with self._lock:
+            ended = self._ended.get(ending)
+            if ended is None:
+                ended = self._ended[ending] = _Ended(Distribution.empty(), Distribution.empty())
+            ended.number += len(jobs)
+            ended.run.observe([each for each in seconds if each is not None], SECONDS)
+            ended.whole.observe(ages_of(jobs, now), SECONDS)
+
+    def event(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Count an event, and what it reports about the store, a lease or a former owner."""
+        if name in UNCOUNTED:
+            return
+        self.count("events", name)
+        if name in FAILURES:
+            self.count("store_failures", str(fields.get("operation")))
+        elif (found := FIELD_OF.get(name)) is not None:
+            metric, field = found
+            self.count(metric, str(fields.get(field)))
+
+    def add(self, delta: TallyDelta) -> None:
+        """Add what another process counted."""
+        with self._lock:
+            for series, number in delta.counts:
+                self._count(series, number)
+            for series, spread in delta.spreads:
+                self._spread(series).add(spread)
+
+    def take(self) -> TallyDelta | None:
+        """Return what was counted since the last call, and forget it; None if there is nothing."""
+        with self._lock:
+            ended, self._ended = self._ended, {}
+            for (queue, task, outcome, state, reason), each in ended.items():
+                self._count(("attempts", queue, task, outcome), each.number)
+                self._spread(("attempt_duration_seconds", queue, task, outcome)).add(each.run)
+                if state:
+                    self._count(("jobs_finished", queue, task, state, reason), each.number)
+                    self._spread(("job_total_seconds", queue, task)).add(each.whole)
+            counts, self._counts = self._counts, {}
+            spreads, self._spreads = self._spreads, {}
+        return TallyDelta(tuple(counts.items()), tuple(spreads.items())) if counts or spreads else None
+
+    def _count(self, series: Series, by: int) -> None:
+        self._counts[series] = self._counts.get(series, 0) + by
+
+    def _spread(self, series: Series) -> Distribution:
+        found = self._spreads.get(series)
+        if found is None:
+            found = self._spreads[series] = Distribution.empty()
+        return found
+
+
+class LabelValues:
+    """The values that each label may show: the first 200, then ``other``; a value that is shown stays."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, set[str]] = {}
+
+    def of(self, label: str, value: str) -> str:
+        """Return the value, or ``other``.
+
+        >>> LabelValues().of("task", "mail")
+        'mail'
+        """
+        shown = self._shown.setdefault(label, set())
+        if value in shown or len(shown) < MOST_VALUES:
+            shown.add(value)
+            return value
+        return OTHER
+
+
+class Totals:
+    """What was counted since the process began, with few values of each label."""
+
+    def __init__(self) -> None:
+        self.values = LabelValues()
+        self.counts: dict[Series, int] = {}
+        self.spreads: dict[Series, Distribution] = {}
+
+    def add(self, delta: TallyDelta | None) -> None:
+        """Add what was taken; series whose labels are not shown are added up."""
+        if delta is None:
+            return
+        for series, number in delta.counts:
+            shown = self._shown(series)
+            self.counts[shown] = self.counts.get(shown, 0) + number
+        for series, spread in delta.spreads:
+            self.spreads.setdefault(self._shown(series), Distribution.empty()).add(spread)
+
+    def _shown(self, series: Series) -> Series:
+        metric, *labels = series
+        names = COUNTED[metric].labels
+        return (metric, *(self.values.of(name, value) for name, value in zip(names, labels, strict=True)))
+
+
+def ages_of(jobs: Iterable[UUID], now: float) -> list[float]:
+    """Return the seconds since the ids of these jobs were made, by the clocks of the callers that made them.
+
+    Ids that do not have a time are left out: those of schedules are computed from the tick.
+
+    >>> [round(age, 3) for age in ages_of([UUID("01890a5d-ac96-774b-bcce-b302099a8057"), UUID(int=1)], 1688096060.0)]
+    [1.482]
+    """
+    heads = [job.int >> 76 for job in jobs]
+    return [now - (head >> 4) * 0.001 for head in heads if head & 0xF == 7]
