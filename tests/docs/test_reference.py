@@ -56,6 +56,7 @@ from holdfast import (
 )
 from holdfast._core import payload, policy
 from holdfast._core.answers import Check
+from holdfast._core.metrics import METRICS, Kind
 from holdfast._engine.client import client
 from holdfast._engine.events import _LEVELS, EventName
 from holdfast._engine.supervisor import recovery, supervisor
@@ -339,3 +340,16 @@ def test_every_cap_is_as_described() -> None:
 def test_the_default_backoff_is_as_described() -> None:
     assert define(lambda: None, name="any").policy.backoff == Backoff.exponential("1s", cap="1h")
     assert '`Backoff.exponential("1s", cap="1h")`' in section("tasks.md", "Task options")
+
+
+def test_every_metric_is_described_with_its_labels_and_none_that_is_not_there() -> None:
+    described: dict[str, str] = {}
+    for row in re.findall(r"^\| (`[a-z_`, ]+) \|.*", page("metrics.md"), re.MULTILINE):
+        described |= dict.fromkeys(re.findall(r"[a-z_]+", row), row)
+    names = {f"{name}_total" if metric.kind is Kind.COUNTER else name: metric for name, metric in METRICS.items()}
+    assert described.keys() == names.keys()
+    text = page("metrics.md")
+    for name, metric in names.items():
+        (line,) = [each for each in text.splitlines() if each.startswith("|") and f"`{name}`" in each.split("|")[1]]
+        labels = f"`{' '.join(metric.labels)}`" if metric.labels else "–"
+        assert f"| {labels} |" in line, name

@@ -193,6 +193,11 @@ class Events:
         self.tallies: Tallies | None = None
         """What counts for metrics; None if they are off."""
 
+    def count_call(self, operation: str, seconds: float) -> None:
+        """Count how long the store took to answer, if anything is counted."""
+        if self.tallies is not None:
+            self.tallies.observe("store_call_seconds", seconds, operation)
+
     def tallied(self) -> Tallies:
         """Count from now on, and return the counts."""
         if self.tallies is None:

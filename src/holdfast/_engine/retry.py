@@ -36,8 +36,7 @@ class Retrier:
                 if self._clock.monotonic() - started + pause > self._give_up:
                     raise
             else:
-                if (tallies := self._events.tallies) is not None:
-                    tallies.observe("store_call_seconds", self._clock.monotonic() - sent, operation)
+                self._events.count_call(operation, self._clock.monotonic() - sent)
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=operation, failures=failures)
                 return answer

@@ -3,7 +3,6 @@
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY, create_server, socket
 from typing import Final
 
@@ -11,6 +10,7 @@ import uvicorn
 from msgspec import Struct
 
 from holdfast._core.broker_url import PORT, BrokerUrl, problems_of_broker_url
+from holdfast._core.listen_address import host_of, is_loopback, port_of
 from holdfast.broker.broker import Broker
 from holdfast.errors import ConfigurationError
 
@@ -49,11 +49,11 @@ class Listening(Struct, frozen=True, kw_only=True):
 
         Raises ``ConfigurationError`` with every problem.
         """
-        host, problems = _host_of(address), list[str]()
-        port = address.rpartition(":")[2] if ":" in address.rpartition("]")[2] else str(PORT)
-        if not host or not port.isdecimal() or int(port) > 65535:
+        host, problems = host_of(address), list[str]()
+        port = port_of(address) if ":" in address.rpartition("]")[2] else PORT
+        if not host or port is None:
             problems.append(f"--listen: {address!r} is not host:port: write 127.0.0.1:7700")
-        elif is_open and not _is_loopback(host):
+        elif is_open and not is_loopback(host):
             problems.append(
                 f"--listen: {host} is reached from other machines, and everybody there could run and read jobs: "
                 "pass --tokens FILE, or listen on 127.0.0.1"
@@ -67,7 +67,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         if problems:
             raise ConfigurationError(problems)
         reached = None if advertised is None else BrokerUrl.of(advertised).servers[0]
-        return cls(host=host, port=int(port), certificate=certificate, key=key, client_ca=client_ca, advertised=reached)
+        return cls(host=host, port=port or 0, certificate=certificate, key=key, client_ca=client_ca, advertised=reached)
 
     def require_address(self) -> None:
         """Raise ``ConfigurationError`` if it does not show where clients reach this broker."""
@@ -151,15 +151,3 @@ def _problems_of_advertised(url: str) -> list[str]:
     if not problems and len(BrokerUrl.of(url).servers) > 1:
         problems.append("name this broker only")
     return problems
-
-
-def _host_of(address: str) -> str:
-    host = address.rpartition(":")[0] if ":" in address.rpartition("]")[2] else address
-    return host.removeprefix("[").removesuffix("]")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast._processes.worker import ProcessOptions
     from holdfast.cli.banner import Banner
     from holdfast.cli.reload import Changes
+    from holdfast.metrics.supervised import SupervisedMetrics
 
 
 @click.command()
@@ -66,6 +67,11 @@ if TYPE_CHECKING:
     envvar="HOLDFAST_LOG_ERRORS",
     help="Message and traceback of a failure, only where it was raised, or only its type.",
 )
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve the metrics of all workers at http://HOST:PORT/metrics, for Prometheus."
+)
+@click.option("--metrics-store", is_flag=True, help="Add what the store holds, read every 5 s; on one worker of all.")
+@click.option("--metrics-token-file", metavar="FILE", help="A token that scrapers have to send: needed beyond this machine.")
 @click.pass_context
 def worker(  # size: one parameter for each option
     context: click.Context,
@@ -83,6 +89,9 @@ def worker(  # size: one parameter for each option
     log_format: str,
     log_jobs: str,
     log_errors: str,
+    metrics: str | None,
+    metrics_store: bool,
+    metrics_token_file: str | None,
 ) -> None:
     """Run the jobs of an App until Ctrl-C or SIGTERM.
 
@@ -105,16 +114,39 @@ def worker(  # size: one parameter for each option
         prefetch_time=prefetch_time,
         log_jobs=log_jobs,
         log_errors=log_errors,
+        tallies=metrics is not None,
     )
     configure_logs(log_level, log_format)
     kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
     clock, events = SystemClock(), Events()
     banner = Banner(target, processes, options, clock.monotonic)
     make = _maker((target, options), kept, clock, events)
-    reason, code = asyncio.run(_serve(make, banner, events, _changes(clock) if reload else None))
+    metered = _metered(metrics, metrics_token_file, events, clock, reads_store=metrics_store)
+    reason, code = asyncio.run(_serve(make, banner, events, _changes(clock) if reload else None, metered))
     banner.end(reason, code)
     discard_unwritable()
     context.exit(code)
+
+
+def _metered(
+    address: str | None, token_file: str | None, events: "Events", clock: "Clock", *, reads_store: bool
+) -> "Callable[[Callable[[], Supervisor]], SupervisedMetrics] | None":
+    """Return how to serve the metrics of a supervisor; count from now on, because workers learn it at their start."""
+    from holdfast.errors import ConfigurationError
+
+    if address is None:
+        if reads_store or token_file is not None:
+            raise ConfigurationError(["--metrics-store and --metrics-token-file: pass --metrics 127.0.0.1:9464, too"])
+        return None
+    from holdfast._system.host import SystemHost
+    from holdfast.metrics.exposition import require_client
+    from holdfast.metrics.server import MetricsAddress
+    from holdfast.metrics.supervised import SupervisedMetrics
+
+    require_client()
+    where, host = MetricsAddress.of(address, token_file), SystemHost(clock)
+    events.tallied()
+    return lambda supervisor: SupervisedMetrics(where, events, supervisor, host, clock, reads_store=reads_store)
 
 
 def _changes(clock: "Clock") -> "Changes":
@@ -151,7 +183,11 @@ def _maker(
 
 
 async def _serve(
-    make: "Callable[[], Supervisor]", banner: "Banner", events: "Events", changes: "Changes | None"
+    make: "Callable[[], Supervisor]",
+    banner: "Banner",
+    events: "Events",
+    changes: "Changes | None",
+    metered: "Callable[[Callable[[], Supervisor]], SupervisedMetrics] | None",
 ) -> tuple[str, int]:
     """Serve until the end; return the reason and the exit code."""
     import asyncio
@@ -166,7 +202,12 @@ async def _serve(
     loop.add_signal_handler(signal.SIGQUIT, lambda: _show_stacks(keeper.supervisor))  # from now on any signal wakes the loop
     for number in ending:
         signal.signal(number, lambda number, _: loop.call_soon_threadsafe(keeper.end, signal.Signals(number)))
+    metrics = None if metered is None else metered(lambda: keeper.supervisor).server
+    if metrics is not None:
+        await metrics.open()
     code = await keeper.run()
+    if metrics is not None:
+        await metrics.close()
     for number in ending:  # one more signal would kill a process that has done all its work, and its exit code would show it
         signal.signal(number, signal.SIG_IGN)  # handlers of the loop would be removed first: such a signal could come in between
     return keeper.reason, code

@@ -115,6 +115,11 @@ class Supervisor:
         return {worker.name: worker.child.dump_stacks() for worker in self.workers}
 
     @property
+    def environment(self) -> Environment | None:
+        """The open store and what works with it; None before the first worker has named the store."""
+        return None if self._settings is None else self._environment
+
+    @property
     def _grace(self) -> float:
         given = self._options.grace
         return given if given is not None else 0.0 if self._settings is None else self._settings.grace
@@ -296,8 +301,7 @@ class Supervisor:
             self._clock_check.forget()
             raise
         self._contact.answered(sent)
-        if (tallies := self._events.tallies) is not None:
-            tallies.observe("store_call_seconds", self._now_of_lease() - sent, "beat")
+        self._events.count_call("beat", self._now_of_lease() - sent)
         if step := self._clock_check.step(answer, timing, leases=frozenset(workers), sent=sent, now=self._now_of_lease()):
             self._events.emit(EventName.STORE_CLOCK_STEPPED, store_seconds=step[0], local_seconds=step[1])
             self._contact.lost()

@@ -42,12 +42,13 @@ class WorkerHandle:
         self._is_end_free = False
         self._now = now
         self._events = events
-        self._watched = self._ponged = self._answered = now()
+        self._watched = self.ponged = self._answered = now()
         self._silence = 0.0
         self._asked = self._answered_ping = self._reported_until = float("-inf")
         self._unresponsive_since: float | None = None
-        self._pong: messages.Pong | None = None
-        self._lag = 0.0
+        self.pong: messages.Pong | None = None
+        self._lag = self.lag = 0.0
+        self.renewed = float("-inf")
         self._stopped_since: float | None = None
         self._lapsed: float | None = None
         self._guard_deadline = float("-inf")
@@ -61,8 +62,8 @@ class WorkerHandle:
 
     def lease_granted(self, lease: NewLease, sent: float) -> None:
         """Adopt the lease that the store has opened, and send it to the worker. Its deadlines count from ``sent``, when the call left."""
-        self.lease, self.name = lease, lease.worker
-        self._ponged = self._answered = self._now()
+        self.lease, self.name, self.renewed = lease, lease.worker, sent
+        self.ponged = self._answered = self._now()
         self._silence = 0.0
         self.deadline = lease.timing.owner_deadline(sent)
         self._guard_deadline = lease.timing.guard_deadline(sent)
@@ -72,6 +73,7 @@ class WorkerHandle:
     def lease_renewed(self, sent: float) -> None:
         """Extend the worker's deadlines, because the store answered its beat. They count from ``sent``, when the beat left."""
         if self.lease is not None:
+            self.renewed = sent
             now, timing = self._now(), self.lease.timing
             if now >= self.deadline:
                 self._lapsed = now
@@ -141,7 +143,7 @@ class WorkerHandle:
                 self.is_ready = True
             case messages.Pong(answered=answered, is_idle=is_idle):
                 self._answers(answered)
-                self.is_idle, self._pong = is_idle, message
+                self.is_idle, self.pong = is_idle, message
             case messages.TalliesSent(delta=delta):
                 self._events.tallied().add(delta)
             case messages.UndeliveredOutcomes(transitions=transitions):
@@ -179,14 +181,15 @@ class WorkerHandle:
                 assert_never(message)
 
     def _answers(self, store_answered: float) -> None:
-        self._ponged = self._now()
-        self._lag = max(self._lag, self._waited())
+        self.ponged = self._now()
+        self.lag = self._waited()
+        self._lag = max(self._lag, self.lag)
         if (
             self._unresponsive_since is not None
             and self.lease
-            and self._ponged - self._unresponsive_since > self.lease.timing.beat
+            and self.ponged - self._unresponsive_since > self.lease.timing.beat
         ):
-            store_answered = self._ponged  # its event loop was blocked, so it did not ask the store either
+            store_answered = self.ponged  # its event loop was blocked, so it did not ask the store either
         if store_answered > self._answered:
             self._answered, self._silence = store_answered, 0.0
         if self._unresponsive_since is not None:
@@ -197,6 +200,11 @@ class WorkerHandle:
     def _waited(self) -> float:
         """Return the seconds for which a ping has waited for its answer so far."""
         return 0.0 if self._unresponsive_since is None else self._now() - self._unresponsive_since
+
+    @property
+    def since_renewed(self) -> float:
+        """Seconds since the last beat left that the store answered for it."""
+        return max(0.0, self._now() - self.renewed)
 
     def seconds_until_void(self, within: float) -> float:
         """Return the seconds until its event loop has answered no ping for this long, 0 while a void of its claims is to be done.
@@ -221,7 +229,7 @@ class WorkerHandle:
     def note(self, kept: float, memory: int | None) -> BeatNote:
         """Return what is known about the worker now. Its next note has the lag from here on."""
         assert self.lease is not None
-        pong, lag, self._lag = self._pong, max(self._lag, self._waited()), 0.0
+        pong, lag, self._lag = self.pong, max(self._lag, self._waited()), 0.0
         if pong is None:
             return BeatNote(lease=self.lease.id, kept=kept, memory=memory, loop_lag=lag or None)
         return BeatNote(
@@ -231,7 +239,7 @@ class WorkerHandle:
             running=pong.running,
             claimed=pong.claimed,
             loop_lag=lag,
-            silence=self._now() - self._ponged,
+            silence=self._now() - self.ponged,
         )
 
     async def wait_for_exit(self) -> Exit:
@@ -306,7 +314,7 @@ class WorkerHandle:
         Only a pong can show this: a worker whose event loop is blocked neither asks the store nor answers pings.
         """
         # Counted across this supervisor's own gaps, less their length: a store that fails now and then would else hide it.
-        asked_in_vain = self._ponged - self._answered - self._silence
+        asked_in_vain = self.ponged - self._answered - self._silence
         return self.is_ready and not contact.is_silent() and asked_in_vain > timing.ttl
 
     def _is_unguarded(self, timing: LeaseTiming) -> bool:
