@@ -1,5 +1,6 @@
 """What scrapers get is read back by prometheus_client's own parser, with the names, types and labels of the closed list."""
 
+import importlib.util
 from contextlib import nullcontext
 
 import pytest
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast import App
 from holdfast._core.metrics import METRICS, Kind
 from holdfast._core.tallies import Tallies
+from holdfast.errors import MissingExtra
 from holdfast.integrations.prometheus import collector
 from holdfast.metrics.exposition import Exposition
 
@@ -76,6 +78,14 @@ async def test_a_web_process_and_its_embedded_worker_count_what_they_do() -> Non
     assert value(families, "jobs_finished_total", queue="default", task="mail", state="failed", reason="HANDLER_ERROR") == 1
     assert value(families, "job_total_seconds_count", queue="default", task="mail") == 3
     assert value(families, "jobs_enqueued_total", queue="default", task="mail") == 3
+    assert "secret-7" not in str(families)
+    assert "nowhere" not in str(families)
+
+
+def test_without_its_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"holdfast\[prometheus\]"):
+        collector(App("memory://"))
 
 
 @pytest.mark.parametrize("is_up", [True, False])
