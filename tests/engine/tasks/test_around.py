@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec import Struct
 
 from holdfast import App, ConfigurationError, Job, JobFailed, NewJobView, Snooze, SyncJob
+from holdfast._engine.runners.current import CURRENT, MASK
 
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 Log = list[str]
@@ -365,3 +367,19 @@ def test_what_does_not_yield_once_with_one_job_is_refused(wrong: Any) -> None:
 def test_an_enqueue_has_no_event_loop_to_wait_on() -> None:
     with pytest.raises(ConfigurationError, match=r"around_enqueue: .*write a `def` of one job"):
         App("memory://").around_enqueue(async_generator)
+
+
+@KINDS
+def test_the_code_around_a_handler_and_the_handler_log_for_their_job(task: str) -> None:
+    app, _ = app_with_tasks()
+    seen: list[UUID | None] = []
+
+    @app.around_run
+    def note(job: Job | SyncJob) -> Iterator[None]:
+        current, mask = CURRENT.get(), MASK.get()
+        seen.append(None if current is None or mask is None else current.id)
+        yield
+
+    job = app.enqueue(task).id
+    app.run_due()
+    assert seen == [job]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
 from uuid import UUID
@@ -340,7 +341,7 @@ class Executor:
             call = partial(
                 decode_and_call, running.definition, context, running.claim, partial(loop.call_soon_threadsafe, ignore)
             )
-            value = await self._threads.run_call(context, partial(within_thread, around, context, call, loop))
+            value = await self._threads.run_call(context, partial(copy_context().run, within_thread, around, context, call, loop))
         return value if isinstance(value, Invalid) else outcome_of_value(value)
 
     async def _run(self, running: Running) -> Json | Invalid:

@@ -1,0 +1,208 @@
+"""``holdfast.integrations.opentelemetry``: spans and metrics of jobs, by the messaging conventions of OpenTelemetry 1.45.
+
+A job carries the context of its enqueue in its headers ``traceparent`` and ``tracestate``, so it survives retries and rescues with it.
+The conventions for messaging are in development: all their names are in this file.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.tallies import ages_of
+from holdfast._core.view import JobView
+from holdfast._engine.events import Event
+from holdfast._engine.runners.current import CURRENT, MASK, WORKER
+from holdfast._engine.tasks.around_enqueue import NewJobView
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._system.clock import SystemClock
+from holdfast.app import App
+from holdfast.errors import HoldfastError, MissingExtra
+from holdfast.integrations.new_apps import on_new_app
+
+try:
+    from opentelemetry.context import Context
+    from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
+    from opentelemetry.metrics import MeterProvider, get_meter
+    from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, TracerProvider, get_tracer, set_span_in_context
+    from opentelemetry.trace import get_current_span as span_of
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ModuleNotFoundError as missing:
+    raise MissingExtra(missing.name or "opentelemetry", "opentelemetry") from missing
+
+CHILD_WITHIN = 60.0
+"""Seconds after its enqueue in which a first attempt belongs to the trace of the enqueue; a later one begins a new trace."""
+MOST_BYTES = 512
+"""Bytes of context that a job carries. A longer ``tracestate`` is left out, as the W3C allows."""
+NAME = "holdfast"
+_W3C = TraceContextTextMapPropagator()
+
+
+class HoldfastInstrumentor(BaseInstrumentor):  # type: ignore[misc]
+    """Instruments each App that is made after ``instrument()``; ``opentelemetry-instrument holdfast worker …`` calls it."""
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """Return nothing: this module comes with Holdfast."""
+        return ()
+
+    def _instrument(self, **kwargs: Any) -> None:
+        tracers, meters = kwargs.get("tracer_provider"), kwargs.get("meter_provider")
+        self._undo = on_new_app(lambda app: instrument_app(app, tracer_provider=tracers, meter_provider=meters))
+
+    def _uninstrument(self, **kwargs: Any) -> None:
+        self._undo()
+
+
+def instrument_app(
+    app: App, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+) -> None:
+    """Make spans and metrics of one App. The providers are those of the program, unless others are given.
+
+    >>> instrument_app(App("memory://"))
+    """
+    telemetry = _Telemetry(app, get_tracer(NAME, tracer_provider=tracer_provider), meter_provider)
+    app.around_enqueue(telemetry.enqueue)
+    app.around_run(telemetry.run)
+    app.on("job.rescued")(telemetry.rescued)
+
+
+class _Telemetry:
+    """The spans and instruments of one App."""
+
+    def __init__(self, app: App, tracer: Tracer, meters: MeterProvider | None) -> None:
+        self._app, self._tracer, self._clock = app, tracer, SystemClock()
+        meter = get_meter(NAME, meter_provider=meters)
+        self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs enqueued.")
+        self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts started.")
+        self._calls = meter.create_histogram("messaging.client.operation.duration", "s", "How long enqueues took.")
+        self._processed = meter.create_histogram("messaging.process.duration", "s", "How long attempts ran.")
+        self._rescues = meter.create_counter("holdfast.rescues", "{job}", "Jobs taken from workers.")
+        self._exports: set[asyncio.Task[None]] = set()
+
+    def enqueue(self, job: NewJobView) -> Iterator[None]:
+        """Span the enqueue of a job, and give the job its context. The span is not current: the jobs of one call are siblings."""
+        labels = _labels(job.task, job.queue, "enqueue", "send")
+        span = self._tracer.start_span(
+            f"enqueue {job.task}", kind=SpanKind.PRODUCER, attributes={**labels, "messaging.message.id": str(job.id)}
+        )
+        job.headers.update(_context_of(span))
+        began = self._clock.monotonic()
+        try:
+            yield
+        except BaseException as error:
+            labels |= _fail(span, error)
+            raise
+        else:
+            self._sent.add(1, labels)
+        finally:
+            self._calls.record(self._clock.monotonic() - began, labels)
+            span.end()
+
+    def run(self, job: Job | SyncJob) -> Iterator[None]:
+        """Span an attempt: in the trace of its enqueue if it is the first and soon, else in a new one, with a link to the enqueue."""
+        held = CURRENT.get()
+        if held is None:
+            yield
+            return
+        labels = _labels(held.task, held.queue, "run", "process")
+        details: dict[str, Any] = {"messaging.message.id": str(held.id), "holdfast.attempt": held.attempt}
+        with self._tracer.start_as_current_span(
+            f"run {held.task}",
+            kind=SpanKind.CONSUMER,
+            attributes={**labels, **details, "holdfast.rescued": held.crashes > 0, "holdfast.worker": WORKER.get() or ""},
+            record_exception=False,
+            set_status_on_exception=False,
+            **_place(held.id, held.attempt, job.headers, self._clock.wall()),
+        ) as span:
+            self._consumed.add(1, labels)
+            began = self._clock.monotonic()
+            try:
+                yield
+            except BaseException as error:
+                labels |= _fail(span, error)
+                raise
+            finally:
+                self._processed.record(self._clock.monotonic() - began, labels)
+
+    def rescued(self, event: Event) -> None:
+        """Export the span of an attempt whose process was killed before it could."""
+        fields = event.fields
+        self._rescues.add(1, {"messaging.system": NAME, "holdfast.task": fields["task"], "error.type": "worker_crashed"})
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        task = loop.create_task(self._export(UUID(str(fields["job"])), int(fields["attempt"]), str(fields["worker"])))
+        self._exports.add(task)
+        task.add_done_callback(self._exports.discard)
+
+    async def _export(self, id: UUID, attempt: int, worker: str) -> None:
+        try:
+            job = await self._app.jobs.aget(id)
+        except HoldfastError:
+            return  # it was deleted since, or the store is away: a span is not worth another try
+        record = next((each for each in job.attempts if each.attempt == attempt), None)
+        began = None if record is None or record.started_at is None else record.started_at.timestamp()
+        span = self._tracer.start_span(
+            f"run {job.task}",
+            kind=SpanKind.CONSUMER,
+            start_time=None if began is None else int(began * 1e9),
+            attributes=_of_lost_attempt(job, attempt, worker),
+            **_place(id, attempt, job.headers, self._clock.wall() if began is None else began),
+        )
+        span.set_status(StatusCode.ERROR, "the worker's process ended")
+        span.end(None if record is None or record.ended_at is None else int(record.ended_at.timestamp() * 1e9))
+
+
+def _of_lost_attempt(job: JobView, attempt: int, worker: str) -> dict[str, Any]:
+    details = {"holdfast.attempt": attempt, "holdfast.worker": worker, "holdfast.outcome": "crashed"}
+    labels = _labels(job.task, job.queue, "run", "process")
+    return {**labels, **details, "messaging.message.id": str(job.id), "error.type": "worker_crashed"}
+
+
+def _labels(task: str, queue: str, name: str, kind: str) -> dict[str, Any]:
+    return {
+        "messaging.system": NAME,
+        "messaging.destination.name": queue,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+        "messaging.consumer.group.name": task,
+        "holdfast.task": task,
+    }
+
+
+def _place(job: UUID, attempt: int, headers: Mapping[str, str], now: float) -> dict[str, Any]:
+    """Return where the span of an attempt belongs: below the enqueue, or in a new trace with a link to it."""
+    carried = span_of(_W3C.extract(dict(headers), Context())).get_span_context()
+    if not carried.is_valid:
+        return {"context": Context()}
+    is_soon = attempt == 1 and all(age <= CHILD_WITHIN for age in ages_of([job], now))
+    if is_soon:
+        return {"context": _W3C.extract(dict(headers), Context())}
+    return {"context": Context(), "links": [Link(carried)]}
+
+
+def _context_of(span: Span) -> dict[str, str]:
+    carrier: dict[str, str] = {}
+    _W3C.inject(carrier, set_span_in_context(span))
+    if sum(len(name) + len(text.encode()) for name, text in carrier.items()) > MOST_BYTES:
+        carrier.pop("tracestate", None)
+    return carrier
+
+
+def _fail(span: Span, error: BaseException) -> dict[str, Any]:
+    """Describe what the code raised on its span, without sensitive values, and return it as a label. A sleeping job did not fail."""
+    if not isinstance(error, Exception):
+        span.set_attribute("holdfast.outcome", "interrupted")
+        return {}
+    mask = MASK.get() or str
+    kind = type(error).__qualname__
+    trace = "".join(traceback.format_exception(error))
+    span.add_event(
+        "exception", {"exception.type": kind, "exception.message": mask(str(error)), "exception.stacktrace": mask(trace)}
+    )
+    span.set_attribute("error.type", kind)
+    span.set_attribute("holdfast.outcome", "failed")
+    span.set_status(StatusCode.ERROR, kind)
+    return {"error.type": kind}

@@ -1,0 +1,190 @@
+"""Spans follow a job from its enqueue through its attempts, and show nothing of its payload."""
+
+import importlib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode, get_current_span
+
+from holdfast import App, Job, SyncJob
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd, rescue
+from holdfast._core.requests import ClaimRequest
+from holdfast._engine.events import EventName
+from holdfast.app import environment_of
+from holdfast.integrations.opentelemetry import HoldfastInstrumentor, instrument_app
+from tests.engine.support import LEASE
+
+CANARY = "canary-4711"
+
+
+class Watched:
+    """An App with spans and metrics in memory."""
+
+    def __init__(self) -> None:
+        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracers, self.meters = provider, MeterProvider([self.reader], shutdown_on_exit=False)
+        self.app = App("memory://")
+        instrument_app(self.app, tracer_provider=provider, meter_provider=self.meters)
+
+    def spans(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.name == name]
+
+    def points(self, name: str) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        metrics = [each for resource in data.resource_metrics for scope in resource.scope_metrics for each in scope.metrics]
+        return [point for each in metrics if each.name == name for point in each.data.data_points]
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    made.tracers.shutdown()
+    made.meters.shutdown()
+
+
+def trace(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return span.context.trace_id
+
+
+def linked(span: ReadableSpan) -> list[int]:
+    return [link.context.span_id for link in span.links]
+
+
+@pytest.mark.parametrize("kind", ["loop", "thread"])
+async def test_the_first_attempt_is_in_the_trace_of_its_enqueue_and_nothing_leaks_into_the_next_job(
+    watched: Watched, kind: str
+) -> None:
+    seen: list[int] = []
+    if kind == "loop":
+
+        @watched.app.task
+        async def mail(to: str) -> None:
+            seen.append(get_current_span().get_span_context().span_id)
+    else:
+
+        @watched.app.task
+        def mail(to: str) -> None:
+            seen.append(get_current_span().get_span_context().span_id)
+
+    await watched.app.aenqueue("mail", to=CANARY)
+    await watched.app.aenqueue("mail", to=CANARY)
+    await watched.app.arun_due()
+    enqueues, runs = watched.spans("enqueue mail"), watched.spans("run mail")
+    assert len({trace(span) for span in enqueues}) == 2
+    assert [trace(span) for span in runs] == [trace(span) for span in enqueues]
+    assert [run.parent.span_id for run in runs if run.parent] == [each.context.span_id for each in enqueues if each.context]
+    assert seen == [run.context.span_id for run in runs if run.context]
+    assert not get_current_span().get_span_context().is_valid
+    assert CANARY not in "".join(span.to_json() for span in watched.exporter.get_finished_spans())
+    assert runs[0].attributes is not None
+    assert runs[0].attributes["messaging.system"] == "holdfast"
+    assert runs[0].attributes["messaging.destination.name"] == "default"
+    (sent,) = watched.points("messaging.client.sent.messages")
+    assert sent.value == 2
+    assert not {"messaging.message.id", "holdfast.worker"} & set(sent.attributes)
+
+
+async def test_a_retry_is_a_new_trace_linked_to_the_enqueue_and_the_failure_shows_no_sensitive_value(watched: Watched) -> None:
+    @watched.app.task
+    async def sync(job: Job, password: str) -> None:
+        if job.attempt == 1:
+            raise ValueError(f"refused {password}")
+
+    await watched.app.aenqueue("sync", password=CANARY)
+    await watched.app.arun_due()
+    (enqueue,) = watched.spans("enqueue sync")
+    (first,) = watched.spans("run sync")
+    assert first.status.status_code is StatusCode.ERROR
+    assert first.events[0].attributes is not None
+    assert first.events[0].attributes["exception.type"] == "ValueError"
+    assert CANARY not in first.to_json()
+    assert trace(first) == trace(enqueue)
+    watched.exporter.clear()
+    for view in await watched.app.jobs.alist():
+        await watched.app.jobs.areschedule(view.id, delay=0)
+    await watched.app.arun_due()
+    (second,) = watched.spans("run sync")
+    assert second.parent is None
+    assert trace(second) != trace(enqueue)
+    assert linked(second) == [enqueue.context.span_id if enqueue.context else 0]
+
+
+async def test_a_child_is_enqueued_within_the_attempt_of_its_parent(watched: Watched) -> None:
+    @watched.app.task
+    async def child() -> None:
+        pass
+
+    @watched.app.task
+    def parent(job: SyncJob) -> None:
+        job.enqueue(child)
+
+    await watched.app.aenqueue("parent")
+    await watched.app.arun_due()
+    (run,), (enqueue,), (second,) = (watched.spans(name) for name in ("run parent", "enqueue child", "run child"))
+    assert enqueue.parent is not None
+    assert run.context is not None
+    assert enqueue.parent.span_id == run.context.span_id
+    assert second.parent is not None
+    assert enqueue.context is not None
+    assert second.parent.span_id == enqueue.context.span_id
+
+
+async def test_a_killed_attempt_has_its_span_by_the_worker_that_learns_of_the_rescue(watched: Watched) -> None:
+    app = watched.app
+
+    @app.task
+    async def render() -> None:
+        pass
+
+    job = (await app.aenqueue("render")).id
+    environment = environment_of(app)
+    store = environment.store
+    await store.open_lease(LEASE)
+    request = ClaimRequest(lease=LEASE.id, claim=environment.chance.uuid4(), tasks=app.registry.policies(), limit=1)
+    (claim,) = (await store.exchange([], request)).claims
+    await store.end_lease(LEASE.id, LeaseEnd(RescueReason.CRASHED))
+    await store.exchange([rescue(claim.job, LeaseEnd(RescueReason.CRASHED), jitter=0.0)])
+    app.events.emit(EventName.JOB_RESCUED, job=job, task="render", attempt=1, worker="worker-1", reason="SIGKILL")
+    while not watched.spans("run render"):
+        await environment.clock.sleep(0.001)
+    (span,) = watched.spans("run render")
+    assert span.attributes is not None
+    assert (span.attributes["error.type"], span.attributes["holdfast.attempt"]) == ("worker_crashed", 1)
+    assert span.status.status_code is StatusCode.ERROR
+    (enqueue,) = watched.spans("enqueue render")
+    assert trace(span) == trace(enqueue)
+    (rescues,) = watched.points("holdfast.rescues")
+    assert rescues.value == 1
+
+
+def test_the_instrumentor_reaches_apps_that_are_made_while_it_is_on() -> None:
+    made, exporter = HoldfastInstrumentor(), InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    made.instrument(tracer_provider=provider, meter_provider=MeterProvider(shutdown_on_exit=False))
+    inside = App("memory://")
+    made.uninstrument()
+    outside = App("memory://")
+    for app in (inside, outside):
+        app.enqueue("mail")
+    assert [span.name for span in exporter.get_finished_spans()] == ["enqueue mail"]
+
+
+def test_the_entry_point_names_the_instrumentor() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["opentelemetry_instrumentor"]["holdfast"].partition(":")
+    assert getattr(importlib.import_module(module), name) is HoldfastInstrumentor
