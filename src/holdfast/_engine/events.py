@@ -220,7 +220,11 @@ class Events:
 
     def has_listener(self, name: EventName) -> bool:
         """Return whether the event is logged or has subscribers: code that emits it for each of many jobs asks once."""
-        return bool(self._subscribers) or logger.isEnabledFor(level_of(name))
+        return self.has_subscriber(name) or logger.isEnabledFor(level_of(name))
+
+    def has_subscriber(self, name: EventName) -> bool:
+        """Return whether a function is called for events of that name."""
+        return bool(self._subscribers.get(name) or self._subscribers.get("*"))
 
     @property
     def has_subscribers(self) -> bool:

@@ -60,7 +60,7 @@ class OutcomeEvents:
     @property
     def has_listener(self) -> bool:
         """Whether completed jobs are logged, or have subscribers."""
-        return self._events.has_subscribers or self.log.has_completed
+        return self._events.has_subscriber(EventName.JOB_COMPLETED) or self.log.has_completed
 
     def announce(self, ended: FinishedRun, **fields: Any) -> None:
         """Log a job's outcome and emit its event; ``fields`` are those of the job."""
@@ -71,7 +71,7 @@ class OutcomeEvents:
         if self._is_ending and name is EventName.JOB_RELEASED:
             self.left.append(transition.job)
         has_line = self.log.takes(ended, name)
-        if not has_line and not self._events.has_subscribers:
+        if not has_line and not self._events.has_subscriber(name):
             return
         error = transition.error.type if transition.error else None
         event = Event(name, {**fields, "reason": transition.reason, "error": error, "delay": transition.delay or None})
