@@ -36,7 +36,8 @@ class Retrier:
                 if self._clock.monotonic() - started + pause > self._give_up:
                     raise
             else:
-                self._events.count_call(operation, self._clock.monotonic() - sent)
+                if self._events.tallies is not None:
+                    self._events.count_call(operation, self._clock.monotonic() - sent)
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=operation, failures=failures)
                 return answer
