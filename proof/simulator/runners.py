@@ -143,7 +143,7 @@ def _judge(work: _Work, value: object, error: BaseException | None) -> Outcome |
     if error is None and saw_cancellation and value is None:
         error = asyncio.CancelledError()
     if error is None:
-        return outcome_of_value(value)
+        return outcome_of_value(value, work.task.name)
     return outcome_of_error(error, work.task, is_stopped=work.is_stopped, saw_cancellation=saw_cancellation)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from holdfast._core.fingerprint import error_key
 from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, HeldFor, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import (
     LeaseEnd,
@@ -83,7 +84,7 @@ ALLOWED: dict[tuple[State, Event], set[State]] = {
     (S.CANCELLED, E.OPERATOR_RETRY): {S.AVAILABLE},
 }
 
-BOOM = Failure("ValueError", "boom")
+BOOM = Failure("ValueError", "boom", key="3a9f39dad8309f37")
 OUTCOMES: dict[Event, tuple[Outcome, ...]] = {
     E.COMPLETE: (Done(), Done(b"1")),
     E.RETRY: (Retry(), Retry(after="5s"), Raised(BOOM)),
@@ -120,6 +121,33 @@ def test_an_outcome_moves_a_running_job_only_where_its_event_may(event: Event, o
     move = finish(active_job(), outcome, jitter=0.0)
     assert as_read(move) in ALLOWED[S.RUNNING, event]
     assert (move.job, move.token, move.precondition) == (UUID(int=1), Token(UUID(int=2), 3), Precondition.TOKEN)
+
+
+def test_a_failure_without_frames_has_the_key_of_its_task_reason_and_type() -> None:
+    last = active_job(max_attempts=1, max_crashes=1, timeout=1.0)
+    other = structs.replace(last, task="other")
+    failed = {
+        "Retry": (Reason.HANDLER_ERROR, finish(last, Retry(reason="busy"), jitter=0.0)),
+        "Fail": (Reason.PERMANENT, finish(last, Fail("no"), jitter=0.0)),
+        "E": (Reason.PAYLOAD_INVALID, finish(last, Invalid(Reason.PAYLOAD_INVALID, Failure("E", "m")), jitter=0.0)),
+        "TIMED_OUT": (Reason.TIMED_OUT, deadline_exceeded(last, RescueReason.TIMED_OUT, jitter=0.0)),
+        "WorkerCrashed": (Reason.WORKER_CRASHED, rescue(last, CRASH, jitter=0.0)),
+    }
+    for kind, (reason, move) in failed.items():
+        assert move.error is not None
+        assert (move.reason, move.error.type) == (reason, kind)
+        assert move.error.key == error_key("task", reason, kind, ())
+    moves = [finish(job, Fail(why), jitter=0.0) for job, why in ((last, "no"), (last, "never"), (other, "no"))]
+    first, same, different = (move.error.key for move in moves if move.error is not None)
+    assert first == same != different
+    assert finish(active_job(), Retry(reason="busy"), jitter=0.0).error == failed["Retry"][1].error  # an attempt before the last
+
+
+def test_a_failure_that_was_raised_keeps_its_key_and_a_cancellation_has_none() -> None:
+    for job in (active_job(), active_job(max_attempts=1)):
+        assert finish(job, Raised(BOOM), jitter=0.0).error == BOOM
+    cancelled_by_handler = finish(active_job(), Cancel("no need"), jitter=0.0)
+    assert cancelled_by_handler.error == Failure("Cancel", "no need")
 
 
 def test_a_suspended_job_awaits_its_signal_and_a_held_one_keeps_its_error_at_no_cost() -> None:

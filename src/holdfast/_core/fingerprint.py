@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
+
+from holdfast._core.text import json_text
 
 INSTALLED = ("site-packages", "dist-packages")
 KEY_BYTES = 8
@@ -26,8 +27,8 @@ def error_key(task: str, reason: str, exception: str, frames: Sequence[Frame]) -
     >>> error_key("sync", "HANDLER_ERROR", "builtins.KeyError", [Frame("/srv/shop/orders.py", "shop.orders", "sync_line")])
     'f4ab3afa2ef20e99'
     """
-    parts = msgspec.json.encode((task, reason, exception, origin_of(frames)))
-    return hashlib.blake2b(parts, digest_size=KEY_BYTES).hexdigest()
+    parts = json_text([task, reason, exception, origin_of(frames)])
+    return hashlib.blake2b(parts.encode(), digest_size=KEY_BYTES).hexdigest()
 
 
 def origin_of(frames: Sequence[Frame]) -> str:

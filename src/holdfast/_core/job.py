@@ -137,11 +137,15 @@ RUNNER_UNAVAILABLE = "RUNNER_UNAVAILABLE"
 
 
 class Failure(Struct, frozen=True):
-    """An exception as data: type and message, and a traceback without local variables."""
+    """An exception as data: type and message, a traceback without local variables, and the fingerprint of its cause.
+
+    ``key``: failures of one cause share it; empty if the job never ran, or failed under a release without fingerprints.
+    """
 
     type: str
     message: str
     traceback: str = ""
+    key: str = ""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.children import Children
+from holdfast._core.fingerprint import error_key
 from holdfast._core.job import RUNNER_UNAVAILABLE, ActiveJob, AttemptOutcome, Failure, HeldFor, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze, StepsChanged, Suspend, WaitFor
 from holdfast._core.policy import ChangePolicy, CrashPolicy
@@ -227,6 +228,7 @@ def _crashed(job: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: flo
             error = Failure(
                 "WorkerCrashed", f"the worker ended while the job ran ({crashes} of {job.policy.max_crashes} crashes)"
             )
+            error = _with_key(error, job, Reason.WORKER_CRASHED)
             return _settle(job, State.FAILED, reason=Reason.WORKER_CRASHED, crashes=crashes, record=record, error=error)
         case _:
             assert_never(job.policy.on_crash)
@@ -235,7 +237,8 @@ def _crashed(job: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: flo
 def _changed(job: ActiveJob, failure: Failure, then: ChangePolicy, *, jitter: float) -> Transition:
     match then:
         case ChangePolicy.HOLD:
-            held = _settle(job, State.HELD, delay=0.0, error=failure, record=AttemptOutcome.FAILED)
+            error = _with_key(failure, job, Reason.STEPS_CHANGED)
+            held = _settle(job, State.HELD, delay=0.0, error=error, record=AttemptOutcome.FAILED)
             return structs.replace(held, held_for=HeldFor.STEPS)
         case ChangePolicy.FAIL:
             return _fail(job, Reason.STEPS_CHANGED, failure, failures=job.failures + 1)
@@ -254,11 +257,18 @@ def _failed_attempt(
     if failures >= job.policy.max_attempts:
         return _fail(job, reason, failure, failures=failures)
     delay = job.policy.backoff.delay(failures - 1, jitter=jitter) if after is None else after
-    return _settle(job, State.AVAILABLE, failures=failures, error=failure, delay=delay, record=AttemptOutcome.FAILED)
+    error = _with_key(failure, job, reason)
+    return _settle(job, State.AVAILABLE, failures=failures, error=error, delay=delay, record=AttemptOutcome.FAILED)
 
 
 def _fail(job: ActiveJob, reason: Reason, failure: Failure, *, failures: int) -> Transition:
-    return _settle(job, State.FAILED, reason=reason, error=failure, failures=failures, record=AttemptOutcome.FAILED)
+    error = _with_key(failure, job, reason)
+    return _settle(job, State.FAILED, reason=reason, error=error, failures=failures, record=AttemptOutcome.FAILED)
+
+
+def _with_key(failure: Failure, job: ActiveJob, reason: Reason) -> Failure:
+    """Return the failure with a fingerprint; one that was raised has its own, because only its process knows the frames."""
+    return failure if failure.key else structs.replace(failure, key=error_key(job.task, reason, failure.type, ()))
 
 
 def _settle(

@@ -23,19 +23,20 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     signal: str | None
     stacks: str | None
     late_result: Json
+    error_key: str = ""
 
     @classmethod
     def of(cls, record: AttemptRecord) -> "AttemptView":
         """Return the view of an attempt's record."""
-        known = {name: getattr(record, name) for name in cls.__struct_fields__ if name != "late_result"}
-        return cls(**known, late_result=_readable(record.late_result))
+        known = {name: getattr(record, name) for name in cls.__struct_fields__ if name not in ("late_result", "error_key")}
+        return cls(**known, late_result=_readable(record.late_result), error_key=_key(record.error))
 
 
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``.
 
     ``rescued``: why it was last taken from a worker while its code ran. ``awaits``: the signal for which it waits. ``held_for``: why it is
-    held.
+    held. ``error_key``: failures of one cause share it; empty if there is none.
     """
 
     id: UUID
@@ -73,6 +74,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     workflow: UUID | None = None
     awaits: str | None = None
     held_for: HeldFor | None = None
+    error_key: str = ""
 
     @classmethod
     def of(cls, record: JobRecord) -> "JobView":
@@ -90,6 +92,7 @@ class JobView(Struct, frozen=True, kw_only=True):
             workflow=None if record.member is None else record.member.flow,
             held_for=HeldFor.PAUSE if record.member is not None and record.member.is_paused else record.held_for,
             attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
+            error_key=_key(record.error),
         )
 
 
@@ -142,6 +145,10 @@ class RescuedJob(Struct, frozen=True, kw_only=True):
 
 _DECODED = {"held_for", "payload", "result", "checkpoint", "headers", "attempts"}
 _SAME = {field.name for field in structs.fields(JobRecord)} & {field.name for field in structs.fields(JobView)} - _DECODED
+
+
+def _key(error: Failure | None) -> str:
+    return "" if error is None else error.key
 
 
 def _readable(data: bytes | None) -> Json:

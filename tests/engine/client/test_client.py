@@ -282,7 +282,7 @@ def test_the_result_of_a_job_that_did_not_complete_raises() -> None:
         with pytest.raises(JobFailed, match="PERMANENT: Fail: no such repository") as failed:
             await bench.client.result(await bench.end(Fail("no such repository")), None)
         assert failed.value.reason == Reason.PERMANENT
-        assert failed.value.error == Failure("Fail", "no such repository")
+        assert str(failed.value.error) == str(Failure("Fail", "no such repository"))
         assert [attempt.attempt for attempt in failed.value.attempts] == [1]  # type: ignore[attr-defined]
         with pytest.raises(JobCancelled, match="not needed"):
             await bench.client.result(await bench.end(Cancel("not needed")), None)

@@ -1,11 +1,14 @@
 """Every exception has an outcome: one that cannot be described fails its job like any other, and frees its slot."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast._core.fingerprint import Frame, error_key
 from holdfast._core.job import AttemptOutcome, Failure
 from holdfast._core.outcome import Raised, Retry
 from holdfast._core.payload import ERROR_TEXT_LIMIT
@@ -114,6 +117,7 @@ def require_plain(failure: Failure | None) -> None:
     assert failure is not None
     assert all(type(part) is str for part in (failure.type, failure.message, failure.traceback))
     assert len(failure.type) <= 256
+    assert re.fullmatch("[0-9a-f]{16}", failure.key)
     assert max(len(failure.message.encode()), len(failure.traceback.encode())) <= ERROR_TEXT_LIMIT
     json_text(failure)
 
@@ -187,7 +191,31 @@ def test_no_exception_makes_its_outcome_or_its_description_raise(
         assert outcome is None or base is Retry
     assert is_stopped or outcome is not None
     assert type(described(error)) is str
-    assert outcome_of_value(error) is not None
+    assert outcome_of_value(error, TASK.name) is not None
+
+
+def here(kind: type[Exception], message: str) -> None:
+    raise kind(message)
+
+
+def there(kind: type[Exception], message: str) -> None:
+    raise kind(message)
+
+
+def test_failures_share_a_key_if_one_function_of_one_task_raised_one_class() -> None:
+    def key_of(call: Callable[[type[Exception], str], None], kind: type[Exception], message: str = "", name: str = "sync") -> str:
+        try:
+            call(kind, message)
+        except Exception as error:
+            outcome = outcome_of_error(error, define(handler, name=name), is_stopped=False, saw_cancellation=False)
+        assert isinstance(outcome, Raised)
+        return outcome.failure.key
+
+    key = key_of(here, KeyError)
+    frame = Frame(__file__, __name__, "here")
+    assert key == key_of(here, KeyError, "another") == error_key("sync", "HANDLER_ERROR", "builtins.KeyError", [frame])
+    namesake = type("KeyError", (KeyError,), {})
+    assert len({key, key_of(there, KeyError), key_of(here, namesake), key_of(here, KeyError, name="other")}) == 4
 
 
 def test_a_group_deeper_than_the_stack_has_the_outcome_of_its_leaf_and_keeps_its_frames() -> None:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, assert_never, cast
 
+from holdfast._core.fingerprint import error_key
 from holdfast._core.job import Claim, Failure, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.payload import encode_result
-from holdfast._engine.error_text import text_of, trace_of, type_name
+from holdfast._engine.error_text import frames_of, qualified_name, text_of, trace_of, type_name
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import JobLost, PayloadInvalid
 
@@ -36,7 +37,7 @@ def invalid_payload(error: PayloadInvalid) -> Invalid:
     return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error)))
 
 
-def outcome_of_value(value: object) -> Outcome:
+def outcome_of_value(value: object, task: str) -> Outcome:
     """Return the outcome of a handler's value. Total: a value that raises while it is read becomes a failure."""
     if value is None:
         return NOTHING
@@ -47,7 +48,7 @@ def outcome_of_value(value: object) -> Outcome:
     except PayloadInvalid as error:
         return Invalid(Reason.RESULT_INVALID, Failure(type_name(error), text_of(error)))
     except BaseException as error:
-        return raised_by(error)
+        return raised_by(error, task)
 
 
 def outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, saw_cancellation: bool) -> Outcome | None:
@@ -59,12 +60,13 @@ def outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: 
     try:
         return _outcome_of_error(error, task, is_stopped=is_stopped, saw_cancellation=saw_cancellation)
     except BaseException:
-        return None if is_stopped else raised_by(error)
+        return None if is_stopped else raised_by(error, task.name)
 
 
-def raised_by(error: BaseException, *, is_final: bool = False) -> Raised:
+def raised_by(error: BaseException, task: str, *, is_final: bool = False) -> Raised:
     """Return a failure of the handler, described as well as its exception permits."""
-    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDER)), is_final=is_final)
+    key = error_key(task, Reason.HANDLER_ERROR, qualified_name(error), frames_of(error, OUR_FOLDER))
+    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDER), key), is_final=is_final)
 
 
 def _outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, saw_cancellation: bool) -> Outcome | None:
@@ -78,7 +80,7 @@ def _outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped:
             return outcome_of_error(broken, task, is_stopped=is_stopped, saw_cancellation=saw_cancellation)
     if is_stopped and (saw_cancellation or all(map(_is_reaction, leaves))):
         return None
-    return raised_by(error, is_final=any(task.is_final(leaf) for leaf in leaves))
+    return raised_by(error, task.name, is_final=any(task.is_final(leaf) for leaf in leaves))
 
 
 def captured(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -297,7 +297,7 @@ class RunnerProcess:
         if error is None and saw_cancellation and value is None:
             error = asyncio.CancelledError()  # as in a thread: it looked, and returned nothing
         return (
-            outcome_of_value(value)
+            outcome_of_value(value, task.name)
             if error is None
             else outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=saw_cancellation)
         )

@@ -194,7 +194,7 @@ class Executor:
         try:
             run = self._judge(running, outcome)
         except BaseException as error:  # its slot is free; without an outcome the job would stay this worker's until it exits
-            run = FinishedRun(running.claim, lifecycle.finish(job, raised_by(error), jitter=0.0))
+            run = FinishedRun(running.claim, lifecycle.finish(job, raised_by(error, running.claim.job.task), jitter=0.0))
         self._reports.stopped(job)
         self.finished.add(run)
         self.freed()
@@ -342,7 +342,7 @@ class Executor:
                 decode_and_call, running.definition, context, running.claim, partial(loop.call_soon_threadsafe, ignore)
             )
             value = await self._threads.run_call(context, partial(copy_context().run, within_thread, around, context, call, loop))
-        return value if isinstance(value, Invalid) else outcome_of_value(value)
+        return value if isinstance(value, Invalid) else outcome_of_value(value, running.definition.name)
 
     async def _run(self, running: Running) -> Json | Invalid:
         decoded = decode(running.definition, running.claim)

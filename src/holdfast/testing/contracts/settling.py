@@ -25,6 +25,7 @@ from holdfast.testing.contracts.scene import (
 )
 
 CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="Thread 1 …")
+BUSY = ("Retry", "busy")
 OUTCOMES: tuple[Outcome, ...] = (
     Raised(BOOM),
     Raised(BOOM, is_final=True),
@@ -65,12 +66,14 @@ class SettleContract(Part):
         assert await at.settle(answered(job, Retry(after="5s", reason="busy"))) == (Answer.APPLIED,)
         row, now = await at.row(job.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.state, row.token, row.failures, row.attempt) == (State.SCHEDULED, Token(None, job.token.number), 1, 1)
-        assert (row.available_at, row.error) == (now + timedelta(seconds=5), Failure("Retry", "busy"))
+        assert row.available_at == now + timedelta(seconds=5)
         assert (row.lease, row.worker, row.claimed_at, row.started_at, row.finished_at) == (None,) * 5
         assert (row.stage, row.checkpoint) == ("half", b"1")
         (record,) = row.attempts
         assert (record.job, record.token, record.attempt, record.worker) == (job.id, job.token, 1, "worker")
-        assert (record.outcome, record.error) == (AttemptOutcome.FAILED, Failure("Retry", "busy"))
+        assert (record.outcome, record.error) == (AttemptOutcome.FAILED, row.error)
+        assert row.error is not None
+        assert (row.error.type, row.error.message) == BUSY
         assert (record.started_at, record.ended_at) == (now - timedelta(seconds=4), now)
 
     @story
@@ -352,7 +355,7 @@ class SettleContract(Part):
             assert (await at.row(job.id)).result == result
             assert await at.settle(done(job, result)) == (Answer.APPLIED,)
         for text in ("", "\x00 zero", "'; DROP TABLE jobs; --", "ä🎁\n\t\\", "x" * 16_000):
-            job, failure = await at.running(), Failure("E", text, text)
+            job, failure = await at.running(), Failure("E", text, text, BOOM.key)
             await at.settle(raised(job, failure))
             row = await at.row(job.id)
             assert (row.error, row.attempts[0].error) == (failure, failure)

@@ -20,7 +20,7 @@ from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done,
 
 FIRST = StepRecord(name="charge", nth=1, place=0, is_sequential=True, result=b'{"id":1}')
 SECOND = StepRecord(name="charge", nth=2, place=1, is_sequential=False, result=b"null")
-CHANGED = Failure("StepsChanged", "the code asks for step 'b'")
+CHANGED = Failure("StepsChanged", "the code asks for step 'b'", key="0123456789abcdef")
 RESTARTED = StepsChanged(CHANGED, ChangePolicy.RESTART)
 
 
