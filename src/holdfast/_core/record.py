@@ -297,6 +297,7 @@ def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
         and (which.older_than is None or age >= which.older_than)
         and (which.attempts_at_least is None or view.attempt >= which.attempts_at_least)
         and (which.tag is None or which.tag in view.tags)
+        and (which.error_key is None or (view.error is not None and view.error.key == which.error_key))
         and _is_within(view.created_at, which.created_after, which.created_before)
         and _is_within(view.available_at, which.available_after, which.available_before)
         and _is_within(view.finished_at, which.finished_after, which.finished_before)

@@ -181,7 +181,7 @@ class JobFilter(Struct, frozen=True, kw_only=True):
 
     ``older_than``: seconds since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: of its attempts so far.
     ``…_after``: at that time or later; ``…_before``: earlier. A job that has not finished is in no range of ``finished``.
-    ``only_workflows``: only the roots of workflows.
+    ``only_workflows``: only the roots of workflows. ``error_key``: that of the job's error.
     """
 
     state: State | None = None
@@ -199,5 +199,6 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     finished_after: datetime | None = None
     finished_before: datetime | None = None
     only_workflows: bool = False
+    error_key: str | None = None
     limit: int = 100
     before: UUID | None = None

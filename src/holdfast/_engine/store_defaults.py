@@ -10,12 +10,14 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._core.store_notices import StoreNotice
 from holdfast._core.workflow import NewFlow
+from holdfast._ports.errors import Errors
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.noticing import HasNotices
 from holdfast._ports.prefetching import Prefetching
@@ -192,6 +194,18 @@ async def worker_history(store: Store, worker: str, limit: int) -> tuple[BeatVie
     raise Unsupported(
         f"the {store.capabilities.name} store keeps no history of workers: use one that does, such as sqlite:///jobs.db"
     )
+
+
+async def errors(store: Store, look: int, limit: int) -> ErrorList:
+    """Return groups of failed jobs. For a store without this verb, list the failed jobs: of these, those enqueued last are looked at."""
+    if offers(store, Errors):
+        return await cast(Errors, store).errors(look, limit)
+    found: list[JobRecord] = []
+    which = JobFilter(state=State.FAILED, limit=PAGE)
+    while len(found) < look and (page := await store.list(which)):
+        found += page
+        which = structs.replace(which, before=page[-1].id)
+    return grouped(found, look, limit)
 
 
 def prefetching(store: Store) -> Prefetching:

@@ -16,6 +16,7 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import Failed
 from holdfast._core.text import encodable
 from holdfast._core.workflow import Items, Output
+from holdfast._ports.errors import Errors
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
@@ -44,13 +45,13 @@ MOST_BYTES: Final = 64 * 2**20
 
 REQUIRED = (Ownership, Reading, Operating, Administration)
 OPTIONAL = (
-    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory),
+    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors),
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
     (
         *("held", "expired", "overdue", "next_due", "get", "list", "counts", "workers", "queues", "check", "waiting_tasks"),
-        *("due", "schedules", "ticks", "worker_history", "limits", "steps", "job_with_key", "outputs", "flow"),
+        *("due", "schedules", "ticks", "worker_history", "limits", "steps", "job_with_key", "outputs", "flow", "errors"),
     )
 )
 """The verbs that change nothing."""

@@ -16,6 +16,7 @@ from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.delivering import DeliverContract
 from holdfast.testing.contracts.enqueuing import EnqueueContract
 from holdfast.testing.contracts.expiring import ExpiryContract
+from holdfast.testing.contracts.failing import ErrorContract
 from holdfast.testing.contracts.fencing import FenceContract
 from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.keys import KeyContract
@@ -82,6 +83,7 @@ class StoreContract(
     LeaseContract,
     NoteContract,
     ReadContract,
+    ErrorContract,
     ScheduleContract,
     StepContract,
     SignalContract,

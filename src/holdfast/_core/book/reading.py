@@ -14,6 +14,7 @@ from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, O
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.rows import NO_WORKER, Lease, Range, Rows, Waiting
 from holdfast._core.book.state import BookState
+from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import CountedBy, is_limited
@@ -40,6 +41,10 @@ class BookReading(BookState):
         views = (as_read(row, now.wall) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
         found = (view for view in views if matches(view, which, now.wall) and not (which.only_workflows and self._is_lone(view)))
         return tuple(islice(found, which.limit))
+
+    def errors(self, now: Moment, look: int, limit: int) -> ErrorList:
+        del now
+        return grouped(self._all.jobs.values(), look, limit)
 
     def counts(self, now: Moment, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         found = Counter[tuple[str, State]]()

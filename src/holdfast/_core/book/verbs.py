@@ -48,6 +48,7 @@ class BookVerbs(ABC):
 
     get = _verb(Book.get)
     list = _verb(Book.list)
+    errors = _verb(Book.errors)
     counts = _verb(Book.counts)
     workers = _verb(Book.workers)
     worker_history = _verb(Book.worker_history)

@@ -147,6 +147,8 @@ def _presence(row: JobRecord) -> Document:
         "owed": row.task if is_owed else None,
         "open_flow": row.id if is_root and state not in FINISHED else None,
         "prune_at": _prune_at(row) if prunable else None,
+        "error_key": None if row.error is None else row.error.key or None,
+        "failed_at": _date(row.finished_at) if state is State.FAILED and not row.is_stub else None,
     }
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast._core.answers import BeatView, DueJob, QueueView
+from holdfast._core.error_groups import ErrorGroup, ErrorList, group_of
 from holdfast._core.job import State
 from holdfast._core.limits import CountedBy, is_limited, wait_for
 from holdfast._core.record import JobRecord, as_read, matches
@@ -54,7 +55,7 @@ def _view(started: Mapping[UUID, int], now: datetime, found: Document) -> JobRec
 def _query(which: JobFilter) -> Document:
     stored = {"$exists": True} if which.state is None else {"$in": [*_STORED.get(which.state, (which.state.value,))]}
     query: Document = {"state": stored}
-    for name in ("task", "queue", "key"):
+    for name in ("task", "queue", "key", "error_key"):
         if (value := getattr(which, name)) is not None:
             query[name] = value
     if which.reason is not None:
@@ -64,6 +65,42 @@ def _query(which: JobFilter) -> Document:
     if which.only_workflows:
         query["flow"] = {"$exists": True}
     return query
+
+
+async def group_errors(loader: Loader, now: datetime, look: int, limit: int) -> ErrorList:
+    """Return groups of the newest failed jobs."""
+    del now
+    if look < 1 or limit < 1:
+        return ErrorList()
+    key = {"$ifNull": ["$error_key", ""]}
+    own = {name: {"$cond": [{"$eq": [key, ""]}, f"${name}", ""]} for name in ("task", "reason")}
+    newest_first: list[Document] = [
+        {"$match": {"failed_at": {"$exists": True}}},
+        {"$sort": {"failed_at": -1, "_id": -1}},
+        {"$limit": look},
+    ]
+    group = {
+        "_id": {"key": key, **own},
+        "job": {"$first": "$_id"},
+        "last_at": {"$first": "$failed_at"},
+        "first_at": {"$last": "$failed_at"},
+        "number": {"$sum": 1},
+    }
+    found = await loader.gather([*newest_first, {"$group": group}])
+    found.sort(key=lambda each: (each["last_at"], each["job"]), reverse=True)
+    newest = await loader.find_jobs({"_id": {"$in": [each["job"] for each in found[:limit]]}})
+    jobs = {row.id: row for row in readable(record_of, newest)}
+    return ErrorList(
+        groups=tuple(_group(jobs[each["job"]], each) for each in found[:limit] if each["job"] in jobs),
+        kinds=len(found),
+        looked_at=sum(each["number"] for each in found),
+        back_to=min((each["first_at"] for each in found), default=None),
+    )
+
+
+def _group(newest: JobRecord, found: Document) -> ErrorGroup:
+    times = {"count": found["number"], "first_at": found["first_at"], "last_at": found["last_at"]}
+    return group_of(newest.id, newest.task, newest.reason, newest.error, **times)
 
 
 async def count_jobs(loader: Loader, now: datetime, by: Literal["queue", "task"] | None) -> dict[tuple[str, State], int]:

@@ -54,6 +54,8 @@ JOBS: Final = (
     _index("prune_at", "prune_at", "_id", present="prune_at"),
     _index("flow", "flow", "place", present="flow"),
     _index("open_flow", "open_flow", present="open_flow"),
+    _index("error_key", "error_key", "-_id", present="error_key"),
+    _index("failed_at", "failed_at", "_id", present="failed_at"),
     _index("state", "state", "-_id", present="state"),
 )
 INDEXED: Final = frozenset(key for index in JOBS for key, _ in index.keys) - {"_id"}

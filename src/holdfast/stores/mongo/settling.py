@@ -16,7 +16,7 @@ from holdfast.stores.mongo.names import Names
 MOST = 128
 """The jobs of one statement: the time to look up a job in a list of ids grows with the square of its length."""
 
-_GONE = ("lease", "active", "fence", "alone", "marked", "timed", "lock", "reason", "error", "hook_due_at")
+_GONE = ("lease", "active", "fence", "alone", "marked", "timed", "lock", "reason", "error", "error_key", "hook_due_at")
 
 
 def is_plain(moved: Transition) -> bool:

@@ -14,7 +14,9 @@ from holdfast._core.answers import BeatAnswer, Capabilities, Check
 from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
+from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.flow_changes import FlowChange
+from holdfast._core.job import State
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, JobFilter
 from holdfast._core.store_notices import StoreNotice
@@ -183,8 +185,11 @@ class ObjectStore(BookVerbs, Forked):
         if self._bodies.are_large((arguments, keywords)):
             body_at = self._clock.boottime()
             arguments, keywords = await self._thread.run(self._bodies.put_apart((arguments, keywords)))
+        answer: Any
         if verb == "list":
             answer = await self._listed(*arguments, **keywords)
+        elif verb == "errors":
+            answer = await self._grouped(*arguments, **keywords)
         else:
             answer = await self._commit(verb, arguments, keywords, body_at)
         return await self._thread.run(self._bodies.fetch(answer)) if is_named(answer) else answer
@@ -192,6 +197,9 @@ class ObjectStore(BookVerbs, Forked):
     async def _listed(self, which: JobFilter) -> tuple[JobRecord, ...]:
         whole = await self._commit("list_whole", (which,), {})
         return await self._thread.run(self._archives.listed(whole, which)) if whole.archives else whole.rows
+
+    async def _grouped(self, look: int, limit: int) -> ErrorList:
+        return grouped(await self._listed(JobFilter(state=State.FAILED, limit=look)), look, limit)
 
     async def _commit(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], body_at: float | None = None) -> Any:
         """Return the answer of a commit. A call that needs archives waits apart until they are read, so that no other call waits."""

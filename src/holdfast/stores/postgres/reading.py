@@ -6,6 +6,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, QueueView
+from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import PLACE_OF, State
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.requests import IsolatedJobs, JobFilter
@@ -44,6 +45,7 @@ def conditions_of(which: JobFilter) -> tuple[object, ...]:
         which.available_before,
         which.finished_after,
         which.finished_before,
+        storable_text(which.error_key),
         which.only_workflows,
     )
 
@@ -60,6 +62,14 @@ class Reading(StoreDatabase):
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         found = await self._search("list", which.before, *conditions_of(which), which.limit)
         return readable(rows.record_of, found)
+
+    async def errors(self, look: int, limit: int) -> ErrorList:
+        found = await self._search("errors", look, limit)
+        if not found:
+            return ErrorList()
+        first = found[0]
+        groups = readable(rows.error_group_of, found)
+        return ErrorList(groups=groups, kinds=first["kinds"], looked_at=first["looked_at"], back_to=first["back_to"])
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         found = Counter[tuple[str, State]]()

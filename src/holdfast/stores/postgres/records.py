@@ -6,6 +6,7 @@ from msgspec import json
 
 from holdfast._core.answers import BeatView, LeaseView, OverdueJob, QueueView
 from holdfast._core.encoding import end_of, failure_of, headers_in, member_of, names_of, process_of, rescue_of, timing_of
+from holdfast._core.error_groups import ErrorGroup, group_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, HeldFor, Reason, RescueReason, State, Token
 from holdfast._core.origin import Origin
 from holdfast._core.policy import policy_of
@@ -105,6 +106,19 @@ def attempt_of(row: Row) -> AttemptRecord:
         signal=row["signal"],
         stacks=row["stacks"],
         late_result=row["late_result"],
+    )
+
+
+def error_group_of(row: Row) -> ErrorGroup:
+    """Return the group of failed jobs of a row of ``errors.sql``."""
+    return group_of(
+        row["id"],
+        row["task"],
+        None if row["reason"] is None else Reason(row["reason"]),
+        failure_of(row["error"]),
+        count=row["number"],
+        first_at=row["first_at"],
+        last_at=row["last_at"],
     )
 
 

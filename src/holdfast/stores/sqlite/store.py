@@ -72,6 +72,7 @@ from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.caller_flows import CallerFlows
 from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.errors import ErrorVerbs
 from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.lanes import Rounds
@@ -89,7 +90,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -269,7 +270,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
         return answers.one(await self._read("get", {"job": job.bytes, "most": MOST_ATTEMPTS}))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        found = await self._read("list", packing.matching(which))
+        found = await self._read("list" if which.error_key is None else "list_of_error", packing.matching(which))
         return readable(lambda row: rows.record_of(row[0], row[1:]), found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:

@@ -2,7 +2,11 @@
 SELECT -- include shown()
     AS now, record.*
 FROM holdfast_record AS record
-WHERE (:before IS NULL OR id < :before)
-    AND -- include matching()
-ORDER BY id DESC
-LIMIT :limit;
+WHERE id IN (
+    SELECT id FROM holdfast_jobs
+    WHERE (:before IS NULL OR id < :before)
+        AND -- include matching()
+    ORDER BY id DESC
+    LIMIT :limit
+)
+ORDER BY id DESC;

@@ -23,6 +23,8 @@
         :tag::text IS NULL
         OR CASE WHEN position(:tag IN tags) > 0 THEN :tag IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag) END
     )
+    AND (:error_key::text IS NULL OR -- include error_key()
+        = :error_key)
     AND (NOT :only_workflows::boolean OR id IN (
         SELECT known.flow FROM holdfast.members AS known WHERE known.is_gate OR known.job <> known.flow
     ))

@@ -14,6 +14,7 @@
     AND (:task IS NULL OR task = :task)
     AND (:queue IS NULL OR queue = :queue)
     AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = :tag))
+    AND (:error_key IS NULL OR error_key = :error_key)
     AND (NOT :only_workflows OR id IN (
         SELECT known.flow FROM holdfast_members AS known WHERE known.is_gate OR known.job <> known.flow
     ))

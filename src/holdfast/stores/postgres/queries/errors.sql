@@ -1,0 +1,28 @@
+-- Return groups of the newest failed jobs, each with its newest job, and of all groups and jobs the number and the oldest end.
+-- :look, how many jobs it groups; :limit of groups.
+-- It finds ids first and reads errors of the newest jobs only. Jobs without a key are grouped by task and reason.
+WITH looked AS MATERIALIZED (
+    SELECT
+        id, finished_at, row_number() OVER (ORDER BY finished_at DESC, id DESC) AS place, task, reason,
+        coalesce(-- include error_key()
+        , '') AS error_key
+    FROM holdfast.finished
+    WHERE state = 'failed' AND NOT is_stub
+    ORDER BY finished_at DESC, id DESC
+    LIMIT :look
+),
+groups AS MATERIALIZED (
+    SELECT count(*) AS number, min(place) AS newest, max(place) AS oldest, count(*) OVER () AS kinds
+    FROM looked
+    GROUP BY error_key, CASE WHEN error_key = '' THEN task END, CASE WHEN error_key = '' THEN reason END
+    ORDER BY min(place)
+    LIMIT :limit
+)
+SELECT
+    jobs.id, jobs.task, jobs.reason, jobs.error, groups.number, oldest.finished_at AS first_at, newest.finished_at AS last_at,
+    groups.kinds, (SELECT count(*) FROM looked) AS looked_at, (SELECT min(finished_at) FROM looked) AS back_to
+FROM groups
+JOIN looked AS newest ON newest.place = groups.newest
+JOIN looked AS oldest ON oldest.place = groups.oldest
+JOIN holdfast.finished AS jobs ON jobs.id = newest.id
+ORDER BY groups.newest
