@@ -2,6 +2,7 @@
 
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
 from holdfast._core.cause import Cause, Code
+from holdfast._core.error_groups import ErrorGroup, ErrorList
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import AttemptOutcome, Failed, Failure, NoResult, Reason, RescueReason, State, Token
 from holdfast._core.limits import Limit
@@ -71,6 +72,8 @@ __all__ = [
     "Code",
     "ConfigurationError",
     "CrashPolicy",
+    "ErrorGroup",
+    "ErrorList",
     "Event",
     "Explanation",
     "Fail",

@@ -17,6 +17,7 @@ from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
+from holdfast._engine.operators.errors import Errors
 from holdfast._engine.operators.limits import Limits
 from holdfast._engine.operators.operators import Jobs, RecoveryRun, Workers
 from holdfast._engine.operators.queues import Queues
@@ -130,6 +131,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         self._tables = Tables(open_table)
         self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
         self.jobs = Jobs(self._connections.client)
+        self.errors = Errors(self._connections.client)
         self.queues = Queues(self._connections.client)
         self.limits = Limits(self._connections.client)
         self.workers = Workers(self._connections.client)

@@ -23,6 +23,8 @@ from holdfast import (
     BeatView,
     Cause,
     Code,
+    ErrorGroup,
+    ErrorList,
     Event,
     Explanation,
     Failure,
@@ -167,6 +169,7 @@ def _written(default: object) -> str:
     [
         ("app.md", "Methods of an App", [App("memory://"), App]),
         ("app.md", "app.jobs", [type(App("memory://").jobs)]),
+        ("app.md", "app.errors", [type(App("memory://").errors)]),
         ("app.md", "app.queues", [type(App("memory://").queues)]),
         ("app.md", "app.workers", [type(App("memory://").workers)]),
         ("app.md", "app.schedules", [type(App("memory://").schedules)]),
@@ -223,6 +226,7 @@ def test_a_group_is_described() -> None:
     ("name", "kind"),
     [
         *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, BeatView, ScheduleView, Rescued, Event)),
+        *(("app.md", kind) for kind in (ErrorGroup, ErrorList)),
         *(("jobs.md", kind) for kind in (JobView, AttemptView, Failure, Token)),
         *(("workflows.md", kind) for kind in (WorkflowView, NodeView, Repair, Revived)),
     ],

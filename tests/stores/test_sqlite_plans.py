@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import Transition
-from holdfast._core.outcome import Snooze
+from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import ClaimRequest
 from holdfast._ports.store import Store
@@ -224,8 +224,8 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
         for name in sorted(INDEXED):
             plan = await inside(at.store, lambda database, name=name: plan_of(database, name))
             walks = [line for line in plan if re.match(r"SCAN (holdfast_)?(jobs?|attempts|payloads)\b", line)]
-            # Only the active rows, by their index.
-            assert [line for line in walks if "INDEX holdfast_active_lease" not in line] == [], (name, plan)
+            # Only the active rows, and the newest failed ones, by their indexes.
+            assert [line for line in walks if not re.search("INDEX holdfast_(active_lease|failed)$", line)] == [], (name, plan)
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -234,6 +234,7 @@ SEARCHES = {
     "enqueue": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "expire": "holdfast_jobs USING INDEX holdfast_expiring (claimable_until>? AND claimable_until<?)",
     "forget_pause": "holdfast_members USING INDEX holdfast_members_paused (flow=?)",
+    "list_of_error": "holdfast_jobs USING INDEX holdfast_error_keys (error_key=?)",
     "next_due": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=? AND key=?)",
     "prune": "holdfast_jobs USING INDEX holdfast_prunable (delete_after>? AND delete_after<?)",
     "purge": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=?)",
@@ -242,6 +243,22 @@ SEARCHES = {
     "unfinished_flows": "holdfast_jobs USING INDEX holdfast_unfinished_roots (id>?)",
     "waiting_tasks": "holdfast_jobs USING INDEX holdfast_waiting (task>?)",
 }
+
+
+def test_errors_cost_the_same_beside_any_crowd_of_jobs_and_of_older_failures(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        async def fail(count: int) -> None:
+            await at.enqueue(*(at.new() for _ in range(count)))
+            claims = await at.claim(await at.lease(), count)
+            await at.settle(*(answered(claim.job, Fail("no")) for claim in claims))
+
+        await fail(50)
+        baseline = await steps(at.store, "errors", at.store.errors(20, 5))  # type: ignore[attr-defined]
+        await fail(CROWD // 2)
+        await at.enqueue(*(at.new(task="unknown") for _ in range(CROWD)))
+        assert await steps(at.store, "errors", at.store.errors(20, 5)) <= baseline * 1.2 + 10  # type: ignore[attr-defined]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
 
 
 @pytest.mark.parametrize("name", SEARCHES)

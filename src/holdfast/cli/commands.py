@@ -16,6 +16,7 @@ from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.copy import copy
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
+from holdfast.cli.errors import errors
 from holdfast.cli.jobs import jobs
 from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
@@ -123,6 +124,7 @@ for _command in (
     broker,
     enqueue,
     jobs,
+    errors,
     queues,
     limits,
     schedules,

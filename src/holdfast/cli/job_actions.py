@@ -81,11 +81,16 @@ def cancel(context: click.Context, /, target: str | None, url: str | None, as_js
 def retry(context: click.Context, /, target: str | None, url: str | None, as_json: bool, fresh: bool, **typed: Any) -> None:
     """Run finished, held or scheduled jobs now, with fresh budgets.
 
-    Jobs are given by id, or chosen by a selector, which must name a state or a reason: otherwise completed jobs would
-    run again by accident. They go on from their checkpoints and steps, unless --fresh is given.
+    Jobs are given by id, or chosen by a selector, which must name a state, a reason or an error: otherwise completed jobs
+    would run again by accident. With --error and no state it is the failed ones. They go on from their checkpoints and
+    steps, unless --fresh is given.
     """
+    if typed["error_key"] and not typed["state"]:
+        typed["state"] = State.FAILED.value
     if not typed["ids"] and not typed["state"] and not typed["reason"]:
-        raise click.UsageError("retry by selector needs --state (failed, held, cancelled, scheduled, completed) or --reason")
+        raise click.UsageError(
+            "retry by selector needs --state (failed, held, cancelled, scheduled, completed), --reason or --error"
+        )
 
     def bind(app: "App") -> Act:
         return lambda ids: app.jobs.retry(ids, fresh=fresh)

@@ -41,6 +41,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     available_before: datetime | None = None
     finished_after: datetime | None = None
     finished_before: datetime | None = None
+    error_key: str | None = None
     limit: int | None = None
     all: bool = False
 
@@ -54,7 +55,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         """All conditions but the state."""
         from holdfast._engine.operators.where import RANGES
 
-        names = ("reason", "task", "queue", "key", "tag", "older_than", "attempts_at_least", *RANGES)
+        names = ("reason", "task", "queue", "key", "tag", "older_than", "attempts_at_least", "error_key", *RANGES)
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
@@ -89,6 +90,7 @@ def matching(command: Command) -> Command:
     options = (
         click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
         click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
+        click.option("--error", "error_key", metavar="KEY", type=TEXT, help="Only those with this error: see `holdfast errors`."),
         click.option("--task", type=TEXT, shell_complete=complete_task, help="Only those of this task."),
         click.option("--queue", type=TEXT, shell_complete=complete_queue, help="Only those in this queue."),
         click.option("--key", type=TEXT, help="Only those with this key."),

@@ -17,6 +17,7 @@ from holdfast import (
     ConfigurationError,
     Event,
     Fail,
+    Failure,
     Handle,
     InsideEventLoop,
     InvalidCursor,
@@ -33,10 +34,11 @@ from holdfast import (
     Where,
 )
 from holdfast._core.answers import SteerAnswer
+from holdfast._core.error_groups import ErrorList
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim, RescueReason
 from holdfast._core.lifecycle import LeaseEnd, finish
-from holdfast._core.outcome import Done, Outcome
+from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import BeatNote, ClaimRequest, JobFilter, NewLease, Steer, SteerVerb
 from holdfast._core.steps import StepRecord
@@ -346,7 +348,7 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
         ("jobs.retried", {"jobs": 1, "refused": 0}),
         ("jobs.cancelled", {"jobs": 1, "refused": 0}),
     ]
-    with pytest.raises(ConfigurationError, match="name a state or a reason"):
+    with pytest.raises(ConfigurationError, match="name a state, a reason or an error"):
         app.jobs.retry(where=Where(task="shrink"))
     with pytest.raises(ConfigurationError, match="not both"):
         app.jobs.cancel([UUID(int=1)], where=Where(task="shrink"))  # type: ignore[call-overload]
@@ -441,6 +443,29 @@ def test_lists_are_by_the_same_conditions(app: App) -> None:
     chosen = app.jobs.list(state="failed", reason="PERMANENT", older_than=0, attempts_at_least=1, key="")
     assert [job.id for job in chosen] == app.jobs.ids(attempts_at_least=1) == [failed.id]
     assert app.jobs.list(older_than="1h") == app.jobs.ids(key="tenant") == []
+
+
+def test_failed_jobs_are_errors_that_are_listed_found_and_retried_by_their_key(app: App) -> None:
+    task = app.task(shrink)
+    assert app.errors.list() == ErrorList()
+    handles = []
+    for outcome in (Fail("first"), Raised(Failure("E", "other"), is_final=True), Fail("last")):
+        handles.append(task.enqueue("a"))
+        end(app, handles[-1], outcome)
+    failed, different, again = handles
+    key = again.get().error_key
+    found = app.errors.list(limit=1)
+    assert (found.kinds, found.looked_at, len(found.groups)) == (2, 3, 1)
+    assert app.errors.get(key) == app.errors.get(key[:6]) == found.groups[0]
+    assert (found.groups[0].job, found.groups[0].count, found.groups[0].message) == (again.id, 2, "last")
+    assert app.jobs.ids(error_key=key) == [again.id, failed.id]
+    with pytest.raises(JobNotFound, match="errors list"):
+        app.errors.get("nothing")
+    with pytest.raises(ConfigurationError, match="look=0"):
+        app.errors.list(look=0)
+    assert app.jobs.retry(where=Where(error_key=key)) == Steered(2, {"available": 2})
+    assert [group.job for group in app.errors.list().groups] == [different.id]
+    assert app.jobs.retry(where=Where(error_key=key)) == Steered(0, {})
 
 
 def test_actions_of_operators_emit_events(app: App) -> None:

@@ -131,7 +131,8 @@ def test_s21_a_handler_gets_the_failure_of_its_parent_where_it_accepts_one() -> 
     bench = Bench(tolerant)
 
     async def then(claim: Claim) -> None:
-        assert [(Failed(Reason.PERMANENT, Failure("Fail", "no")), 7)] == SEEN
+        error = Failure("Fail", "no", key=error_key(claim.job.task, "PERMANENT", "Fail", ()))
+        assert [(Failed(Reason.PERMANENT, error), 7)] == SEEN
 
     claimed(bench, tolerant, Fail("no"), then, policy=OnFailure.CONTINUE)
 
@@ -158,7 +159,7 @@ def test_a_result_that_does_not_fit_fails_the_job_with_the_name_of_its_node_and_
         assert (moved.to, moved.reason, SEEN) == (State.FAILED, Reason.PAYLOAD_INVALID, [])
         assert moved.error is not None
         source = "node 'first'" if is_named else f"job {claim.inputs[0].parent}"
-        assert moved.error == Failure("PayloadInvalid", f"on_loop: number: the result of the {source} {text}")
+        assert str(moved.error) == f"PayloadInvalid: on_loop: number: the result of the {source} {text}"
 
     claimed(bench, on_loop, outcome, then, policy=OnFailure.CONTINUE)
 

@@ -61,6 +61,7 @@ class Jobs:
         available_before: datetime | None = None,
         finished_after: datetime | None = None,
         finished_before: datetime | None = None,
+        error_key: str | None = None,
         limit: int = 100,
         cursor: Id | None = None,
     ) -> list[JobView]:
@@ -72,7 +73,7 @@ class Jobs:
         [JobView(…), …]
         """
         times = created_after, created_before, available_after, available_before, finished_after, finished_before
-        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times)
+        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times, error_key)
         return await self._connect().list(where.filter(limit, before=None if cursor is None else _cursor(cursor)))
 
     async def aids(
@@ -92,11 +93,12 @@ class Jobs:
         available_before: datetime | None = None,
         finished_after: datetime | None = None,
         finished_before: datetime | None = None,
+        error_key: str | None = None,
         limit: int | None = None,
     ) -> Ids:
         """Return ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
         times = created_after, created_before, available_after, available_before, finished_after, finished_before
-        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times)
+        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times, error_key)
         return [*await self._connect().states(where.filter(limit), limit)]
 
     async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
@@ -140,12 +142,15 @@ class Jobs:
         """Run finished, held and scheduled jobs now, with fresh budgets; return the state each is in now. Unknown ids are left out.
 
         They go on from their checkpoints and steps; with ``fresh``, they forget both. A finished job stays finished if another unfinished
-        job has its unique key. ``where`` must name a state or a reason, because completed jobs would run again otherwise.
+        job has its unique key. ``where`` must name a state, a reason or an error, because completed jobs would run again otherwise.
+        With an error and no state, it is the failed jobs.
         """
         if where is None:
             return (await self._connect().retry(_ids(jobs), is_fresh=fresh)).states
+        if where.state is None and where.error_key is not None:
+            where = structs.replace(where, state=State.FAILED)
         if where.state is None and where.reason is None:
-            raise ConfigurationError(["retry: name a state or a reason in Where, or completed jobs would run again"])
+            raise ConfigurationError(["retry: name a state, a reason or an error in Where, or completed jobs would run again"])
         how = Steer(SteerVerb.REOPEN, is_fresh=fresh)
         return await self._steer(jobs, where, how, (), limit=limit, dry_run=dry_run)
 

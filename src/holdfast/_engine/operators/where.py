@@ -20,7 +20,7 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
     """Which jobs a verb is for: all conditions must hold, and without one all jobs match.
 
     ``older_than``: since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: begun so far. ``…_after``: at
-    that time or later; ``…_before``: earlier.
+    that time or later; ``…_before``: earlier. ``error_key``: the fingerprint of their error.
 
     >>> Where(state="failed", older_than="1h")
     Where(state='failed', older_than='1h')
@@ -40,6 +40,7 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
     available_before: datetime | None = None
     finished_after: datetime | None = None
     finished_before: datetime | None = None
+    error_key: str | None = None
 
     def filter(self, limit: int | None, *, before: UUID | None = None) -> JobFilter:
         """Return the same conditions as a store takes them, for ``limit`` jobs; ``ConfigurationError`` with every problem."""
@@ -73,6 +74,7 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
             older_than=age,
             attempts_at_least=least,
             **ranges,
+            error_key=self.error_key,
             limit=BATCH if limit is None else limit,
             before=before,
         )

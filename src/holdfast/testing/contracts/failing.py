@@ -47,7 +47,7 @@ class ErrorContract(Part):
         assert (found.kinds, found.looked_at, found.back_to) == (2, 3, rows[0].finished_at)
 
     @story
-    async def test_a_look_at_errors_is_bounded_and_says_how_far_it_went(self, at: Scene) -> None:
+    async def test_a_look_at_errors_is_bounded_and_states_how_far_it_went(self, at: Scene) -> None:
         jobs = [await failing(at, key) for key in (FIRST, FIRST, SECOND, FIRST)]
         found = await errors(at, look=3, limit=1)
         assert [(group.key, group.count) for group in found.groups] == [(FIRST, 2)]
@@ -68,7 +68,7 @@ class ErrorContract(Part):
         }
 
     @story
-    async def test_a_stub_is_no_error_any_more(self, at: Scene) -> None:
+    async def test_a_stub_has_lost_its_error(self, at: Scene) -> None:
         job = await failing(at, FIRST, policy=Policy(retention=1.0))
         at.advance(2.0)
         await at.store.prune(10)
