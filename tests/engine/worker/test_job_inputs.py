@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import Claim, Failed, Failure, NewJob, Reason, State
+from holdfast._core.job import Claim, Failed, NewJob, Reason, State
 from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.outcome import Done, Fail, Outcome
@@ -131,8 +131,9 @@ def test_s21_a_handler_gets_the_failure_of_its_parent_where_it_accepts_one() -> 
     bench = Bench(tolerant)
 
     async def then(claim: Claim) -> None:
-        error = Failure("Fail", "no", key=error_key(claim.job.task, "PERMANENT", "Fail", ()))
-        assert [(Failed(Reason.PERMANENT, error), 7)] == SEEN
+        ((failed, number),) = SEEN
+        assert isinstance(failed, Failed)
+        assert (failed.reason, str(failed.error), number) == (Reason.PERMANENT, "Fail: no", 7)
 
     claimed(bench, tolerant, Fail("no"), then, policy=OnFailure.CONTINUE)
 
