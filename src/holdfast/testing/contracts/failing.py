@@ -4,7 +4,7 @@ from uuid import UUID
 
 from holdfast._core.error_groups import MESSAGE_LIMIT, ErrorList
 from holdfast._core.job import Failure, Reason, State
-from holdfast._core.outcome import Raised
+from holdfast._core.outcome import Invalid, Raised
 from holdfast._core.policy import Policy
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._engine import store_defaults
@@ -66,6 +66,17 @@ class ErrorContract(Part):
             ("", "task", Reason.EXPIRED, 2),
             ("", "other", Reason.EXPIRED, 1),
         }
+
+    @story
+    async def test_jobs_with_one_key_are_one_group_whatever_their_task_and_reason(self, at: Scene) -> None:
+        failure = Failure("KeyError", "no", TRACE, FIRST)
+        await failing(at, FIRST)
+        await at.settle(answered(await at.running(), Invalid(Reason.RESULT_INVALID, failure)))
+        await at.enqueue(at.new(task="other"))
+        (claim,) = await at.claim(await at.lease(), 1, tasks=["other"])
+        await at.settle(answered(claim.job, Raised(failure, is_final=True)))
+        (group,) = (await errors(at)).groups
+        assert (group.key, group.count) == (FIRST, 3)
 
     @story
     async def test_a_stub_has_lost_its_error(self, at: Scene) -> None:

@@ -22,7 +22,7 @@ SELECT
 FROM groups
 JOIN holdfast_jobs AS jobs ON jobs.id = (
     SELECT newest.id FROM holdfast_jobs AS newest
-    WHERE newest.state = 'failed' AND NOT newest.is_stub AND newest.finished_at = groups.last_at
+    WHERE newest.state = 'failed' AND newest.finished_at = groups.last_at
         AND coalesce(newest.error_key, '') = groups.error_key
         AND (groups.error_key <> '' OR (newest.task = groups.task AND newest.reason IS groups.reason))
     ORDER BY newest.id DESC
