@@ -68,7 +68,7 @@ class ErrorContract(Part):
         }
 
     @story
-    async def test_jobs_with_one_key_are_one_group_whatever_their_task_and_reason(self, at: Scene) -> None:
+    async def test_jobs_with_one_key_are_one_group_of_any_task_and_reason(self, at: Scene) -> None:
         failure = Failure("KeyError", "no", TRACE, FIRST)
         await failing(at, FIRST)
         await at.settle(answered(await at.running(), Invalid(Reason.RESULT_INVALID, failure)))
