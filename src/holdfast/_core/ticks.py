@@ -9,7 +9,6 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, Final, assert_never
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -165,6 +164,8 @@ def _cron(expression: str, zone: str, after: datetime) -> Iterator[datetime]:
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         raise MissingExtra("cronsim", "schedules") from error
+    from zoneinfo import ZoneInfo  # 0.5 MB of each worker and supervisor
+
     try:
         place: Any = UTC if zone == "UTC" else ZoneInfo(zone)
     except (OSError, ValueError, KeyError):

@@ -1,6 +1,5 @@
 """The checks of a SQLite store: library, schema, files, disk, contents."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -85,7 +84,9 @@ def _integrity(database: StoreDatabase) -> Check:
 
 
 def _disk(path: Path) -> Iterator[Check]:
-    free = shutil.disk_usage(path.parent).free
+    from shutil import disk_usage  # with all of its compressors
+
+    free = disk_usage(path.parent).free
     level = "error" if free < TOO_SCARCE else "warning" if free < SCARCE else "ok"
     remedy = "" if level == "ok" else "make room: on a full disk nothing can be enqueued or completed"
     yield Check(level, "disk", f"{free // MEGABYTE} MB free", remedy)  # type: ignore[arg-type] # a literal, by the line above
