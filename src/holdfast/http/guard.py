@@ -1,0 +1,50 @@
+"""Which requests a page that knows no users may answer: those of this machine, to its own address."""
+
+from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
+_OF_PROXIES: Final = ("forwarded", "x-real-ip")
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""The headers of an ASGI scope: their names are in lower case."""
+
+
+def refusal(peer: str | None, headers: Headers) -> str | None:
+    """Return why a request is refused, as a sentence with its remedy; ``None``: it may be answered.
+
+    A proxy that passes requests on adds a header. A page on another site that reaches this address by a name of its own (DNS rebinding)
+    has that name in ``Host``.
+
+    >>> refusal("127.0.0.1", [(b"host", b"localhost:8400")])
+    >>> refusal("10.0.0.7", [(b"host", b"localhost:8400")])
+    'It came from 10.0.0.7, which is another machine. Forward the port to yours: ssh -L 8400:127.0.0.1:8400 HOST.'
+    """
+    if not is_loopback(peer):
+        origin = "an unknown address" if peer is None else f"{peer}, which is another machine"
+        return f"It came from {origin}. Forward the port to yours: ssh -L 8400:127.0.0.1:8400 HOST."
+    for name, _ in headers:
+        header = name.decode("latin-1")
+        if header in _OF_PROXIES or header.startswith("x-forwarded-"):
+            return f"A proxy passed it on (the header {header}). Ask this machine's own address, such as http://localhost:8400."
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    if len(hosts) != 1 or _name_of(hosts[0]) not in _NAMES:
+        asked = ", ".join(hosts) or "none"
+        return f"Its Host is {asked}, which is not a name of this machine. Use localhost, 127.0.0.1 or [::1]."
+    return None
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether an address is one of this machine that no other machine reaches."""
+    try:
+        address = ip_address(host or "")
+    except ValueError:
+        return host == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _name_of(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    return (name if name and port.isdecimal() else host).lower()

@@ -1,0 +1,28 @@
+"""Which requests a page that knows no users answers."""
+
+import pytest
+
+from holdfast.http.guard import refusal
+
+OWN = (b"host", b"localhost:8400")
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.0.0.9", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize("host", [b"localhost", b"localhost:8400", b"LOCALHOST:8400", b"127.0.0.1:8400", b"[::1]", b"[::1]:8400"])
+def test_programs_of_this_machine_are_answered(peer: str, host: bytes) -> None:
+    assert refusal(peer, [(b"host", host)]) is None
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.7", "::ffff:10.0.0.7", "fe80::1", "not an address", "", None])
+def test_other_machines_are_refused(peer: str | None) -> None:
+    assert "Forward the port" in (refusal(peer, [OWN]) or "")
+
+
+@pytest.mark.parametrize("header", [b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-real-ip"])
+def test_requests_that_a_proxy_passes_on_are_refused(header: bytes) -> None:
+    assert header.decode() in (refusal("127.0.0.1", [OWN, (header, b"10.0.0.7")]) or "")
+
+
+@pytest.mark.parametrize("hosts", [[b"evil.example"], [b"localhost.evil.example:8400"], [b"localhost", b"evil.example"], [b""], []])
+def test_another_name_for_this_machine_is_refused(hosts: list[bytes]) -> None:
+    assert "Use localhost" in (refusal("127.0.0.1", [(b"host", host) for host in hosts]) or "")
