@@ -23,6 +23,8 @@ def test_requests_that_a_proxy_passes_on_are_refused(header: bytes) -> None:
     assert header.decode() in (refusal("127.0.0.1", [OWN, (header, b"10.0.0.7")]) or "")
 
 
-@pytest.mark.parametrize("hosts", [[b"evil.example"], [b"localhost.evil.example:8400"], [b"localhost", b"evil.example"], [b""], []])
+@pytest.mark.parametrize(
+    "hosts", [[b"evil.example"], [b"localhost.evil.example:8400"], [b"localhost", b"evil.example"], [b""], []]
+)
 def test_another_name_for_this_machine_is_refused(hosts: list[bytes]) -> None:
     assert "Use localhost" in (refusal("127.0.0.1", [(b"host", host) for host in hosts]) or "")

@@ -139,6 +139,7 @@ for _command in (
     backup,
     store,
     copy,
+    dashboard,
     completion,
 ):
     root.add_command(_command)

@@ -14,7 +14,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 def refusal(peer: str | None, headers: Headers) -> str | None:
     """Return why a request is refused, as a sentence with its remedy; ``None``: it may be answered.
 
-    A proxy that passes requests on adds a header. A page on another site that reaches this address by a name of its own (DNS rebinding)
+    A proxy that passes requests on adds a header. A page on another site that reaches this address by another name (DNS rebinding)
     has that name in ``Host``.
 
     >>> refusal("127.0.0.1", [(b"host", b"localhost:8400")])

@@ -1,0 +1,46 @@
+"""``holdfast dashboard``: show a store in a browser."""
+
+import click
+
+from holdfast.cli.options import store_options
+from holdfast.cli.stderr import discard_unwritable
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8400, show_default=True, help="Where to listen; 0: any free port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
+@store_options
+def dashboard(target: str | None, url: str | None, port: int, host: str, *, is_opened: bool) -> None:
+    """Show a store as web pages, until Ctrl-C or SIGTERM.
+
+    It changes nothing. Only this machine can open the pages: from another one, forward the port with ssh.
+    """
+    import asyncio
+    import webbrowser
+
+    from holdfast._processes.loading import opened
+
+    _require_extra()
+    from holdfast.dashboard.serving import require_loopback, serve
+
+    require_loopback(host)
+
+    def ready(link: str) -> None:
+        click.echo(f"the dashboard is at {link}")
+        if is_opened:
+            webbrowser.open(link)
+
+    with opened(target, url) as app:
+        asyncio.run(serve(app, host, port, ready))
+    discard_unwritable()
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    from holdfast.errors import MissingExtra
+
+    for module in ("jinja2", "starlette", "uvicorn"):
+        if find_spec(module) is None:
+            raise MissingExtra(module, "dashboard")

@@ -1,0 +1,89 @@
+"""The dashboard's own server, on this machine only."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from socket import AF_INET, AF_INET6, create_server, socket
+from typing import Final
+
+import uvicorn
+
+from holdfast.app import App
+from holdfast.dashboard.dashboard import Dashboard
+from holdfast.errors import ConfigurationError
+from holdfast.http.guard import is_loopback
+
+DRAIN: Final = 2
+"""Seconds for the pages under way when the dashboard stops."""
+
+
+def require_loopback(host: str) -> None:
+    """Raise ``ConfigurationError`` for a host that other machines reach."""
+    if not is_loopback(host):
+        raise ConfigurationError(
+            [
+                f"--host: {host} is reached from other machines, and the dashboard knows no users: use 127.0.0.1, and forward the port "
+                "(ssh -L 8400:127.0.0.1:8400 HOST), or mount Dashboard(app) behind your own login"
+            ]
+        )
+
+
+async def serve(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C. ``ready``: called with the link once it listens. Raises ``ConfigurationError`` for a taken port."""
+    config = uvicorn.Config(
+        Dashboard(app),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=DRAIN,
+    )
+    with _listener(host, port) as listener:
+        server = _Server(config, lambda: ready(_link(listener)))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            await app.aclose()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the command, and reports when it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command."""
+        yield
+
+    def stop(self) -> None:
+        """End once the pages under way are answered; called again, end at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _listener(host: str, port: int) -> socket:
+    try:
+        return create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
+    except OSError as error:
+        raise ConfigurationError(
+            [f"--port: {host}:{port} cannot be used ({error.strerror}): pass another one, or --port 0 for any free one"]
+        ) from None
+
+
+def _link(listener: socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -1,0 +1,113 @@
+"""The page of a job: its story, why it waits, its facts, and its data without sensitive values."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from holdfast._core.durations import in_words
+from holdfast._core.explanation import Explanation
+from holdfast._core.job import FINISHED, Json, State
+from holdfast._core.sensitive import Mask
+from holdfast._core.story import story_of
+from holdfast._core.story_entries import Entry
+from holdfast._core.view import JobView
+from holdfast.dashboard.timeline import timeline_of
+from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
+from holdfast.dashboard.words import KIND_GLYPHS, moment, short
+from holdfast.http.redact import hidden_in, mask_of, redacted
+
+MOST_CHARACTERS = 20_000
+"""The most characters of a payload, a result or a checkpoint that a page shows."""
+
+
+async def job(asked: Asked) -> Page:
+    """Return the story and the facts of a job."""
+    of = await asked.app.jobs.aget(asked.id)
+    explanation = None if of.state in FINISHED or of.state is State.RUNNING else await asked.app.jobs.aexplain(of.id)
+    definition = asked.app.registry.get(of.task)
+    names = frozenset[str]() if definition is None else definition.sensitive
+    mask = mask_of((of.payload, of.checkpoint), names)
+    story = story_of(of, of.attempts, asked.now)
+    end = of.finished_at or asked.now
+    values = {
+        "short": short(of.id),
+        "state": Glyph.of(of.state),
+        "rescued": of.rescued is not None,
+        "summary": mask(story.summary),
+        "timeline": timeline_of(story.lanes, of.state, (end - of.created_at).total_seconds(), mask(story.summary)),
+        "entries": [_entry(entry, mask) for entry in story.entries],
+        "causes": [] if explanation is None else _causes(explanation),
+        "facts": _facts(of, asked.now),
+        "budgets": [_budget("failures", of.failures, of.max_attempts), _budget("crashes", of.crashes, of.max_crashes)],
+        "tags": [{"name": tag, "link": jobs_where(tag=tag)} for tag in of.tags],
+        "documents": [_document(*each, names) for each in _documents(of)],
+    }
+    return Page(template="job.html", title=of.task, section="/jobs", values=values)
+
+
+def _entry(entry: Entry, mask: Mask) -> dict[str, Any]:
+    glyph, family = KIND_GLYPHS[entry.kind]
+    return {
+        "glyph": glyph,
+        "family": family,
+        "time": "" if entry.at is None else f"{entry.at:%H:%M:%S}.{entry.at.microsecond // 1000:03}",
+        "iso": "" if entry.at is None else f"{entry.at:%Y-%m-%dT%H:%M:%S.%f}Z",
+        "after": "" if entry.after is None else f"+{in_words(max(entry.after, 0.0))}",
+        "text": mask(entry.text),
+        "details": [{"title": detail.title, "text": mask(detail.text)} for detail in entry.details],
+    }
+
+
+def _causes(explanation: Explanation) -> list[dict[str, str]]:
+    if not explanation.causes:
+        return [{"message": explanation.summary, "remedy": ""}]
+    return [{"message": cause.message, "remedy": cause.remedy} for cause in explanation.causes]
+
+
+def _facts(of: JobView, now: datetime) -> list[dict[str, Any]]:
+    """Return what is known of the job beside its story; a fact that it does not have is left out."""
+    known: tuple[tuple[str, object, str], ...] = (
+        ("queue", f"{of.queue}, priority {of.priority}", jobs_where(queue=of.queue)),
+        ("task", of.task, jobs_where(task=of.task)),
+        ("key", of.key, jobs_where(key=of.key)),
+        ("unique key", of.unique_key, ""),
+        ("workflow", None if of.workflow is None else short(of.workflow), f"/workflows/{of.workflow}"),
+        ("worker", of.worker, "/workers"),
+        ("progress", _progress(of), ""),
+    )
+    times = (("enqueued", of.created_at), ("due", of.available_at), ("ended", of.finished_at), ("expires", of.expires_at))
+    facts: list[dict[str, Any]] = [
+        {"name": name, "text": str(value), "link": link, "at": None} for name, value, link in known if value
+    ]
+    waits = of.state in (State.SCHEDULED, State.AVAILABLE)
+    facts += [
+        {"name": name, "text": "", "link": "", "at": moment(at, now)} for name, at in times if at and (name != "due" or waits)
+    ]
+    facts += [{"name": name, "text": value, "link": "", "at": None} for name, value in of.headers.items()]
+    return [*facts, {"name": "id", "text": str(of.id), "link": "", "at": None}]
+
+
+def _progress(of: JobView) -> str:
+    done = None if of.fraction is None else f"{of.fraction:.0%}"
+    return ", ".join(filter(None, (of.stage, done)))
+
+
+def _budget(name: str, used: int, most: int) -> dict[str, Any]:
+    return {"name": name, "used": min(used, most), "most": most, "spare": max(most - used, 0), "is_drawn": most <= 10}
+
+
+def _documents(of: JobView) -> list[tuple[str, Json]]:
+    found: list[tuple[str, Json]] = [("Payload", of.payload)]
+    if of.state is State.COMPLETED:
+        found.append(("Result", of.result))
+    if of.checkpoint is not None:
+        found.append(("Checkpoint", of.checkpoint))
+    return found
+
+
+def _document(title: str, document: Json, names: frozenset[str]) -> dict[str, str]:
+    hidden = hidden_in(document, names)
+    text = json.dumps(redacted(document, names), indent=2, ensure_ascii=False)
+    cut = len(text) - MOST_CHARACTERS
+    notes = (f"{hidden} hidden" if hidden else "", f"{cut:,} more characters: holdfast jobs show" if cut > 0 else "")
+    return {"title": title, "text": text[:MOST_CHARACTERS], "note": ", ".join(filter(None, notes))}

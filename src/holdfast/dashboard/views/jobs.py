@@ -1,0 +1,100 @@
+"""The list of jobs: by state and conditions, newest first, page by page."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from holdfast._core.job import FINISHED, Reason, State
+from holdfast._core.view import JobView
+from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
+from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
+
+PAGE: Final = 50
+CONDITIONS: Final = ("state", "task", "queue", "tag", "reason", "key")
+"""The conditions that a list takes, as `holdfast jobs list` names them."""
+
+
+async def jobs(asked: Asked) -> Page:
+    """Return the page of the jobs that meet the conditions in the address."""
+    chosen = {name: asked.query[name] for name in CONDITIONS if name in asked.query}
+    found = await asked.app.jobs.alist(**_conditions(chosen), limit=PAGE, cursor=asked.query.get("cursor"))
+    counts = await asked.app.jobs.acounts()
+    values: dict[str, Any] = {
+        "tabs": _tabs(chosen, counts),
+        "fields": [{"name": name, "value": chosen.get(name, "")} for name in ("task", "queue", "tag", "key")],
+        "reason": chosen.get("reason", ""),
+        "reasons": [each.value for each in Reason],
+        "state": chosen.get("state", ""),
+        "is_filtered": bool(chosen.keys() - {"state"}),
+        "command": command(chosen),
+        "columns": columns("state", "job", "queue", "why or progress", "tries#", "ran#", "worker", "when#"),
+        "rows": [_row(each, asked) for each in found],
+        "nothing": _nothing(chosen, is_first="cursor" not in asked.query),
+        "newest": jobs_where(**chosen) if "cursor" in asked.query else "",
+        "older": _older(chosen, found),
+    }
+    return Page(template="jobs.html", title="Jobs", section="/jobs", values=values)
+
+
+def _conditions(chosen: Mapping[str, str]) -> Any:
+    """Return the conditions as arguments; mypy cannot know which ones there are."""
+    return dict(chosen)
+
+
+def command(chosen: dict[str, str]) -> str:
+    """Return the command that lists the same jobs."""
+    return shlex.join(["holdfast", "jobs", "list", *(part for name, value in chosen.items() for part in (f"--{name}", value))])
+
+
+def _tabs(chosen: dict[str, str], counts: dict[str, int]) -> list[dict[str, Any]]:
+    rest = {name: value for name, value in chosen.items() if name != "state"}
+    current = chosen.get("state")
+    everything = {"name": "all", "count": sum(counts.values()), "family": ""}
+    tabs: list[dict[str, Any]] = [everything | {"link": jobs_where(**rest), "is_current": not current}]
+    tabs += [
+        {
+            "name": each.value,
+            "count": counts[each],
+            "family": FAMILIES[each],
+            "link": jobs_where(state=each.value, **rest),
+            "is_current": current == each,
+        }
+        for each in TABS
+    ]
+    return [tab | {"count": number(tab["count"])} for tab in tabs]
+
+
+def _row(of: JobView, asked: Asked) -> list[Cell]:
+    has_ended = of.state in FINISHED
+    end = of.finished_at if has_ended else asked.now
+    return [
+        state(of.state),
+        job(of),
+        text(of.queue, link=jobs_where(queue=of.queue)),
+        text(why(of), style="m grow"),
+        figure(of.attempt),
+        figure(took(of.started_at, end) if has_ended or of.state is State.RUNNING else "–"),
+        text(of.worker, style="m"),
+        when(moment(of.finished_at if has_ended else of.started_at or of.created_at, asked.now)),
+    ]
+
+
+def why(of: JobView) -> str:
+    """Return why a job ended, or how far it is. Lists have no messages, which may contain anything."""
+    if of.state is State.RUNNING:
+        done = None if of.fraction is None else f"{of.fraction:.0%}"
+        return " ".join(filter(None, (of.stage, done)))
+    return " ".join(dict.fromkeys(filter(None, (of.reason, of.error.type if of.error else None))))
+
+
+def _nothing(chosen: dict[str, str], *, is_first: bool) -> str:
+    if not is_first:
+        return "There are no older jobs."
+    if chosen.keys() == {"state"}:
+        return f"No job is {chosen['state']}."
+    return "No job meets these conditions." if chosen else "This store has no job."
+
+
+def _older(chosen: dict[str, str], found: list[JobView]) -> str:
+    return "" if len(found) < PAGE else f"/jobs?{urlencode(chosen | {'cursor': str(found[-1].id)})}"

@@ -1,0 +1,136 @@
+"""The pages that are one table: queues, workers, schedules, limits, and what `holdfast check` finds."""
+
+from holdfast._core.answers import QueueView
+from holdfast._core.durations import in_words
+from holdfast._core.job import State
+from holdfast._core.limits import Limit
+from holdfast.dashboard.views.overview import condition
+from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, jobs_where, table, text, when
+from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
+
+MOST_HOLDERS = 3
+_LEVELS = {"ok": ("completed", "completed"), "warning": ("held", "held"), "error": ("failed", "failed")}
+
+
+async def queues(asked: Asked) -> Page:
+    """Return the queues with the number of their jobs in each state."""
+    found = await asked.app.queues.alist()
+    heads = columns("queue", "state", *(f"{state}#" for state in TABS), "priority#", "weight#")
+    rows = [_queue(queue, asked) for queue in found]
+    return table("Queues", "/queues", heads, rows, nothing="No queue has a job, is paused or has settings.")
+
+
+def _queue(queue: QueueView, asked: Asked) -> list[Cell]:
+    paused = moment(queue.paused_at, asked.now)
+    is_open = text("open", style="soft")
+    return [
+        text(queue.name, link=jobs_where(queue=queue.name)),
+        is_open if paused is None else Cell(text=f"paused {paused.text}", glyph="paused", family="held"),
+        *(_count(queue, state) for state in TABS),
+        figure(queue.settings.priority),
+        figure(queue.settings.weight),
+    ]
+
+
+def _count(queue: QueueView, state: State) -> Cell:
+    count = queue.counts.get(state, 0)
+    if not count:
+        return text("0", style="n mute")
+    style = f"n c-{FAMILIES[state]}" if state in (State.HELD, State.FAILED) else "n"
+    return text(number(count), style=style, link=jobs_where(queue=queue.name, state=state.value))
+
+
+async def workers(asked: Asked) -> Page:
+    """Return the workers whose lease has not ended, with what they hold and what they can run."""
+    heads = columns("worker", "state", "running#", "claimed#", "slots#", "last beat#", "up#", "queues", "tasks")
+    rows = []
+    for worker in await asked.app.workers.alist():
+        ago = max(worker.overdue + worker.timing.ttl, 0.0)
+        state = condition(worker)
+        silent = Cell(text=f"silent for {in_words(worker.overdue)}", glyph="silent", family="failed")
+        rows.append(
+            [
+                text(worker.worker, style="m"),
+                silent if state == "silent" else text(state, style="soft"),
+                figure(worker.holds - worker.claimed),
+                figure(worker.claimed),
+                figure(worker.slots),
+                figure(f"{in_words(ago)} ago"),
+                figure(in_words(worker.age)),
+                text(", ".join(worker.queues) or "all", style="wide"),
+                text(", ".join(worker.tasks), style="wide"),
+            ]
+        )
+    return table("Workers", "/workers", heads, rows, nothing="No worker runs. Start one: holdfast worker MODULE:APP")
+
+
+async def schedules(asked: Asked) -> Page:
+    """Return the schedules with their next tick and the job of their last one."""
+    heads = columns("schedule", "state", "when", "task", "queue", "next tick#", "last tick#", "last job", "overlap", "from")
+    rows = []
+    for each in await asked.app.schedules.alist():
+        last = text("–") if each.last_job is None else text(short(each.last_job), style="m", link=f"/jobs/{each.last_job}")
+        paused = Cell(text="paused", glyph="paused", family="held")
+        rows.append(
+            [
+                text(each.name),
+                text("on", style="soft") if each.paused_at is None else paused,
+                text(each.when, style="m"),
+                text(each.task, link=jobs_where(task=each.task)),
+                text(each.queue),
+                when(moment(each.next[0] if each.next else None, asked.now)),
+                when(moment(each.last_tick, asked.now)),
+                last,
+                text(each.overlap.value),
+                text(each.source.value),
+            ]
+        )
+    return table("Schedules", "/schedules", heads, rows, nothing="There is no schedule.")
+
+
+async def limits(asked: Asked) -> Page:
+    """Return the limits with what is used of each, and who holds it."""
+    heads = columns("limit", "of", "allows", "active#", "next start in#", "held by", "from")
+    rows = []
+    for each in await asked.app.limits.alist():
+        held = [f"{holder.worker} for {in_words(holder.held)}" for holder in each.holders[:MOST_HOLDERS]]
+        more = len(each.holders) - len(held)
+        rows.append(
+            [
+                text(each.name or "all jobs"),
+                text(each.scope, style="soft"),
+                text(allows(each.limit)),
+                figure(f"{each.active} / {each.limit.concurrency}" if each.limit.concurrency else each.active),
+                figure(in_words(each.wait) if each.wait > 0 else ""),
+                text(", ".join(held) + (f" and {more} more" if more > 0 else ""), style="m wide"),
+                text(each.source.value),
+            ]
+        )
+    return table("Limits", "/limits", heads, rows, nothing="There is no limit: jobs start whenever a worker has a free slot.")
+
+
+def allows(limit: Limit) -> str:
+    """Return what a limit allows, in words."""
+    parts = (
+        (limit.concurrency, f"{limit.concurrency} at once"),
+        (limit.per_key, f"{limit.per_key} at once for each key"),
+        (limit.rate, f"{limit.rate} starts"),
+        (limit.rate_per_key, f"{limit.rate_per_key} starts for each key"),
+    )
+    return ", ".join(words for given, words in parts if given is not None)
+
+
+async def check(asked: Asked) -> Page:
+    """Return what `holdfast check` finds in the store, each with what to do."""
+    rows = []
+    for found in await asked.app.acheck():
+        glyph, family = _LEVELS[found.level]
+        rows.append(
+            [
+                Cell(text=found.level, glyph=glyph, family=family),
+                text(found.name),
+                text(found.message, style="wide"),
+                text(found.remedy, style="wide"),
+            ]
+        )
+    return table("Check", "/check", columns("level", "about", "finding", "what to do"), rows, lead="The same as: holdfast check")

@@ -1,0 +1,138 @@
+"""The first page: what needs an operator, where jobs are, and what runs."""
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.durations import in_words
+from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.overview import MOST_RUNNING, Need, Overview
+from holdfast._core.story_words import counted
+from holdfast._core.view import JobView
+from holdfast.dashboard.views.page import Asked, Page, jobs_where
+from holdfast.dashboard.words import FAMILIES, NEED_GLYPHS, TABS, number, short, took
+
+MOST_ROWS = 8
+"""The most rows of each table; a link leads to the others."""
+_HINTS = {State.HELD: "you decide"}
+
+
+async def overview(asked: Asked) -> Page:
+    """Return the overview, from one look at the store."""
+    seen = await asked.app.aoverview()
+    counts: Counter[State] = Counter()
+    for queue in seen.queues:
+        counts.update(queue.counts)
+    values = {
+        "needs": [_need(need) for need in seen.needs],
+        "is_new": not counts and not seen.workers,
+        "places": [_place(place, counts, seen) for place in Place],
+        "queues": [_queue(queue) for queue in seen.queues[:MOST_ROWS]],
+        "all_queues": len(seen.queues),
+        "running": [running(job, seen.at) for job in sorted(seen.running, key=_begin)[:MOST_ROWS]],
+        "all_running": _bounded(len(seen.running)),
+        "workers": [_worker(worker) for worker in seen.workers[:MOST_ROWS]],
+        "all_workers": len(seen.workers),
+    }
+    return Page(template="overview.html", title="Overview", section="/", values=values)
+
+
+def running(job: JobView, now: datetime) -> dict[str, Any]:
+    """Return a running job as tables show it."""
+    return {
+        "id": job.id,
+        "task": job.task,
+        "short": short(job.id),
+        "attempt": job.attempt,
+        "worker": job.worker or "",
+        "for": took(job.started_at, now),
+        "fraction": None if job.fraction is None else round(job.fraction * 100),
+        "stage": job.stage or "",
+    }
+
+
+def _need(need: Need) -> dict[str, Any]:
+    glyph, family, path = NEED_GLYPHS[need.kind]
+    link = path.format(quote(need.subject, safe=""))
+    return {"text": need.text, "step": need.step, "glyph": glyph, "family": family, "link": link}
+
+
+_PLACES = {
+    Place.PENDING: ("Pending", "in line", [state for state in TABS if PLACE_OF[state] is Place.PENDING]),
+    Place.ACTIVE: ("Active", "owned by a worker", [State.RUNNING, State.CLAIMED]),
+    Place.FINISHED: ("Finished", "kept for the retention of their tasks", [State.COMPLETED, State.FAILED, State.CANCELLED]),
+}
+
+
+def _place(place: Place, counts: Counter[State], seen: Overview) -> dict[str, Any]:
+    name, about, states = _PLACES[place]
+    hints = dict(_HINTS)
+    if seen.running and len(seen.running) < MOST_RUNNING:
+        hints[State.RUNNING] = f"longest {took(min(map(_begin, seen.running)), seen.at)}"
+    slots = sum(worker.slots for worker in seen.workers)
+    return {
+        "name": name,
+        "about": about,
+        "count": number(sum(counts[state] for state in states)),
+        "of": f"of {number(slots)} slots" if place is Place.ACTIVE and slots else "",
+        "beats": _beats(seen) if place is Place.ACTIVE else "",
+        "states": [
+            {
+                "state": state.value,
+                "family": FAMILIES[state],
+                "count": number(counts[state]),
+                "hint": hints.get(state, "") if counts[state] else "",
+                "link": jobs_where(state=state.value),
+            }
+            for state in states
+        ],
+    }
+
+
+def _beats(seen: Overview) -> str:
+    live = [worker for worker in seen.workers if worker.overdue <= 0]
+    if not live:
+        return "no worker is alive"
+    ago = min(max(worker.overdue + worker.timing.ttl, 0.0) for worker in live)
+    return f"last beat {in_words(ago)} ago, {counted(len(live), 'worker')}"
+
+
+def _queue(queue: QueueView) -> dict[str, Any]:
+    count = {place: sum(number for state, number in queue.counts.items() if PLACE_OF[state] is place) for place in Place}
+    return {
+        "name": queue.name,
+        "link": jobs_where(queue=queue.name),
+        "is_paused": queue.paused_at is not None,
+        "due": number(queue.counts.get(State.AVAILABLE, 0)),
+        "later": number(count[Place.PENDING] - queue.counts.get(State.AVAILABLE, 0)),
+        "running": number(count[Place.ACTIVE]),
+        "failed": number(queue.counts.get(State.FAILED, 0)),
+    }
+
+
+def _worker(worker: LeaseView) -> dict[str, Any]:
+    ago = max(worker.overdue + worker.timing.ttl, 0.0)
+    return {
+        "name": worker.worker,
+        "jobs": f"{worker.holds} / {worker.slots}" if worker.slots else f"{worker.holds}",
+        "state": condition(worker),
+        "beat": in_words(ago),
+        "is_silent": worker.overdue > 0,
+    }
+
+
+def condition(worker: LeaseView) -> str:
+    """Return what a worker does, in a word."""
+    if worker.overdue > 0:
+        return "silent"
+    return "draining" if worker.is_draining else "isolated" if worker.is_isolated else "live"
+
+
+def _begin(job: JobView) -> datetime:
+    return job.started_at or job.created_at
+
+
+def _bounded(count: int) -> str:
+    return f"{count}+" if count >= MOST_RUNNING else str(count)

@@ -1,0 +1,106 @@
+"""What a view is asked, what it returns, and the values that tables on several pages share."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from holdfast._core.job import State
+from holdfast._core.view import JobView
+from holdfast.app import App
+from holdfast.dashboard.words import FAMILIES, Moment, short
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request as views need it. ``id``: of the job or workflow in the path."""
+
+    app: App
+    now: datetime
+    query: Mapping[str, str] = {}
+    id: str = ""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A page before it is rendered. ``section``: the entry of the navigation that it belongs to."""
+
+    template: str
+    title: str
+    section: str = ""
+    values: dict[str, Any] = {}
+    status: int = 200
+
+
+class Glyph(Struct, frozen=True):
+    """A state with the family that gives its colour."""
+
+    state: str
+    family: str
+
+    @classmethod
+    def of(cls, state: State) -> "Glyph":
+        """Return how a page shows the state."""
+        return cls(state.value, FAMILIES[state])
+
+
+class Column(Struct, frozen=True):
+    """The head of a column in a table."""
+
+    name: str
+    is_number: bool = False
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """One cell of a table. ``link``: a path of the dashboard. ``more``: what follows in small type. ``style``: names of classes."""
+
+    text: str
+    link: str = ""
+    more: str = ""
+    glyph: str = ""
+    family: str = ""
+    iso: str = ""
+    style: str = ""
+
+
+def text(value: object, *, style: str = "", link: str = "", more: str = "") -> Cell:
+    """Return a cell with a string, or with a dash for nothing."""
+    return Cell(text="–" if value is None or value == "" else str(value), style=style, link=link, more=more)
+
+
+def figure(value: object) -> Cell:
+    """Return a cell with a number or a duration."""
+    return text(value, style="n")
+
+
+def when(at: Moment | None, *, is_number: bool = True) -> Cell:
+    """Return a cell with a time."""
+    style = "n" if is_number else ""
+    return Cell(text="–", style=style) if at is None else Cell(text=at.text, iso=at.iso, style=style)
+
+
+def state(of: State) -> Cell:
+    """Return a cell with a state."""
+    return Cell(text=of.value, glyph=of.value, family=FAMILIES[of])
+
+
+def job(of: JobView, folder: str = "/jobs") -> Cell:
+    """Return a cell that leads to a job."""
+    return Cell(text=of.task, link=f"{folder}/{of.id}", more=short(of.id))
+
+
+def columns(*names: str) -> list[Column]:
+    """Return the heads of columns; a name that ends in # is that of a column of numbers."""
+    return [Column(name.rstrip("#"), name.endswith("#")) for name in names]
+
+
+def jobs_where(**conditions: str | None) -> str:
+    """Return the path of the list of the jobs that meet the conditions."""
+    given = "&".join(f"{name}={quote(value, safe='')}" for name, value in conditions.items() if value)
+    return f"/jobs?{given}" if given else "/jobs"
+
+
+def table(title: str, section: str, heads: Sequence[Column], rows: Sequence[Sequence[Cell]], **more: Any) -> Page:
+    """Return a page with one table. ``nothing``: what it shows without rows."""
+    values = {"columns": heads, "rows": rows, "lead": "", "older": "", "nothing": "Nothing to show.", **more}
+    return Page(template="table.html", title=title, section=section, values=values)
