@@ -14,6 +14,7 @@ from holdfast.cli.broker import broker
 from holdfast.cli.check import check
 from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.copy import copy
+from holdfast.cli.dashboard import dashboard
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.errors import errors
@@ -132,6 +133,7 @@ for _command in (
     rows,
     workers,
     top,
+    dashboard,
     check,
     migrate,
     recover,
@@ -139,7 +141,6 @@ for _command in (
     backup,
     store,
     copy,
-    dashboard,
     completion,
 ):
     root.add_command(_command)

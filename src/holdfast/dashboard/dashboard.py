@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI app: the guard, the routes, and what a page says when the store does not answer."""
+"""The dashboard as an ASGI app: the guard, the routes, and the page for a store that does not answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,7 +36,7 @@ try:
 except ImportError as error:
     raise MissingExtra(error.name or "starlette", "dashboard") from None
 
-PATIENCE: Final = 5.0
+READ_TIMEOUT: Final = 5.0
 """Seconds for which a page waits for the store."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -93,7 +93,7 @@ class Dashboard:
         self._pages = Starlette(routes=[*files, *routes], exception_handlers={HTTPException: self._unknown})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; one from elsewhere gets a page that says why it is refused."""
+        """Answer one request; one from elsewhere gets the reason for its refusal."""
         if scope["type"] != "http":
             await self._pages(scope, receive, send)
             return
@@ -124,9 +124,9 @@ class Dashboard:
         return Asked(app=self._app, now=self._now(), query=query, id=request.path_params.get("id", ""))
 
     async def _read(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]]) -> Page:
-        """Return the page, or one that says why there is none."""
+        """Return the page, or one with the reason why there is none."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(READ_TIMEOUT):
                 page = await view(asked)
         except JobNotFound:
             remedy = "It never existed, or it was pruned: finished jobs are kept for the retention of their task."
@@ -145,7 +145,7 @@ class Dashboard:
     def _away(self, error: Exception) -> Page:
         self._away_since = since = self._away_since or self._now()
         gone = f"It has not answered since {since:%Y-%m-%d %H:%M:%S}Z, for {in_words((self._now() - since).total_seconds())}"
-        why = str(error) or f"no answer within {PATIENCE:.0f} s"
+        why = str(error) or f"no answer within {READ_TIMEOUT:.0f} s"
         text = f"{gone}: {why.rstrip('.')}."
         return _message("The store does not answer", text, "Jobs are safe in it. Check that it runs, and load this page again.")
 

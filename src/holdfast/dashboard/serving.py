@@ -21,12 +21,9 @@ DRAIN: Final = 2
 def require_loopback(host: str) -> None:
     """Raise ``ConfigurationError`` for a host that other machines reach."""
     if not is_loopback(host):
-        raise ConfigurationError(
-            [
-                f"--host: {host} is reached from other machines, and the dashboard knows no users: use 127.0.0.1, and forward the port "
-                "(ssh -L 8400:127.0.0.1:8400 HOST), or mount Dashboard(app) behind your own login"
-            ]
-        )
+        problem = f"--host: {host} is reached from other machines, and the dashboard knows no users"
+        remedy = "use 127.0.0.1, and forward the port: ssh -L 8400:127.0.0.1:8400 HOST"
+        raise ConfigurationError([f"{problem}: {remedy}"])
 
 
 async def serve(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
