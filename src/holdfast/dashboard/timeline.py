@@ -131,13 +131,17 @@ def _row(lane: Lane, scale: _Scale, y: float, is_last: bool) -> Row:
         note=lane.note or "running",
         note_x=end - 8 if is_right else end + 8,
         anchor="end" if is_right else "start",
-        tone="mute" if ending is None else _ENDS_WELL.get(ending, "ft"),
+        tone="rn" if ending is None else _ENDS_WELL.get(ending, "ft"),
         is_rescued=ending is not None and ENDINGS[ending].is_rescue and not is_last,
         is_late=lane.has_late_result,
         curve=curve,
         area=area,
-        stage=" ".join(filter(None, (lane.stage, None if lane.fraction is None else f"{lane.fraction:.0%}"))),
+        stage="" if ending is Kind.COMPLETED else _progress(lane),
     )
+
+
+def _progress(lane: Lane) -> str:
+    return " ".join(filter(None, (lane.stage, None if lane.fraction is None else f"{lane.fraction * 100:.0f} %")))
 
 
 def _curve(lane: Lane, scale: _Scale, y: float) -> tuple[str, str]:

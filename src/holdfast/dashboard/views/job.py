@@ -88,7 +88,7 @@ def _facts(of: JobView, now: datetime) -> list[dict[str, Any]]:
 
 
 def _progress(of: JobView) -> str:
-    done = None if of.fraction is None else f"{of.fraction:.0%}"
+    done = None if of.fraction is None else f"{of.fraction * 100:.0f} %"
     return ", ".join(filter(None, (of.stage, done)))
 
 

@@ -133,4 +133,5 @@ async def check(asked: Asked) -> Page:
                 text(found.remedy, style="wide"),
             ]
         )
-    return table("Check", "/check", columns("level", "about", "finding", "what to do"), rows, lead="The same as: holdfast check")
+    heads = columns("level", "about", "finding", "what to do")
+    return table("Check", "/check", heads, rows, lead="The same as: holdfast check", is_live=False)

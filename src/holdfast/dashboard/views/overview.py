@@ -62,7 +62,7 @@ def _need(need: Need) -> dict[str, Any]:
 _PLACES = {
     Place.PENDING: ("Pending", "in line", [state for state in TABS if PLACE_OF[state] is Place.PENDING]),
     Place.ACTIVE: ("Active", "owned by a worker", [State.RUNNING, State.CLAIMED]),
-    Place.FINISHED: ("Finished", "kept for the retention of their tasks", [State.COMPLETED, State.FAILED, State.CANCELLED]),
+    Place.FINISHED: ("Finished", "kept until pruned", [State.COMPLETED, State.FAILED, State.CANCELLED]),
 }
 
 

@@ -102,5 +102,5 @@ def jobs_where(**conditions: str | None) -> str:
 
 def table(title: str, section: str, heads: Sequence[Column], rows: Sequence[Sequence[Cell]], **more: Any) -> Page:
     """Return a page with one table. ``nothing``: what it shows without rows."""
-    values = {"columns": heads, "rows": rows, "lead": "", "older": "", "nothing": "Nothing to show.", **more}
+    values = {"columns": heads, "rows": rows, "lead": "", "older": "", "is_live": True, "nothing": "Nothing to show.", **more}
     return Page(template="table.html", title=title, section=section, values=values)

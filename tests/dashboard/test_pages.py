@@ -1,0 +1,205 @@
+"""The pages of the dashboard, asked over ASGI: what they show, what they hide, and that nothing in them runs."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from importlib import resources
+from urllib.parse import quote
+
+import pytest
+
+from holdfast import App, Job, Limit, every
+from holdfast.dashboard import Dashboard
+from holdfast.dashboard.dashboard import VIEWS
+from holdfast.errors import StoreUnavailable
+from tests.dashboard.browser import Elements, Reply, ask, get
+
+EVIL = "\"'><script>alert(7)</script><img src=x onerror=alert(7)>"
+LISTS = [path for path, _ in VIEWS if "{" not in path]
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    app = App("memory://")
+    yield app
+    app.close()
+
+
+def _fill(app: App) -> dict[str, str]:
+    """Leave a job in several states, a schedule, a limit and a workflow, with markup in every field that users write; return ids."""
+
+    @app.task(max_attempts=1)
+    async def fails(job: Job, text: str, api_token: str) -> None:
+        await job.progress(stage=EVIL, fraction=0.5, message=EVIL)
+        await job.checkpoint({EVIL: EVIL})
+        raise ValueError(f"{text} of {api_token}")
+
+    @app.task
+    def echo(text: str) -> str:
+        return text
+
+    failed = fails.options(tags=[EVIL], key=EVIL, unique_key=EVIL).enqueue(EVIL, api_token="hunter22")
+    done = echo.enqueue(EVIL)
+    with app.workflow("release") as flow:
+        build = flow.add(echo.bind(EVIL), name="build")
+        flow.add(echo.bind("b"), name="ship", after=[build])
+    app.run_due()
+    waiting = echo.options(queue="slow", delay=60).enqueue("a")
+    app.queues.pause("slow")
+    app.schedules.set("refresh", every("5m"), echo.bind("x"))
+    app.limits.set("cluster", Limit(concurrency=5, rate="100/m"))
+    return {"failed": str(failed.id), "done": str(done.id), "waiting": str(waiting.id), "flow": str(flow.handle.id)}
+
+
+def _assert_nothing_runs(reply: Reply) -> Elements:
+    page = Elements(reply.body)
+    for tag, attrs in page.found:
+        assert not [name for name in attrs if name.startswith("on") or name == "style"], (tag, attrs)
+        assert tag not in {"style", "iframe", "object", "base"}
+        assert tag != "script" or attrs["src"] == "/static/holdfast.js"
+    assert "unsafe" not in reply.headers["content-security-policy"]
+    assert reply.headers["cache-control"] == "no-store"
+    return page
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_page_of_an_empty_store_states_that_there_is_nothing(app: App, path: str) -> None:
+    reply = get(Dashboard(app), path)
+    assert reply.status == 200
+    assert re.search("no job yet|has no job|No queue|No worker|There is no |holdfast check", _assert_nothing_runs(reply).text)
+
+
+def test_markup_of_users_is_shown_as_text_on_every_page(app: App) -> None:
+    ids, dashboard = _fill(app), Dashboard(app)
+    pages = [*LISTS, f"/jobs?task={quote(EVIL)}&tag={quote(EVIL)}", "/jobs/" + quote(EVIL, safe="")]
+    pages += [*(f"/jobs/{ids[each]}" for each in ("failed", "done", "waiting")), f"/workflows/{ids['flow']}"]
+    seen = "".join(_assert_nothing_runs(get(dashboard, path)).text for path in pages)
+    assert seen.count("onerror=alert(7)") > 8
+
+
+def test_each_page_shows_what_is_in_the_store(app: App) -> None:
+    ids, dashboard = _fill(app), Dashboard(app)
+    for path, words in {
+        "/": ["The queue slow has been paused", "PENDING", "FINISHED"],
+        "/jobs": ["fails", "echo", "HANDLER_ERROR ValueError"],
+        "/jobs?state=failed&reason=HANDLER_ERROR": ["fails", "holdfast jobs list --state failed --reason HANDLER_ERROR"],
+        "/jobs?state=held": ["No job is held."],
+        "/queues": ["slow", "paused"],
+        "/schedules": ["refresh", "echo", "skip"],
+        "/limits": ["5 at once, 100/m starts", "all jobs"],
+        "/workflows": ["release", "completed"],
+        f"/workflows/{ids['flow']}": ["2 of 2 nodes have ended", "build", "ship"],
+        f"/jobs/{ids['done']}": ["Completed on its first attempt", "Result"],
+        f"/jobs/{ids['failed']}": ["Failed on its first attempt", "traceback", "1 of 1", "Checkpoint"],
+        f"/jobs/{ids['waiting']}": ["Why is it not running?", "Its first attempt is due in"],
+        "/check": ["holdfast check"],
+    }.items():
+        reply = get(dashboard, path)
+        text = _assert_nothing_runs(reply).text
+        assert reply.status == 200
+        assert [word for word in words if word not in text] == [], path
+
+
+def test_sensitive_values_are_hidden_also_where_an_error_repeats_them(app: App) -> None:
+    ids, dashboard = _fill(app), Dashboard(app)
+    page = get(dashboard, f"/jobs/{ids['failed']}").body
+    assert "hunter22" not in page
+    assert "1 hidden" in page
+    assert "hunter22" not in get(dashboard, "/jobs").body
+
+
+def test_the_picture_of_a_workflow_is_a_document_without_scripts(app: App) -> None:
+    reply = get(Dashboard(app), f"/workflows/{_fill(app)['flow']}/picture.svg")
+    assert reply.headers["content-type"].startswith("image/svg+xml")
+    assert "script-src" not in reply.headers["content-security-policy"]
+    assert reply.body.startswith("<svg")
+    assert "<script" not in reply.body
+
+
+def test_jobs_are_listed_in_pages_without_gaps(app: App) -> None:
+    @app.task
+    def echo(text: str) -> str:
+        return text
+
+    ids = [str(echo.enqueue(str(n)).id) for n in range(120)]
+    dashboard, path, seen = Dashboard(app), "/jobs?task=echo", list[str]()
+    while path:
+        page = Elements(get(dashboard, path).body)
+        seen += [link.removeprefix("/jobs/") for link in page.links() if link.startswith("/jobs/")]
+        path = next((attrs["href"] or "" for _, attrs in page.found if attrs.get("rel") == "next"), "")
+    assert seen == ids[::-1]
+
+
+def test_links_stay_below_the_path_where_it_is_mounted(app: App) -> None:
+    ids, dashboard = _fill(app), Dashboard(app)
+    for path in (*LISTS, f"/jobs/{ids['failed']}", f"/workflows/{ids['flow']}"):
+        links = Elements(get(dashboard, path, root="/admin/work").body).links()
+        assert [link for link in links if not link.startswith(("/admin/work/", "#"))] == [], path
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/jobs/01890000-0000-7000-8000-000000000000", 404, "it was pruned"),
+        ("/jobs/no-id", 404, "The store has no job no-id"),
+        ("/workflows/01890000-0000-7000-8000-000000000000", 404, "The store has no job"),
+        ("/nothing", 404, "has no page"),
+        ("/static/secrets", 404, "has no page"),
+        ("/jobs?state=odd", 400, "use one of"),
+        ("/jobs?cursor=odd", 400, "use the id of the last job"),
+    ],
+)
+def test_what_cannot_be_shown_is_explained(app: App, path: str, status: int, words: str) -> None:
+    reply = get(Dashboard(app), path)
+    assert reply.status == status
+    assert words in _assert_nothing_runs(reply).text
+
+
+def test_a_store_that_does_not_answer_is_reported_since_when(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    dashboard = Dashboard(app)
+
+    async def fail() -> None:
+        raise StoreUnavailable("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "aoverview", fail)
+        first, second = get(dashboard, "/"), get(dashboard, "/")
+    since = re.findall(r"since (\S+ \S+Z)", first.body + second.body)
+    assert first.status == 503
+    assert first.headers["retry-after"] == "5"
+    assert "connection refused" in _assert_nothing_runs(first).text
+    assert len(since) == 2
+    assert since[0] == since[1]
+    assert get(dashboard, "/").status == 200
+
+
+@pytest.mark.parametrize("path", [*LISTS, "/static/style.css", "/jobs/x"])
+def test_requests_from_elsewhere_are_refused_with_the_reason(app: App, path: str) -> None:
+    dashboard = Dashboard(app)
+    for reply in (get(dashboard, path, peer="10.0.0.7"), get(dashboard, path, headers=((b"host", b"evil.example"),))):
+        assert reply.status == 403
+        assert "did not answer" in reply.body
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_only_reads_are_answered(app: App, method: str) -> None:
+    assert get(Dashboard(app), "/jobs", method=method).status == 405
+    assert get(Dashboard(app), "/jobs", method="HEAD").status == 200
+
+
+def test_templates_escape_everything_and_have_no_script_or_style() -> None:
+    files = [each for each in resources.files("holdfast.dashboard").joinpath("templates").iterdir() if each.is_file()]
+    assert len(files) > 8
+    for each in files:
+        text = each.read_text("utf-8")
+        assert not re.search(r"\|\s*safe\b|autoescape|<style|\sstyle=|<script(?! src=)|\son\w+=", text), each.name
+
+
+def test_a_mounted_dashboard_works_in_the_loop_of_its_program(app: App) -> None:
+    async def program() -> list[int]:
+        statuses = [(await ask(Dashboard(app), path)).status for path in LISTS]
+        await app.aclose()
+        return statuses
+
+    assert asyncio.run(program()) == [200] * len(LISTS)

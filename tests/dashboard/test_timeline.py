@@ -1,0 +1,43 @@
+"""Where the attempts of a job are drawn."""
+
+from holdfast._core.job import State
+from holdfast._core.story import Lane
+from holdfast._core.story_runs import Point
+from holdfast._core.story_words import Kind
+from holdfast.dashboard.timeline import LEFT, MOST_LANES, MOST_TICKS, RIGHT, timeline_of
+
+
+def _lane(attempt: int, begins: float | None, ends: float | None, ending: Kind | None, **more: object) -> Lane:
+    return Lane(attempt=attempt, worker="w", begins=begins, ends=ends, ending=ending, note="", **more)  # type: ignore[arg-type]
+
+
+def test_a_job_that_never_started_has_no_timeline() -> None:
+    assert timeline_of([], State.AVAILABLE, 9.0, "") is None
+    assert timeline_of([_lane(1, None, None, Kind.SILENT)], State.AVAILABLE, 9.0, "") is None
+
+
+def test_lanes_and_state_share_one_scale() -> None:
+    drawn = timeline_of([_lane(1, 0, 5, Kind.KILLED), _lane(2, 6, None, None)], State.RUNNING, 10.0, "Running.")
+    assert drawn is not None
+    first, second = drawn.rows
+    assert (first.x, first.end) == (LEFT, (LEFT + RIGHT) / 2)
+    assert (second.end, first.is_rescued, first.tone, second.tone) == (RIGHT, True, "ft", "rn")
+    assert [box.family for box in drawn.ribbon] == ["running", "waiting", "running"]
+    assert sum(box.width for box in drawn.ribbon) == RIGHT - LEFT
+
+
+def test_progress_is_a_curve_within_its_lane() -> None:
+    points = (Point(0, 0.0), Point(5, 0.5), Point(10, 1.0))
+    drawn = timeline_of([_lane(1, 0, 10, Kind.COMPLETED, points=points)], State.COMPLETED, 10.0, "")
+    assert drawn is not None
+    assert drawn.rows[0].curve == "M150.0 130.0 L598.0 98.0 L1046.0 66.0"
+
+
+def test_of_many_attempts_the_last_ones_are_drawn_with_few_ticks() -> None:
+    lanes = [_lane(n, n * 10.0, n * 10.0 + 5, Kind.FAILED) for n in range(40)]
+    for total in (0.001, 1.0, 400.0, 1e6, 1e9):
+        drawn = timeline_of(lanes, State.AVAILABLE, total, "")
+        assert drawn is not None
+        assert (len(drawn.rows), drawn.left_out) == (MOST_LANES, 40 - MOST_LANES)
+        assert 1 <= len(drawn.ticks) <= MOST_TICKS + 1
+        assert all(LEFT <= row.x <= row.end <= RIGHT for row in drawn.rows)
