@@ -28,3 +28,9 @@ def test_requests_that_a_proxy_passes_on_are_refused(header: bytes) -> None:
 )
 def test_another_name_for_this_machine_is_refused(hosts: list[bytes]) -> None:
     assert "Use localhost" in (refusal("127.0.0.1", [(b"host", host) for host in hosts]) or "")
+
+
+@pytest.mark.parametrize(("site", "mode", "is_refused"), [(b"cross-site", b"no-cors", True), (b"cross-site", b"navigate", False)])
+def test_a_page_of_another_site_may_lead_here_but_not_load_from_here(site: bytes, mode: bytes, is_refused: bool) -> None:
+    headers = [OWN, (b"sec-fetch-site", site), (b"sec-fetch-mode", mode)]
+    assert (refusal("127.0.0.1", headers) is not None) == is_refused

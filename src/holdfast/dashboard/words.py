@@ -94,4 +94,7 @@ def short(job: UUID | str) -> str:
 
 def took(begin: datetime | None, end: datetime | None) -> str:
     """Return the time between two moments, or a dash."""
-    return "–" if begin is None or end is None else in_words(max((end - begin).total_seconds(), 0.0))
+    if begin is None or end is None:
+        return "–"
+    seconds = max((end - begin).total_seconds(), 0.0)
+    return in_words(seconds) if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"

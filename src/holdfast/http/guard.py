@@ -15,7 +15,7 @@ def refusal(peer: str | None, headers: Headers) -> str | None:
     """Return why a request is refused, as a sentence with its remedy; ``None``: it may be answered.
 
     A proxy that passes requests on adds a header. A page on another site that reaches this address by another name (DNS rebinding)
-    has that name in ``Host``.
+    has that name in ``Host``. A browser marks what a page of another site loads without its user.
 
     >>> refusal("127.0.0.1", [(b"host", b"localhost:8400")])
     >>> refusal("10.0.0.7", [(b"host", b"localhost:8400")])
@@ -28,6 +28,9 @@ def refusal(peer: str | None, headers: Headers) -> str | None:
         header = name.decode("latin-1")
         if header in _OF_PROXIES or header.startswith("x-forwarded-"):
             return f"A proxy passed it on (the header {header}). Ask this machine's own address, such as http://localhost:8400."
+    given = dict(headers)
+    if given.get(b"sec-fetch-site") == b"cross-site" and given.get(b"sec-fetch-mode") != b"navigate":
+        return "A page of another site asked for it in the background. Open it in a tab."
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     if len(hosts) != 1 or _name_of(hosts[0]) not in _NAMES:
         asked = ", ".join(hosts) or "none"

@@ -9,6 +9,9 @@ from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, jo
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
 
 MOST_HOLDERS = 3
+_LEAD = (
+    "The same as holdfast check: it moves one job through the store in a transaction that it rolls back, so no worker sees it."
+)
 _LEVELS = {"ok": ("completed", "completed"), "warning": ("held", "held"), "error": ("failed", "failed")}
 
 
@@ -134,4 +137,4 @@ async def check(asked: Asked) -> Page:
             ]
         )
     heads = columns("level", "about", "finding", "what to do")
-    return table("Check", "/check", heads, rows, lead="The same as: holdfast check", is_live=False)
+    return table("Check", "/check", heads, rows, lead=_LEAD, is_live=False)
