@@ -9,10 +9,10 @@ from typing import Final
 
 import uvicorn
 
+from holdfast._core.listen_address import is_loopback
 from holdfast.app import App
 from holdfast.dashboard.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
-from holdfast.http.guard import is_loopback
 
 DRAIN: Final = 2
 """Seconds for the pages under way when the dashboard stops."""

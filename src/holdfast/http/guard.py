@@ -1,8 +1,9 @@
 """Which requests a page that knows no users may answer: those of this machine, to its own address."""
 
 from collections.abc import Sequence
-from ipaddress import IPv6Address, ip_address
 from typing import Final
+
+from holdfast._core.listen_address import is_loopback
 
 _NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _OF_PROXIES: Final = ("forwarded", "x-real-ip")
@@ -21,7 +22,7 @@ def refusal(peer: str | None, headers: Headers) -> str | None:
     >>> refusal("10.0.0.7", [(b"host", b"localhost:8400")])
     'It came from 10.0.0.7, which is another machine. Forward the port to yours: ssh -L 8400:127.0.0.1:8400 HOST.'
     """
-    if not is_loopback(peer):
+    if not _is_own(peer):
         origin = "an unknown address" if peer is None else f"{peer}, which is another machine"
         return f"It came from {origin}. Forward the port to yours: ssh -L 8400:127.0.0.1:8400 HOST."
     for name, _ in headers:
@@ -38,14 +39,9 @@ def refusal(peer: str | None, headers: Headers) -> str | None:
     return None
 
 
-def is_loopback(host: str | None) -> bool:
-    """Return whether an address is one of this machine that no other machine reaches."""
-    try:
-        address = ip_address(host or "")
-    except ValueError:
-        return host == "localhost"
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
+def _is_own(peer: str | None) -> bool:
+    """Return whether the other end of the connection is on this machine; a socket for both families has a prefix before addresses."""
+    return peer is not None and is_loopback(peer.removeprefix("::ffff:"))
 
 
 def _name_of(host: str) -> str:
