@@ -108,6 +108,17 @@ def test_sensitive_values_are_hidden_also_where_an_error_repeats_them(app: App) 
     assert "hunter22" not in get(dashboard, "/jobs").body
 
 
+def test_sensitive_headers_are_hidden(app: App) -> None:
+    @app.task
+    def echo(text: str) -> str:
+        return text
+
+    job = echo.options(headers={"authorization": "hunter22", "tenant": "acme"}).enqueue("a")
+    page = get(Dashboard(app), f"/jobs/{job.id}").body
+    assert "acme" in page
+    assert "hunter22" not in page
+
+
 def test_the_picture_of_a_workflow_is_a_document_without_scripts(app: App) -> None:
     reply = get(Dashboard(app), f"/workflows/{_fill(app)['flow']}/picture.svg")
     assert reply.headers["content-type"].startswith("image/svg+xml")

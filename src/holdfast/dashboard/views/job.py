@@ -7,7 +7,7 @@ from typing import Any
 from holdfast._core.durations import in_words
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import FINISHED, Json, State
-from holdfast._core.sensitive import Mask
+from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 from holdfast._core.story import story_of
 from holdfast._core.story_entries import Entry
 from holdfast._core.view import JobView
@@ -36,7 +36,7 @@ async def job(asked: Asked) -> Page:
         "summary": mask(story.summary),
         "timeline": timeline_of(story.lanes, of.state, (end - of.created_at).total_seconds(), mask(story.summary)),
         "entries": [_entry(entry, mask) for entry in story.entries],
-        "causes": [] if explanation is None else _causes(explanation),
+        "causes": [] if explanation is None else _causes(explanation, mask),
         "facts": _facts(of, asked.now),
         "budgets": [_budget("failures", of.failures, of.max_attempts), _budget("crashes", of.crashes, of.max_crashes)],
         "tags": [{"name": tag, "link": jobs_where(tag=tag)} for tag in of.tags],
@@ -58,10 +58,10 @@ def _entry(entry: Entry, mask: Mask) -> dict[str, Any]:
     }
 
 
-def _causes(explanation: Explanation) -> list[dict[str, str]]:
+def _causes(explanation: Explanation, mask: Mask) -> list[dict[str, str]]:
     if not explanation.causes:
-        return [{"message": explanation.summary, "remedy": ""}]
-    return [{"message": cause.message, "remedy": cause.remedy} for cause in explanation.causes]
+        return [{"message": mask(explanation.summary), "remedy": ""}]
+    return [{"message": mask(cause.message), "remedy": cause.remedy} for cause in explanation.causes]
 
 
 def _facts(of: JobView, now: datetime) -> list[dict[str, Any]]:
@@ -83,7 +83,10 @@ def _facts(of: JobView, now: datetime) -> list[dict[str, Any]]:
     facts += [
         {"name": name, "text": "", "link": "", "at": moment(at, now)} for name, at in times if at and (name != "due" or waits)
     ]
-    facts += [{"name": name, "text": value, "link": "", "at": None} for name, value in of.headers.items()]
+    facts += [
+        {"name": name, "text": HIDDEN if is_sensitive(name) else value, "link": "", "at": None}
+        for name, value in of.headers.items()
+    ]
     return [*facts, {"name": "id", "text": str(of.id), "link": "", "at": None}]
 
 
