@@ -66,7 +66,9 @@ def _assert_nothing_runs(reply: Reply) -> Elements:
 def test_a_page_of_an_empty_store_states_that_there_is_nothing(app: App, path: str) -> None:
     reply = get(Dashboard(app), path)
     assert reply.status == 200
-    assert re.search("no job yet|has no job|No queue|No worker|There is no |holdfast check", _assert_nothing_runs(reply).text)
+    assert re.search(
+        "no job yet|has no job|No job has failed|No queue|No worker|There is no |holdfast check", _assert_nothing_runs(reply).text
+    )
 
 
 def test_markup_of_users_is_shown_as_text_on_every_page(app: App) -> None:
@@ -146,6 +148,17 @@ def test_links_stay_below_the_path_where_it_is_mounted(app: App) -> None:
     for path in (*LISTS, f"/jobs/{ids['failed']}", f"/workflows/{ids['flow']}"):
         links = Elements(get(dashboard, path, root="/admin/work").body).links()
         assert [link for link in links if not link.startswith(("/admin/work/", "#"))] == [], path
+
+
+def test_an_error_leads_to_the_jobs_that_failed_by_it(app: App) -> None:
+    ids, dashboard = _fill(app), Dashboard(app)
+    (link,) = [
+        attrs["href"] for tag, attrs in Elements(get(dashboard, "/errors").body).found if "error=" in str(attrs.get("href"))
+    ]
+    found = get(dashboard, str(link)).body
+    assert ids["failed"] in found
+    assert ids["done"] not in found
+    assert f"--error {app.jobs.get(ids['failed']).error_key}" in found
 
 
 @pytest.mark.parametrize(

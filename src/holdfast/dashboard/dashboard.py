@@ -53,6 +53,7 @@ HEADERS: Final = {
 SECTIONS: Final = (
     ("/", "Overview", "overview"),
     ("/jobs", "Jobs", "jobs"),
+    ("/errors", "Errors", "failed"),
     ("/queues", "Queues", "queues"),
     ("/workers", "Workers", "workers"),
     ("/schedules", "Schedules", "scheduled"),
@@ -64,6 +65,7 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
     ("/", overview),
     ("/jobs", jobs),
     ("/jobs/{id}", job),
+    ("/errors", lists.errors),
     ("/queues", lists.queues),
     ("/workers", lists.workers),
     ("/schedules", lists.schedules),

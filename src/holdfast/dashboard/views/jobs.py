@@ -11,7 +11,7 @@ from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, jo
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
 
 PAGE: Final = 50
-CONDITIONS: Final = ("state", "task", "queue", "tag", "reason", "key")
+CONDITIONS: Final = ("state", "task", "queue", "tag", "reason", "key", "error")
 """The conditions that a list takes, as `holdfast jobs list` names them."""
 
 
@@ -22,7 +22,7 @@ async def jobs(asked: Asked) -> Page:
     counts = await asked.app.jobs.acounts()
     values: dict[str, Any] = {
         "tabs": _tabs(chosen, counts),
-        "fields": [{"name": name, "value": chosen.get(name, "")} for name in ("task", "queue", "tag", "key")],
+        "fields": [{"name": name, "value": chosen.get(name, "")} for name in ("task", "queue", "tag", "key", "error")],
         "reason": chosen.get("reason", ""),
         "reasons": [each.value for each in Reason],
         "state": chosen.get("state", ""),
@@ -39,7 +39,7 @@ async def jobs(asked: Asked) -> Page:
 
 def _conditions(chosen: Mapping[str, str]) -> Any:
     """Return the conditions as arguments; mypy cannot know which ones there are."""
-    return dict(chosen)
+    return {"error_key" if name == "error" else name: value for name, value in chosen.items()}
 
 
 def command(chosen: dict[str, str]) -> str:

@@ -1,9 +1,11 @@
-"""The pages that are one table: queues, workers, schedules, limits, and what `holdfast check` finds."""
+"""The pages that are one table: errors, queues, workers, schedules, limits, and what `holdfast check` finds."""
 
 from holdfast._core.answers import QueueView
 from holdfast._core.durations import in_words
+from holdfast._core.error_groups import ErrorGroup
 from holdfast._core.job import State
 from holdfast._core.limits import Limit
+from holdfast._core.story_words import counted
 from holdfast.dashboard.views.overview import condition
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, jobs_where, table, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
@@ -65,6 +67,39 @@ async def workers(asked: Asked) -> Page:
             ]
         )
     return table("Workers", "/workers", heads, rows, nothing="No worker runs. Start one: holdfast worker MODULE:APP")
+
+
+async def errors(asked: Asked) -> Page:
+    """Return why jobs failed: one row for each cause, that with the newest failure first."""
+    found = await asked.app.errors.alist()
+    heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job")
+    rows = [
+        [
+            Cell(text=each.type or str(each.reason or "unknown"), glyph="failed", family="failed", link=_failed(each)),
+            text(each.where, style="m wide"),
+            text(each.task, link=jobs_where(state="failed", task=each.task)),
+            text(each.reason),
+            figure(number(each.count)),
+            when(moment(each.first_at, asked.now)),
+            when(moment(each.last_at, asked.now)),
+            text(short(each.job), style="m", link=f"/jobs/{each.job}"),
+        ]
+        for each in found.groups
+    ]
+    since = moment(found.back_to, asked.now)
+    lead = (
+        ""
+        if since is None
+        else f"The newest {number(found.looked_at)} failed jobs, back to {since.text}: {counted(found.kinds, 'cause')}."
+    )
+    return table("Errors", "/errors", heads, rows, lead=lead, nothing="No job has failed, as far back as failed jobs are kept.")
+
+
+def _failed(group: ErrorGroup) -> str:
+    """Return the path of the jobs of one cause; jobs without a fingerprint are found by task and reason."""
+    if group.key:
+        return jobs_where(state="failed", error=group.key)
+    return jobs_where(state="failed", task=group.task, reason=group.reason)
 
 
 async def schedules(asked: Asked) -> Page:
