@@ -243,7 +243,8 @@ def _is_end(state: State) -> bool:
 
 
 def _without_late(job: JobView) -> JobView:
-    return structs.replace(job, attempts=tuple(structs.replace(record, late_result=None, error=None) for record in job.attempts))
+    plain = (structs.replace(each, late_result=None, error=None, error_key="") for each in job.attempts)
+    return structs.replace(job, attempts=tuple(plain))
 
 
 def _is_locked(url: str) -> bool:
