@@ -2,8 +2,11 @@
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import resources
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -67,7 +70,8 @@ def test_a_page_of_an_empty_store_states_that_there_is_nothing(app: App, path: s
     reply = get(Dashboard(app), path)
     assert reply.status == 200
     assert re.search(
-        "no job yet|has no job|No job has failed|No queue|No worker|There is no |holdfast check", _assert_nothing_runs(reply).text
+        "no job yet|has no job|No job has failed|no watched table|No queue|No worker|There is no |holdfast check",
+        _assert_nothing_runs(reply).text,
     )
 
 
@@ -148,6 +152,20 @@ def test_links_stay_below_the_path_where_it_is_mounted(app: App) -> None:
     for path in (*LISTS, f"/jobs/{ids['failed']}", f"/workflows/{ids['flow']}"):
         links = Elements(get(dashboard, path, root="/admin/work").body).links()
         assert [link for link in links if not link.startswith(("/admin/work/", "#"))] == [], path
+
+
+def test_watched_tables_show_what_is_due_and_stuck(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("CREATE TABLE pastes (id INTEGER PRIMARY KEY, status TEXT, taken_at TEXT)")
+        rows = [("LIVE", None), ("LIVE", None), ("TAKEN", "2020-01-01 00:00:00"), ("GONE", None)]
+        connection.executemany("INSERT INTO pastes (status, taken_at) VALUES (?, ?)", rows)
+    app = App(f"sqlite:///{tmp_path}/shop.db")
+    app.migrate()
+    states = {"pending": "LIVE", "in_progress": "TAKEN", "done": "GONE"}
+    app.rows("pastes", key="id", status="status", claimed_at="taken_at", where="1", **states)
+    page = Elements(get(Dashboard(app), "/rows").body).text
+    app.close()
+    assert re.search(r"pastespastes21\d+ d [\dh ]*GONE 1, LIVE 2, TAKEN 1no owner 1", page)
 
 
 def test_an_error_leads_to_the_jobs_that_failed_by_it(app: App) -> None:

@@ -58,6 +58,7 @@ SECTIONS: Final = (
     ("/workers", "Workers", "workers"),
     ("/schedules", "Schedules", "scheduled"),
     ("/workflows", "Workflows", "workflows"),
+    ("/rows", "Rows", "queues"),
     ("/limits", "Limits", "limits"),
     ("/check", "Check", "check"),
 )
@@ -71,6 +72,7 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
     ("/schedules", lists.schedules),
     ("/workflows", workflows),
     ("/workflows/{id}", workflow),
+    ("/rows", lists.rows),
     ("/limits", lists.limits),
     ("/check", lists.check),
 )

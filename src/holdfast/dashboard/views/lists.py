@@ -1,4 +1,4 @@
-"""The pages that are one table: errors, queues, workers, schedules, limits, and what `holdfast check` finds."""
+"""The pages that are one table: errors, queues, workers, schedules, watched tables, limits, and what `holdfast check` finds."""
 
 from holdfast._core.answers import QueueView
 from holdfast._core.durations import in_words
@@ -145,6 +145,30 @@ async def limits(asked: Asked) -> Page:
             ]
         )
     return table("Limits", "/limits", heads, rows, nothing="There is no limit: jobs start whenever a worker has a free slot.")
+
+
+async def rows(asked: Asked) -> Page:
+    """Return the tables that the App watches, with how many of their rows are due and stuck, and which workers have some."""
+    heads = columns("name", "table", "due#", "stuck#", "longest held#", "rows by status", "held by")
+    found = []
+    for each in asked.app.watches.values():
+        states = await each.astates()
+        held = [f"{holder.owner or 'no owner'} {number(holder.rows)}" for holder in states.holders[:MOST_HOLDERS]]
+        more = len(states.holders) - len(held)
+        stuck = Cell(text=number(states.stuck), glyph="silent", family="failed", style="n")
+        found.append(
+            [
+                text(each.name, link=jobs_where(task=each.settings.task)),
+                text(".".join(each.settings.watch.table), style="m"),
+                figure(number(states.due)),
+                stuck if states.stuck else figure(0),
+                figure("" if states.oldest is None else in_words(states.oldest)),
+                text(", ".join(f"{status} {number(count)}" for status, count in states.rows.items()), style="wide"),
+                text(", ".join(held) + (f" and {more} more" if more > 0 else ""), style="m wide"),
+            ]
+        )
+    nothing = "There is no watched table in the code of this App. A dashboard that was started with --url sees none."
+    return table("Rows", "/rows", heads, found, nothing=nothing)
 
 
 def allows(limit: Limit) -> str:
