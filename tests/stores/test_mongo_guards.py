@@ -77,6 +77,12 @@ def takes_jobs(command: Mapping[str, Any], session: Any) -> bool:
     return command.get("update") == "holdfast.jobs" and session is None
 
 
+def puts_back(command: Mapping[str, Any], session: Any) -> bool:
+    """Return whether a command undoes a claim."""
+    change = command["updates"][0]["u"] if "updates" in command else ()
+    return isinstance(change, dict) and change.get("$set", {}).get("state") == "available"
+
+
 def inserts_jobs(command: Mapping[str, Any], session: Any) -> bool:
     return command.get("insert") == "holdfast.jobs"
 
@@ -143,6 +149,16 @@ class TestGuards(AtHome):
         assert await at.store.expired(10) == ()
         (claim,) = await at.claim(await at.lease())
         assert (claim.job.id, claim.job.token.number > row.token.number) == (job, True)
+
+    @story
+    async def test_s10_a_job_is_not_put_back_once_its_cancellation_was_requested(self, at: Scene) -> None:
+        (job,), lease, store = await at.enqueue(at.new()), await at.lease(), self.own(at)
+        once_before(store, takes_jobs, lambda: at.store.end_lease(lease, CRASH))
+        once_before(store, puts_back, lambda: at.store.request_cancel([job]))
+        assert (await store.exchange((), at.request(lease))).claims == ()
+        (active,) = await at.store.held(lease)
+        assert await at.settle(rescued(active, CRASH)) == (Answer.APPLIED,)
+        assert await at.state(job) is State.CANCELLED
 
     @story
     async def test_s1_a_claim_takes_nothing_that_moved_since_it_was_picked(self, at: Scene) -> None:

@@ -280,8 +280,8 @@ class Claiming:
         return readable(lambda job: claim_of(record_of(job)), jobs)
 
     async def _undo(self, mine: Document, jobs: Sequence[Document]) -> None:
-        """Put jobs back in their lines: their claim was not handed out."""
-        statements = list[Document]()
+        """Put jobs back in their lines: their claim was not handed out. One that is to be cancelled waits for an audit, which ends it."""
+        statements, still_mine = list[Document](), {**mine, "is_marked": {"$exists": False}}
         for job in jobs:
             back: Document = {
                 "state": "available",
@@ -291,7 +291,7 @@ class Claiming:
             gone = dict.fromkeys(("claim", "lease", "active", "worker", "claimed_at", "started_at", "timed", "alone"), "")
             if "expires_at" in job and back["attempt"] == 0:
                 back["expiring"] = job["expires_at"]
-            statements.append({"q": {**mine, "_id": job["_id"]}, "u": {"$set": back, "$unset": gone}})
+            statements.append({"q": {**still_mine, "_id": job["_id"]}, "u": {"$set": back, "$unset": gone}})
         if statements:
             await self._database.write({"update": self._names.jobs, "updates": statements})
 
