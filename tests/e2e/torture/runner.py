@@ -107,7 +107,8 @@ class Torturer(FaultRun):
 
     def victim(self) -> Crew:
         """Choose a crew other than the keeper, if possible one with which no other thread is busy."""
-        crews = [crew for crew in self.crews if crew is not self.keeper]
+        with self._sailing:  # of two crews, one may just be replaced
+            crews = [crew for crew in self.crews if crew is not self.keeper]
         return self._chance.choice([crew for crew in crews if not crew.lock.locked()] or crews)
 
     # faults that the threads repeat
