@@ -62,7 +62,7 @@ def test_list_shows_the_rows_of_each_table_by_status(tables: dict[str, MemoryTab
     assert (orders["table"], orders["rows"], orders["oldest"], orders["holders"]) == ("shop.orders", {"new": 5}, None, [])
     lines = run("rows", "list", "pastes", "--app", "shop").stdout.splitlines()
     assert lines[0].split("\t") == ["name", "table", "due", "stuck", "oldest", "rows", "holders"]
-    assert [lines[1].split("\t")[place] for place in (0, 2, 3, 5, 6)] == ["pastes", "3", "2", "busy 2, new 3", "somebody 2"]
+    assert [lines[1].split("\t")[place] for place in (0, 2, 3, 5, 6)] == ["pastes", "3", "2", "busy 2, new 3", "no owner 2"]
     assert lines[1].split("\t")[4].endswith("s")
     assert len(lines) == 2
 

@@ -55,7 +55,7 @@ class Listening(Struct, frozen=True, kw_only=True):
             problems.append(f"--listen: {address!r} is not host:port: write 127.0.0.1:7700")
         elif is_open and not is_loopback(host):
             problems.append(
-                f"--listen: {host} is reached from other machines, and everybody there could run and read jobs: "
+                f"--listen: {host} is reached from other machines, whose users could run and read jobs: "
                 "pass --tokens FILE, or listen on 127.0.0.1"
             )
         if (certificate is None) != (key is None):

@@ -140,5 +140,5 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def _held(holders: Sequence[Any]) -> str:
-    shown = [f"{each.owner or 'somebody'} {each.rows:,}" for each in holders[:MOST_SHOWN]]
+    shown = [f"{each.owner or 'no owner'} {each.rows:,}" for each in holders[:MOST_SHOWN]]
     return ", ".join([*shown, "…"] if len(holders) > MOST_SHOWN else shown)

@@ -46,7 +46,7 @@ class MetricsAddress(Struct, frozen=True):
             problems.append(f"--metrics: {address!r} is not host:port: write 127.0.0.1:9464")
         elif token_file is None and not is_loopback(host):
             problems.append(
-                f"--metrics: {host} is reached from other machines, and everybody there could read the names of tasks and queues: "
+                f"--metrics: {host} is reached from other machines, whose users could read the names of tasks and queues: "
                 "pass --metrics-token-file FILE, or listen on 127.0.0.1"
             )
         if token_file is not None:
