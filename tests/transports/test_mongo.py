@@ -36,9 +36,6 @@ IDS = tuple(UUID(int=number) for number in range(1, 41))
 CAPPED = {"capped": True, "size": 2**20}
 NUMBERS, CHANCE = count(), SystemRandomness()
 
-# A socket that pymongo was connecting when its task was cancelled is left to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 
 class Home:
     """A schema, and what others do with its collections."""
