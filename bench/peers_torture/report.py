@@ -93,6 +93,6 @@ def _twice(found: Finding) -> str:
 def _accepted(found: Finding) -> str:
     """Count accepted completions among jobs that were run again: only there another owner existed."""
     if not found.recovered:
-        return "nobody took over"
+        return "not taken over"
     refused = found.ended_late - found.accepted
     return f"{found.accepted} of {len(found.recovered)}" + (f", {refused} refused" if refused else "")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast import App, StoreUnavailable
+from holdfast import App, Backoff, Job, StoreUnavailable
 from holdfast._core.lifecycle import State
 from holdfast._processes.loading import opened
 from holdfast.cli.commands import root
@@ -28,7 +28,9 @@ def test_show_prints_what_happened_before_the_facts(folder: Path) -> None:
     claim(folder, "analyze", worker="elsewhere-7-0000", is_dead=True)
     assert run("recover", "shop:app").exit_code == 0
     summary, empty, *lines = run("jobs", "show", job, "--app", "shop").stdout.splitlines()
-    happened, facts = lines[: lines.index("")], lines[lines.index("") + 1 :]
+    happened = lines[: lines.index("")]
+    timeline = lines[len(happened) + 1 : lines.index("", len(happened) + 1)]
+    facts = lines[len(happened) + len(timeline) + 2 :]
     assert summary.startswith("Its second attempt has waited for ")
     assert summary.endswith(" in queue default for a worker. Attempt 1 was killed by SIGKILL.")
     assert empty == ""
@@ -38,10 +40,32 @@ def test_show_prints_what_happened_before_the_facts(folder: Path) -> None:
         "Killed: SIGKILL",
         "Rescued: the job returned to its queue, crash 1 of 3",
     ]
+    assert timeline[0].startswith(" " * len("attempt 1, elsewhere-7-0000") + "  0")
+    assert timeline[1].startswith("attempt 1, elsewhere-7-0000  ")
+    assert timeline[1].endswith(" ⚓ was killed by SIGKILL")
     assert facts[:2] == [f"id               {job}", "task             analyze"]
     story = answer("jobs", "show", job, "--app", "shop")["story"]
     assert [entry["kind"] for entry in story["entries"]] == ["enqueued", "started", "killed", "rescued", "waiting"]
     assert [(lane["attempt"], lane["ending"]) for lane in story["lanes"]] == [(1, "killed")]
+
+
+def test_show_cuts_long_values_and_earlier_tracebacks_unless_it_is_asked_for_them(folder: Path) -> None:
+    app = App(url(folder))
+
+    @app.task(name="analyze", max_attempts=2, backoff=Backoff.fixed("0s"))
+    async def analyze(job: Job, repo_url: str) -> None:
+        raise KeyError(f"sku {job.attempt}")
+
+    job = str(analyze.enqueue(repo_url="u" * 300).id)
+    assert app.run_due() == 2
+    short, full, payload = (run("jobs", "show", job, "--app", "shop", *more).stdout for more in ((), ("--full",), ("--payload",)))
+    assert "… (315 characters: --payload shows them)" in short
+    assert "--full shows the tracebacks, stacks and late results of attempt 1, too." in short
+    assert [text.count("attempt 1, traceback:\nTraceback ") for text in (short, full)] == [0, 1]
+    assert [text.count("attempt 2, traceback:\nTraceback ") for text in (short, full)] == [1, 1]
+    assert "u" * 300 not in short
+    assert f'payload          {{"repo_url":"{"u" * 300}"}}' in full
+    assert f'payload:\n{{\n  "repo_url": "{"u" * 300}"\n}}' in payload
 
 
 def test_the_story_of_a_cancelled_job_cannot_steer_a_terminal(folder: Path) -> None:

@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.error_groups import ErrorGroup, ErrorList
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import State, Token
+from holdfast._core.job import Reason, State, Token
 from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
-from holdfast._core.overview import MOST_HELD, Overview, needs_of
+from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, Overview, needs_of
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.schedule import Overlap, ScheduleView, Source
@@ -82,6 +83,25 @@ def schedule(late: float) -> ScheduleView:
     )
 
 
+def group(task: str, count: int, *, minutes: int) -> ErrorGroup:
+    return ErrorGroup(
+        key="5a41ab",
+        task=task,
+        reason=Reason.HANDLER_ERROR,
+        type="KeyError",
+        message="",
+        where="shop/orders.py:118 in sync_line",
+        count=count,
+        first_at=NOW - timedelta(minutes=minutes),
+        last_at=NOW,
+        job=UUID(int=4),
+    )
+
+
+def failed(*groups: ErrorGroup) -> ErrorList:
+    return ErrorList(groups=groups, kinds=len(groups), looked_at=sum(each.count for each in groups), back_to=NOW)
+
+
 SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no worker": (
         {"queues": [queue("default", 211), queue("mail", 1)]},
@@ -92,6 +112,16 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"workers": [worker(), worker("web2-8-bb", overdue=130.0, holds=3)]},
         "The lease of web2-8-bb ran out 2 min 10 s ago, and no supervisor has ended it. It has three jobs.",
         "start a worker, or run: holdfast recover MODULE:APP",
+    ),
+    "new error": (
+        {"workers": [worker()], "errors": failed(group("sync", 212, minutes=8), group("sync", 9, minutes=61))},
+        "212 jobs of sync failed with KeyError in the last 8 min, in shop/orders.py:118 in sync_line.",
+        "look: holdfast errors show 5a41ab; when it is mended: holdfast errors retry 5a41ab",
+    ),
+    "wave of errors": (
+        {"workers": [worker()], "errors": failed(group("sync", LOOK_AT_FAILED, minutes=2))},
+        "At least 1000 jobs of sync failed with KeyError in the last 2 min, in shop/orders.py:118 in sync_line.",
+        "look: holdfast errors show 5a41ab; when it is mended: holdfast errors retry 5a41ab",
     ),
     "unknown task": (
         {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"]},

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import in_words
+from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import State
 from holdfast._core.limits import LimitView, ScopeKind
 from holdfast._core.schedule import ScheduleView
@@ -17,6 +18,10 @@ from holdfast._core.view import JobView
 
 LATE = 60.0
 """Seconds by which a schedule may be late: supervisors look for ticks more often."""
+NEW_ERROR = 3600.0
+"""Seconds for which an error counts as new, from its first failed job."""
+LOOK_AT_FAILED = 1_000
+"""The failed jobs in which new errors are looked for: the newest ones."""
 MOST_NAMED = 3
 """The most names that a sentence has; it counts the others."""
 MOST_RUNNING = MOST_HELD = 100
@@ -28,6 +33,7 @@ class NeedKind(StrEnum):
 
     NO_WORKER = "no_worker"
     SILENT_WORKER = "silent_worker"
+    NEW_ERROR = "new_error"
     UNKNOWN_TASK = "unknown_task"
     HELD = "held"
     PAUSED_QUEUE = "paused_queue"
@@ -48,7 +54,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     """What a store shows at one moment.
 
     ``needs``: what an operator should look at. ``running``: at most ``MOST_RUNNING`` jobs, newest first. ``held``: at most ``MOST_HELD``.
-    ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none.
+    ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none. ``errors``: of the newest
+    ``LOOK_AT_FAILED`` failed jobs, without messages.
     """
 
     at: datetime
@@ -60,6 +67,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     waiting_tasks: Sequence[str] = ()
     limits: Sequence[LimitView] = ()
     schedules: Sequence[ScheduleView] = ()
+    errors: ErrorList = ErrorList()
 
 
 def needs_of(seen: Overview) -> tuple[Need, ...]:
@@ -69,6 +77,7 @@ def needs_of(seen: Overview) -> tuple[Need, ...]:
     return (
         *_without_worker(seen, live),
         *(_silent(worker) for worker in silent),
+        *_new_errors(seen),
         *_unknown(seen, live),
         *_held(seen),
         *_paused(seen),
@@ -88,6 +97,20 @@ def _silent(worker: LeaseView) -> Need:
     since, has = in_words(worker.overdue), f"It has {counted(worker.holds, 'job')}" if worker.holds else "It has no job"
     text = f"The lease of {worker.worker} ran out {since} ago, and no supervisor has ended it. {has}."
     return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
+
+
+def _new_errors(seen: Overview) -> Iterator[Need]:
+    new = [group for group in seen.errors.groups if group.key and (seen.at - group.first_at).total_seconds() <= NEW_ERROR]
+    for group in sorted(new, key=lambda group: -group.count)[:MOST_NAMED]:
+        since, where = (
+            in_words(max((seen.at - group.first_at).total_seconds(), 0.0)),
+            f", in {group.where}" if group.where else "",
+        )
+        more = "at least " if seen.errors.looked_at >= LOOK_AT_FAILED else ""
+        many = (more + counted(group.count, "job")).capitalize()
+        text = f"{many} of {group.task} failed with {group.type} in the last {since}{where}."
+        step = f"look: holdfast errors show {group.key}; when it is mended: holdfast errors retry {group.key}"
+        yield Need(NeedKind.NEW_ERROR, text, step, group.key)
 
 
 def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:

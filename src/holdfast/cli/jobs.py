@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import click
+import msgspec
 from msgspec import structs
 
 from holdfast._core.job import State
@@ -54,34 +55,45 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 
 @jobs.command()
 @click.argument("id", shell_complete=complete_job)
+@click.option("--full", is_flag=True, help="Also tracebacks, stacks and late results of all attempts, and whole values.")
+@click.option("--payload", is_flag=True, help="Also the payload, the result and the checkpoint at full length, indented.")
 @store_options
 @JSON
-def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Show what happened to a job, then all of its facts: its payload and result, its attempts with their tracebacks and stacks."""
+def show(id: str, full: bool, payload: bool, target: str | None, url: str | None, as_json: bool) -> None:
+    """Show what happened to a job, when each attempt ran, and its facts. JSON has all of it."""
     from holdfast._core.story import story_of
     from holdfast._processes.loading import opened
     from holdfast._system.clock import SystemClock
-    from holdfast.cli.output import print_json
-    from holdfast.cli.story import lines_of
+    from holdfast.cli.output import print_json, to_json
+    from holdfast.cli.story import lines_of, timeline_of
 
     with opened(target, url) as app:
         job = app.jobs.get(id)
-    story = story_of(job, job.attempts, datetime.fromtimestamp(SystemClock().wall(), UTC))
+    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
+    story = story_of(job, job.attempts, now)
     if as_json:
         print_json(structs.asdict(job) | {"story": story})
         return
-    click.echo("\n".join(lines_of(story)) + "\n")
-    _print_facts(job)
-    _print_forensics(job.attempts, job.error)
+    timeline = list(timeline_of(story, (now - job.created_at).total_seconds()))
+    for lines in filter(None, ([*lines_of(story)], timeline)):
+        click.echo("\n".join(lines) + "\n")
+    _print_facts(job, is_full=full)
+    _print_forensics(job.attempts, job.error, is_full=full)
+    if payload:
+        for name in _VALUES:
+            _print_part(f"{name}:", msgspec.json.format(to_json(getattr(job, name)), indent=2))
 
 
-def _print_facts(job: "JobView") -> None:
+def _print_facts(job: "JobView", *, is_full: bool) -> None:
     from holdfast.cli.output import print_table, shown
 
     for name in job.__struct_fields__:
         value = getattr(job, name)
-        if value not in (None, ()) and name not in ("attempts", "error"):
-            click.echo(f"{name:<16} {shown(value)}")
+        if value not in (None, (), "", {}) and name not in ("attempts", "error"):
+            text = shown(value)
+            if name in _VALUES and not is_full and len(text) > LONGEST:
+                text = f"{text[:LONGEST]}… ({len(text):,} characters: --payload shows them)"
+            click.echo(f"{name:<16} {text}")
     if job.error is not None:
         click.echo(f"{'error':<16} {shown(str(job.error))}")
     columns = ("attempt", "outcome", "worker", "started", "ended", "why")
@@ -134,6 +146,9 @@ def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | N
         print_table((by, *State), [(group, *states.values()) for group, states in found.items()], empty="no jobs")
 
 
+LONGEST = 200
+"""The most characters of a payload, result or checkpoint that ``show`` prints on one line."""
+_VALUES = ("payload", "result", "checkpoint")
 _KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts"}
 
 
@@ -150,21 +165,28 @@ def _row(job: "JobView") -> tuple[object, ...]:
     return job.id, job.task, job.queue, job.state, f"{job.attempt}", progress, job.created_at, job.worker, why
 
 
-def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None") -> None:
-    """Print tracebacks, stacks and late results below the table, each under a line that names its attempt."""
-    from holdfast.cli.output import shown
-
-    for each in attempts:
-        parts = {
-            "traceback": each.error.traceback if each.error else None,
-            "stacks when it was killed": each.stacks,
-            "late result": None if each.late_result is None else shown(each.late_result),
-        }
-        for title, text in parts.items():
-            if text:
-                _print_part(f"attempt {each.attempt}, {title}:", text)
+def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None", *, is_full: bool) -> None:
+    """Print tracebacks, stacks and late results, each under a line that names its attempt. If not ``is_full``: of the last attempt."""
+    parts = [(each.attempt, _forensics(each)) for each in attempts]
+    for attempt, found in parts if is_full else parts[-1:]:
+        for title, text in found.items():
+            _print_part(f"attempt {attempt}, {title}:", text)
     if error is not None and error.traceback and all(each.error != error for each in attempts):
         _print_part("traceback:", error.traceback)
+    left_out = [str(attempt) for attempt, found in parts[:-1] if found]
+    if left_out and not is_full:
+        click.echo(f"\n--full shows the tracebacks, stacks and late results of attempt {', '.join(left_out)}, too.")
+
+
+def _forensics(attempt: "AttemptView") -> dict[str, str]:
+    from holdfast.cli.output import shown
+
+    parts = {
+        "traceback": attempt.error.traceback if attempt.error else None,
+        "stacks when it was killed": attempt.stacks,
+        "late result": None if attempt.late_result is None else shown(attempt.late_result),
+    }
+    return {title: text for title, text in parts.items() if text}
 
 
 def _print_part(title: str, text: str) -> None:

@@ -1,16 +1,19 @@
 """The reads behind ``app.overview()``."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from msgspec import structs
 
+from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import State
-from holdfast._core.overview import MOST_HELD, MOST_RUNNING, Overview, needs_of
+from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RUNNING, Overview, needs_of
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
+from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
-from holdfast._engine.store_defaults import waiting_tasks
+from holdfast._engine import store_defaults
 from holdfast.errors import Unsupported
 
 Row = TypeVar("Row")
@@ -29,11 +32,18 @@ async def overview(connections: Connections) -> Overview:
         queues=await client.queues(),
         running=await client.list(JobFilter(state=State.RUNNING, limit=MOST_RUNNING)),
         held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)),
-        waiting_tasks=await waiting_tasks(connections.store),
+        waiting_tasks=await store_defaults.waiting_tasks(connections.store),
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
+        errors=await _errors(client),
     )
     return structs.replace(seen, needs=needs_of(seen))
+
+
+async def _errors(client: Client) -> ErrorList:
+    """Return why jobs fail, without messages: they may contain values that only the page of a job shows."""
+    found = await client.ask("errors", partial(store_defaults.errors, look=LOOK_AT_FAILED, limit=LOOK_AT_FAILED))
+    return structs.replace(found, groups=tuple(structs.replace(group, message="") for group in found.groups))
 
 
 async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:
