@@ -49,7 +49,9 @@ def furnish(folder: Path) -> str:
 
 async def _claim(app: App) -> list[UUID]:
     store, chance = open_store(app.settings), SystemRandomness()
-    lease = NewLease(chance.uuid4(), "elsewhere-7-0000", PROCESS, LeaseTiming.of("1h"), ("imports",), ("import_catalog",), slots=2)
+    lease = NewLease(
+        chance.uuid4(), "elsewhere-7-0000", PROCESS, LeaseTiming.of("1h"), ("imports",), ("import_catalog",), slots=2
+    )
     await store.open_lease(lease)
     request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks={"import_catalog": Policy()}, limit=1)
     claims = (await store.exchange((), request)).claims

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
-PAGES = ("/", "/jobs", "/jobs?state=failed", "/errors", "/queues", "/workers", "/schedules", "/workflows", "/rows", "/limits", "/check")
+PAGES = (
+    "/",
+    "/jobs",
+    "/jobs?state=failed",
+    "/errors",
+    "/queues",
+    "/workers",
+    "/schedules",
+    "/workflows",
+    "/rows",
+    "/limits",
+    "/check",
+)
 SCREENS = {"desk": (1360, 900), "phone": (390, 844)}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
@@ -66,10 +78,10 @@ def test_each_page_is_accessible_and_asks_no_other_host(browser: "Browser", site
 
     width, height = SCREENS[screen]
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
-    page, heard = context.new_page(), list[str]()
-    page.on("console", lambda message: heard.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on("request", lambda request: heard.append(request.url) if not request.url.startswith((site, "data:")) else None)
+    page, reports = context.new_page(), list[str]()
+    page.on("console", lambda message: reports.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: reports.append(str(error)))
+    page.on("request", lambda request: reports.append(request.url) if not request.url.startswith((site, "data:")) else None)
     for path in _pages(page, site):
         answer = page.goto(site + path)
         assert answer is not None
@@ -80,7 +92,7 @@ def test_each_page_is_accessible_and_asks_no_other_host(browser: "Browser", site
         if folder := os.environ.get("HOLDFAST_SCREENSHOTS"):
             name = re.sub(r"\W+", "-", path).strip("-") or "overview"
             page.screenshot(path=f"{folder}/{name}-{scheme}-{screen}.png", full_page=True)
-    assert heard == []
+    assert reports == []
     context.close()
 
 
