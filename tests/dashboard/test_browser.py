@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast import App
 from tests.dashboard.showroom import furnish
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-c
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 – only `make prove` installs it
 
     path = next(filter(os.path.exists, CHROMIUM), None)
     assert path, "no Chromium: apt-get install chromium"
@@ -64,8 +65,6 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def _empty(folder: Path) -> str:
-    from holdfast import App
-
     app = App(f"sqlite:///{folder}/jobs.db")
     app.migrate()
     return app.settings.url
@@ -74,7 +73,7 @@ def _empty(folder: Path) -> str:
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_page_is_accessible_and_asks_no_other_host(browser: "Browser", site: str, scheme: Any, screen: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 – only `make prove` installs it
 
     width, height = SCREENS[screen]
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})

@@ -11,9 +11,9 @@ from holdfast._core.job import State
 from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RUNNING, Overview, needs_of
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
+from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
-from holdfast._engine import store_defaults
 from holdfast.errors import Unsupported
 
 Row = TypeVar("Row")
