@@ -191,5 +191,11 @@ def test_lists_and_selectors_take_the_same_conditions() -> None:
     old = ("--state", "cancelled", "--reason", "BY_OPERATOR", "--older-than", "0s", "--key", "")
     assert [job["id"] for job in answer("jobs", "list", *old)] == [chosen]
     assert answer("jobs", "list", *old, "--attempts-at-least", "1") == answer("jobs", "list", "--older-than", "1h") == []
+    more = ("--state", "cancelled,failed", "--state", "held", "--task", "absent,analyze", "--text", "NALY")
+    assert [job["id"] for job in answer("jobs", "list", *more, "--up-to", "2100-01-01T00:00Z")] == [chosen]
+    assert answer("jobs", "list", *more, "--rescued") == answer("jobs", "list", *more, "--up-to", "2020-01-01T00:00Z") == []
+    assert answer("jobs", "list", *more, "--worker", "w") == answer("jobs", "list", *more, "--schedule", "s") == []
+    assert "'gone' is not one of scheduled" in run("jobs", "list", "--state", "failed,gone").stderr
+    assert run("jobs", "cancel", "--state", ",", "--yes").exit_code == 2
     assert answer("jobs", "retry", *old, "--yes") == {"command": "retry", "jobs": 1, "states": {"available": 1}, "refused": 0}
     assert answer("jobs", "delete", "--older-than", "1h", "--yes")["jobs"] == 0

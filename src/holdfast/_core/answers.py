@@ -174,12 +174,13 @@ class DueJob(Struct, frozen=True):
 
 
 class QueueView(Struct, frozen=True, kw_only=True):
-    """A queue that has jobs, is paused, or has settings."""
+    """A queue that has jobs, is paused, or has settings. ``capped``: states of which not all jobs were counted; it may have more."""
 
     name: str
     paused_at: datetime | None = None
     counts: dict[State, int] = {}
     settings: QueueSettings = QueueSettings()
+    capped: tuple[State, ...] = ()
 
 
 class Pruned(Struct, frozen=True):

@@ -22,7 +22,9 @@ from holdfast._core.job import (
 from holdfast._core.lifecycle import Transition
 from holdfast._core.member import Member
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
-from holdfast._core.requests import JobFilter
+from holdfast._core.requests import Choice, JobFilter
+from holdfast._core.schedule import tag_of
+from holdfast._core.text import in_lower_case, json_part
 
 OUTCOME_OF = {
     State.COMPLETED: AttemptOutcome.COMPLETED,
@@ -289,14 +291,20 @@ def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
     """Return whether a job, as it is read now, is one of those to list."""
     age = (now - (view.finished_at or view.created_at)).total_seconds()
     return (
-        which.state in (None, view.state)
-        and which.reason in (None, view.reason)
-        and which.task in (None, view.task)
-        and which.queue in (None, view.queue)
+        is_of(which.state, view.state)
+        and is_of(which.reason, view.reason)
+        and is_of(which.task, view.task)
+        and is_of(which.queue, view.queue)
+        and is_of(which.worker, view.worker)
         and which.key in (None, view.key)
         and (which.older_than is None or age >= which.older_than)
         and (which.attempts_at_least is None or view.attempt >= which.attempts_at_least)
-        and (which.tag is None or which.tag in view.tags)
+        and (which.tag is None or any(is_of(which.tag, tag) for tag in view.tags))
+        and (which.schedule is None or tag_of(which.schedule) in view.tags)
+        and (which.workflow is None or (view.member is not None and view.member.flow == which.workflow))
+        and which.is_rescued in (None, view.rescue is not None)
+        and (which.text is None or _has_text(view, which.text))
+        and (which.up_to is None or max(view.created_at, view.finished_at or view.created_at) <= which.up_to)
         and (which.error_key is None or (view.error is not None and view.error.key == which.error_key))
         and _is_within(view.created_at, which.created_after, which.created_before)
         and _is_within(view.available_at, which.available_after, which.available_before)
@@ -304,6 +312,18 @@ def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
         and (which.before is None or view.id < which.before)
         and (not which.only_workflows or is_root(view))
     )
+
+
+def is_of(choice: Choice, value: str | None) -> bool:
+    """Return whether a value is one of those of a condition."""
+    return choice is None or (value in choice if isinstance(choice, tuple) else value == choice)
+
+
+def _has_text(view: JobRecord, text: str) -> bool:
+    """Return whether the task's name or the error has this text. Errors are compared as they are written: in JSON."""
+    wanted, error = in_lower_case(json_part(text)), view.error
+    named = "" if error is None else f"{json_part(error.type)}: {json_part(error.message)}"
+    return wanted in in_lower_case(json_part(view.task)) or wanted in in_lower_case(named)
 
 
 def _is_within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:

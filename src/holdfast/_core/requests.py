@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -14,6 +14,8 @@ from holdfast._core.lanes import Cursor
 from holdfast._core.origin import Origin
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
+
+Value = TypeVar("Value", bound=str)
 
 
 class NewLease(Struct, frozen=True):
@@ -176,20 +178,28 @@ class Steer(Struct, frozen=True):
     is_fresh: bool = False
 
 
-class JobFilter(Struct, frozen=True, kw_only=True):
-    """The jobs to list, newest first; ``before`` is the last id of the previous page.
+Choice = str | tuple[str, ...] | None
+"""One value, or several; None: any."""
 
+
+class JobFilter(Struct, frozen=True, kw_only=True):
+    """The jobs to list, newest first; ``before`` is the last id of the previous page. All conditions must hold.
+
+    A condition with several values holds for a job with one of them. ``worker``: the one that has the job, or had it last.
+    ``workflow``: that of which the job is a part; ``schedule``: that whose tick made it. ``is_rescued``: whether it was taken back from a
+    worker that had lost it. ``text``: a part of the task's name, or of the type and message of the error; ASCII letters match in either
+    case. ``up_to``: the jobs that were enqueued by then and, if they have finished, had finished by then.
     ``older_than``: seconds since the job ended or, if it has not, since it was enqueued. ``attempts_at_least``: of its attempts so far.
     ``…_after``: at that time or later; ``…_before``: earlier. A job that has not finished is in no range of ``finished``.
     ``only_workflows``: only the roots of workflows. ``error_key``: that of the job's error.
     """
 
-    state: State | None = None
-    reason: Reason | None = None
-    task: str | None = None
-    queue: str | None = None
+    state: State | tuple[State, ...] | None = None
+    reason: Reason | tuple[Reason, ...] | None = None
+    task: Choice = None
+    queue: Choice = None
     key: str | None = None
-    tag: str | None = None
+    tag: Choice = None
     older_than: float | None = None
     attempts_at_least: int | None = None
     created_after: datetime | None = None
@@ -200,5 +210,16 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     finished_before: datetime | None = None
     only_workflows: bool = False
     error_key: str | None = None
+    worker: Choice = None
+    workflow: UUID | None = None
+    schedule: str | None = None
+    is_rescued: bool | None = None
+    text: str | None = None
+    up_to: datetime | None = None
     limit: int = 100
     before: UUID | None = None
+
+
+def several(choice: Value | tuple[Value, ...] | None) -> tuple[Value, ...] | None:
+    """Return the values of a condition, one or several; None: any."""
+    return choice if choice is None or isinstance(choice, tuple) else (choice,)

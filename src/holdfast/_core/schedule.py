@@ -158,7 +158,17 @@ def tick_job(schedule: Schedule, tick: datetime) -> NewJob:
     """Return the job of a tick: the same for any caller."""
     job, name = schedule.definition.job, schedule.name
     delay = job.delay + jitter_of(name, tick, schedule.definition.jitter)
-    return structs.replace(job, id=job_of(name, tick, schedule.plan.edition), delay=delay)
+    return structs.replace(of_schedule(job, name), id=job_of(name, tick, schedule.plan.edition), delay=delay)
+
+
+def tag_of(name: str) -> str:
+    """Return the tag of the jobs of a schedule."""
+    return f"schedule:{name}"
+
+
+def of_schedule(job: NewJob, name: str) -> NewJob:
+    """Return a job with the tag of its schedule."""
+    return structs.replace(job, tags=tuple(dict.fromkeys((*job.tags, tag_of(name)))))
 
 
 def defined(

@@ -10,6 +10,8 @@ _CONTROL = (*range(0x20), *range(0x7F, 0xA0))
 _BIDIRECTIONAL = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _SHOWN = {code: f"\\x{code:02x}" for code in _CONTROL} | {code: f"\\u{code:04x}" for code in _BIDIRECTIONAL}
 
+_SMALL = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
 IN_ONE_LINE = _SHOWN | {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}
 """A table for ``str.translate``: characters that move the cursor or change the direction of writing are escaped."""
 
@@ -49,6 +51,20 @@ def json_text(value: object) -> str:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
         return msgspec.json.encode(encodable(value)).decode()
+
+
+def json_part(text: str) -> str:
+    """Return what is between the quotes of a string in JSON."""
+    return json_text(text)[1:-1]
+
+
+def in_lower_case(text: str) -> str:
+    """Return the text with small ASCII letters, as ``lower`` of SQL writes them in any locale.
+
+    >>> in_lower_case("KeyError: Ü")
+    'keyerror: Ü'
+    """
+    return text.translate(_SMALL)
 
 
 def encodable(value: Encoded) -> Encoded:

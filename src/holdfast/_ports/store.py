@@ -167,16 +167,20 @@ class Reading(Protocol):
         """Return matching jobs, newest first, without attempts."""
         ...
 
-    async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
-        """Count jobs by (group, state); the group is ``""`` without ``by``. Zeros are left out."""
+    async def counts(self, by: Literal["queue", "task"] | None = None, most: int | None = None) -> dict[tuple[str, State], int]:
+        """Count jobs by (group, state); the group is ``""`` without ``by``. Zeros are left out.
+
+        ``most``: a store that would read each of them may stop at one more finished job of a state than this; the number of jobs that
+        wait or are active is exact.
+        """
         ...
 
     async def workers(self) -> tuple[LeaseView, ...]:
         """Return leases that have not ended, oldest first."""
         ...
 
-    async def queues(self) -> tuple[QueueView, ...]:
-        """Return queues that have jobs or are paused, by name."""
+    async def queues(self, most: int | None = None) -> tuple[QueueView, ...]:
+        """Return queues that have jobs or are paused, by name. ``most``: as in ``counts``, for all queues together."""
         ...
 
 

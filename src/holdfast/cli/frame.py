@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.overview import Need
+from holdfast._core.queue_counts import at_least
 from holdfast._core.story_words import counted
 from holdfast._core.text import printable
 from holdfast._core.view import JobView
@@ -69,7 +70,7 @@ ORDERS: Final[Mapping[Order, Callable[[RunningRow], Any]]] = {
 class QueueRow(Struct, frozen=True, kw_only=True):
     """A queue. ``rate``, ``failed``: jobs that ended and that failed per second since the frame before, ``None`` in the first.
 
-    ``rates``: those of the frames before, oldest first.
+    ``rates``: those of the frames before, oldest first. ``capped``: states of which not all jobs were counted: then it has no rate.
     """
 
     name: str
@@ -78,6 +79,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     rate: float | None = None
     failed: float | None = None
     rates: Sequence[float] = ()
+    capped: Sequence[State] = ()
 
 
 class Frame(Struct, frozen=True, kw_only=True):
@@ -108,8 +110,8 @@ def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
 
 
 def _line(queue: QueueView, before: QueueRow | None, elapsed: float) -> QueueRow:
-    row = QueueRow(name=queue.name, paused_at=queue.paused_at, counts=queue.counts)
-    if before is None or elapsed <= 0:
+    row = QueueRow(name=queue.name, paused_at=queue.paused_at, counts=queue.counts, capped=queue.capped)
+    if before is None or elapsed <= 0 or queue.capped or before.capped:
         return row
     rate, failed = (
         round(max(0, count(queue.counts) - count(before.counts)) / elapsed, 1)
@@ -180,11 +182,17 @@ def _queues(frame: Frame) -> "Table":
     table = _table("queue", "condition", "jobs/s", "so far", *State)
     for line in frame.queues:
         is_paused = line.paused_at is not None
-        counts = (str(line.counts.get(state, 0) or "") for state in State)
-        rate = "" if line.rate is None else f"{line.rate:.1f}"
+        counts = (count_text(line, state) if line.counts.get(state) else "" for state in State)
+        rate = "–" if line.capped else "" if line.rate is None else f"{line.rate:.1f}"
         state = "paused" if is_paused else "open"
         _add(table, printable(line.name), state, rate, sparkline(line.rates), *counts, style="yellow" if is_paused else "")
     return table
+
+
+def count_text(queue: QueueView | QueueRow, state: State) -> str:
+    """Return how many jobs of a queue are in a state."""
+    count = queue.counts.get(state, 0)
+    return at_least(count) if state in queue.capped and count else str(count)
 
 
 def _running(frame: Frame, order: Order) -> "Table":

@@ -86,7 +86,7 @@ def retry(context: click.Context, /, target: str | None, url: str | None, as_jso
     steps, unless --fresh is given.
     """
     if typed["error_key"] and not typed["state"]:
-        typed["state"] = State.FAILED.value
+        typed["state"] = (State.FAILED.value,)
     if not typed["ids"] and not typed["state"] and not typed["reason"]:
         raise click.UsageError(
             "retry by selector needs --state (failed, held, cancelled, scheduled, completed), --reason or --error"

@@ -1,10 +1,11 @@
 """Options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from holdfast._core.durations import seconds
 from holdfast.cli.completions import complete_app
@@ -69,6 +70,30 @@ class TextType(click.ParamType):  # type: ignore[type-arg]  # generic in newer r
         """Return the text itself."""
         utf8(value, "it" if param is None else param.opts[0])
         return str(value)
+
+
+class Several(TextType):
+    """Values with commas between them, each of them one of the names if there are names."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = names
+        self.name = "a,b" if not names else f"[{'|'.join(names)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # type: ignore[override]
+        """Return the values between the commas."""
+        given = tuple(filter(None, super().convert(value, param, ctx).split(",")))
+        if not given:
+            self.fail("it has no value.", param, ctx)
+        for each in given if self._names else ():
+            if each not in self._names:
+                self.fail(f"{each!r} is not one of {', '.join(self._names)}.", param, ctx)
+        return given
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the names that the last of the values can become."""
+        before, _, last = incomplete.rpartition(",")
+        start = f"{before}," if before else ""
+        return [CompletionItem(start + name) for name in self._names if name.startswith(last)]
 
 
 def utf8(text: str, what: str) -> bytes:

@@ -26,6 +26,7 @@ def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
     """List queues that have jobs, are paused or have settings."""
     from holdfast._core.job import State
     from holdfast._processes.loading import opened
+    from holdfast.cli.frame import count_text
     from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
@@ -35,7 +36,7 @@ def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
         return
     rows = [
         (
-            *(queue.name, _condition(queue), *(queue.counts.get(state, 0) for state in State)),
+            *(queue.name, _condition(queue), *(count_text(queue, state) for state in State)),
             *(queue.settings.priority, queue.settings.weight),
             ", ".join(f"{key}={weight}" for key, weight in sorted(queue.settings.key_weights.items())),
         )

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
-from holdfast.cli.options import DURATION, INSTANT, TEXT, Count
+from holdfast.cli.options import DURATION, INSTANT, TEXT, Count, Several
 
 if TYPE_CHECKING:
     from holdfast._engine.operators.operators import Where
@@ -27,11 +27,17 @@ class Selection(Struct, frozen=True, kw_only=True):
     """The jobs that the command line chooses: ids, or conditions that all hold. ``limit=None``: all of them."""
 
     ids: tuple[str, ...] = ()
-    state: str | None = None
-    task: str | None = None
-    queue: str | None = None
-    tag: str | None = None
-    reason: str | None = None
+    state: tuple[str, ...] | None = None
+    task: tuple[str, ...] | None = None
+    queue: tuple[str, ...] | None = None
+    tag: tuple[str, ...] | None = None
+    reason: tuple[str, ...] | None = None
+    worker: tuple[str, ...] | None = None
+    workflow: str | None = None
+    schedule: str | None = None
+    rescued: bool | None = None
+    text: str | None = None
+    up_to: datetime | None = None
     key: str | None = None
     older_than: float | None = None
     attempts_at_least: int | None = None
@@ -53,10 +59,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     @property
     def conditions(self) -> dict[str, Any]:
         """All conditions but the state."""
-        from holdfast._engine.operators.where import RANGES
-
-        names = ("reason", "task", "queue", "key", "tag", "older_than", "attempts_at_least", "error_key", *RANGES)
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in structs.asdict(self).items() if name not in ("ids", "state", "limit", "all")}
 
     def check(self) -> None:
         """Raise ``UsageError`` unless it is clear which jobs are meant."""
@@ -76,7 +79,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         """Find the jobs, with the state each is in. ``states``: where to look when no state was given, everywhere if empty."""
         from holdfast._engine.operators.operators import states_of
 
-        looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
+        looked_at: Sequence[str | None] = self.state or states or [None]
         found: dict[UUID, State] = {}
         for state in looked_at:
             left = None if self.limit is None else self.limit - len(found)
@@ -88,13 +91,27 @@ class Selection(Struct, frozen=True, kw_only=True):
 def matching(command: Command) -> Command:
     """Add the options that state which jobs: all of them must hold."""
     options = (
-        click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
-        click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
+        _several("--state", Several([state.value for state in State]), "Only those in this state, or in one of these: a,b."),
+        _several("--reason", Several([reason.value for reason in Reason]), "Only those that ended so."),
         click.option("--error", "error_key", metavar="KEY", type=TEXT, help="Only those with this error: see `holdfast errors`."),
-        click.option("--task", type=TEXT, shell_complete=complete_task, help="Only those of this task."),
-        click.option("--queue", type=TEXT, shell_complete=complete_queue, help="Only those in this queue."),
+        _several("--task", Several(), "Only those of this task, or of one of these: a,b.", complete_task),
+        _several("--queue", Several(), "Only those in this queue, or in one of these: a,b.", complete_queue),
         click.option("--key", type=TEXT, help="Only those with this key."),
-        click.option("--tag", type=TEXT, help="Only those with this tag."),
+        _several("--tag", TEXT, "Only those with this tag; several times: with one of these."),
+        _several("--worker", Several(), "Only those that this worker has, or had last."),
+        click.option("--workflow", metavar="ID", help="Only those of this workflow."),
+        click.option("--schedule", type=TEXT, help="Only those that ticks of this schedule made."),
+        click.option(
+            "--rescued",
+            is_flag=True,
+            flag_value=True,
+            default=None,
+            help="Only those taken back from a worker that had lost them.",
+        ),
+        click.option(
+            "--text", type=TEXT, help="Only those with this in the task's name or the error, in small or capital letters."
+        ),
+        click.option("--up-to", type=INSTANT, help="Only those enqueued by then and, if they have ended, ended by then."),
         click.option("--older-than", type=DURATION, help="Only those that ended, or else were enqueued, so long ago."),
         click.option("--attempts-at-least", type=Count(1), help="Only those with at least that many attempts."),
         click.option("--created-after", type=INSTANT, help="Only those enqueued then or later, as 2030-01-31T08:00Z."),
@@ -107,6 +124,18 @@ def matching(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _several(
+    name: str, kind: "click.ParamType[Any]", help: str, complete: Callable[..., Any] | None = None
+) -> Callable[[Command], Command]:
+    """Return an option that takes several values."""
+
+    def flat(_context: click.Context, _option: click.Parameter, given: Sequence[Any]) -> tuple[str, ...] | None:
+        parts = (each if isinstance(each, tuple) else (each,) for each in given)
+        return tuple(dict.fromkeys(value for part in parts for value in part)) or None
+
+    return click.option(name, type=kind, multiple=True, callback=flat, shell_complete=complete, help=help)
 
 
 def choosing(command: Command) -> Command:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from holdfast._core.durations import in_words
 from holdfast._core.job import State
 from holdfast._core.overview import NeedKind
+from holdfast._core.queue_counts import at_least
 from holdfast._core.story_words import Kind
 
 FAMILIES: Final[Mapping[State, str]] = {
@@ -79,13 +80,13 @@ def moment(at: datetime | None, now: datetime) -> Moment | None:
     return Moment(text, f"{at:%Y-%m-%dT%H:%M:%S}Z")
 
 
-def number(count: int) -> str:
-    """Return a count as pages write it.
+def number(count: int, *, is_capped: bool = False) -> str:
+    """Return a count as pages write it; ``is_capped``: not all were counted.
 
-    >>> number(1069), number(3_081_000)
-    ('1,069', '3.1 M')
+    >>> number(1069), number(3_081_000), number(100_001, is_capped=True)
+    ('1,069', '3.1 M', '100,000+')
     """
-    return f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:.1f} M"
+    return at_least(count) if is_capped and count else f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:.1f} M"
 
 
 def short(job: UUID | str) -> str:

@@ -352,9 +352,32 @@ def test_conditions_steer_many_jobs_and_the_answer_counts_them(app: App, monkeyp
         app.jobs.retry(where=Where(task="shrink"))
     with pytest.raises(ConfigurationError, match="not both"):
         app.jobs.cancel([UUID(int=1)], where=Where(task="shrink"))  # type: ignore[call-overload]
-    for wrong in ({"state": "gone"}, {"reason": "because"}, {"older_than": "soon"}, {"attempts_at_least": 0}):
+    wrongs: tuple[dict[str, object], ...] = (
+        *({"state": "gone"}, {"reason": "because"}, {"older_than": "soon"}, {"attempts_at_least": 0}, {"state": []}, {"tag": ()}),
+        *(
+            {"state": ["failed", "gone"]},
+            {"queue": ["a", "b c"]},
+            {"workflow": "x"},
+            {"text": ""},
+            {"up_to": datetime(2026, 1, 1)},
+        ),
+    )
+    for wrong in wrongs:
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             app.jobs.delete(where=Where(**wrong))  # type: ignore[arg-type]
+
+
+def test_what_fails_after_a_person_has_looked_is_left_alone(app: App) -> None:
+    task = app.task(shrink)
+    seen, later, other = task.enqueue("a"), task.enqueue("b"), task.enqueue("c")
+    end(app, seen, Fail("no"))
+    (found,) = app.jobs.list(state=["failed", "cancelled"], text="shrink")
+    assert found.finished_at is not None
+    end(app, later, Fail("no"))
+    other.cancel()
+    which = Where(state=["cancelled", "failed"], task=["shrink", "grow"], rescued=False, up_to=found.finished_at)
+    assert app.jobs.retry(where=which) == Steered(1, {"available": 1})
+    assert [job.id for job in app.jobs.list(state={"failed"}, worker=[found.worker or "", "other"])] == [later.id]
 
 
 def test_jobs_are_listed_by_ranges_of_times_and_pages(app: App) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.job import State
-from holdfast._core.record import JobRecord
+from holdfast._core.record import JobRecord, is_of
 from holdfast._core.requests import JobFilter
 
 
@@ -36,10 +36,10 @@ class Archive(Struct, frozen=True, omit_defaults=True):
 
     def may_match(self, which: JobFilter) -> bool:
         """Return whether one of its jobs may be one of those to list."""
-        if which.only_workflows or (which.before is not None and self.low >= which.before):
+        if which.only_workflows or which.workflow is not None or (which.before is not None and self.low >= which.before):
             return False
         return any(
-            which.queue in (None, queue) and which.task in (None, task) and which.state in (None, state)
+            is_of(which.queue, queue) and is_of(which.task, task) and is_of(which.state, state)
             for queue, task, state, _ in self.groups
         )
 

@@ -46,7 +46,10 @@ class BookReading(BookState):
         del now
         return grouped(self._all.jobs.values(), look, limit)
 
-    def counts(self, now: Moment, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
+    def counts(
+        self, now: Moment, by: Literal["queue", "task"] | None = None, most: int | None = None
+    ) -> dict[tuple[str, State], int]:
+        del most  # they are counted all the time
         found = Counter[tuple[str, State]]()
         for (queue, task, state), number in self._tallies(now.wall):
             found["" if by is None else queue if by == "queue" else task, state] += number
@@ -74,7 +77,8 @@ class BookReading(BookState):
         beats = [kept.beat for _, kept in sorted(self._all.beats.items(), reverse=True) if kept.beat.worker == worker]
         return tuple(sorted(beats, key=lambda beat: beat.at, reverse=True)[:limit])
 
-    def queues(self, now: Moment) -> tuple[QueueView, ...]:
+    def queues(self, now: Moment, most: int | None = None) -> tuple[QueueView, ...]:
+        del most
         paused, chosen = self._all.paused_queues, self._all.queue_settings
         found: dict[str, dict[State, int]] = {queue: {} for queue in (*paused, *chosen)}
         for (queue, state), number in self.counts(now, "queue").items():

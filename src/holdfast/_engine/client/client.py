@@ -15,6 +15,7 @@ from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.limits import Limit, LimitView, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.payload import decode_json, encode_signal
+from holdfast._core.queue_counts import in_every_state
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
 from holdfast._core.schedule import Schedule, ScheduleList
@@ -103,9 +104,9 @@ class Client(FlowCalls):
             which = structs.replace(which, before=page[-1].id)
         return dict(islice(found.items(), limit))
 
-    async def counts(self, by: Literal["queue", "task"] | None) -> dict[str, dict[str, int]]:
+    async def counts(self, by: Literal["queue", "task"] | None, most: int | None = None) -> dict[str, dict[str, int]]:
         """Count jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""
-        found = await self._retry("counts", lambda: self._store.counts(by))
+        found = await self._retry("counts", lambda: self._store.counts(by, most))
         groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
         return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
 
@@ -237,10 +238,9 @@ class Client(FlowCalls):
         """Set or remove the settings of a queue."""
         await self._retry("set_queue", partial(lanes(self._store).set_queue, queue, settings))
 
-    async def queues(self) -> tuple[QueueView, ...]:
+    async def queues(self, most: int | None = None) -> tuple[QueueView, ...]:
         """Return the queues that have jobs, are paused or have settings, each with its jobs in every one of the nine states."""
-        found = await self._retry("queues", self._store.queues)
-        return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
+        return in_every_state(await self._retry("queues", lambda: self._store.queues(most)), most)
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         """Stop all claims from these queues, or allow them again."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.schedule import ScheduleList, Source, declaration
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.operators.check_limits import check_limits
@@ -38,7 +39,7 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         if any(each.level == "error" for each in found):
             return (*own, *found)
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
-        waiting, queues = await waiting_tasks(store), await store.queues()
+        waiting, queues = await waiting_tasks(store), await store.queues(MOST_COUNTED)
         left = [finding async for finding in _of_recovery(store, settings.recovery)]
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
         limits = await check_limits(store, registry, alive, queues)

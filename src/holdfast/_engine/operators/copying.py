@@ -79,7 +79,7 @@ class Copying:
         await self._require_two_stores()
         queues = await self._drained(wait)
         names = [queue.name for queue in queues]
-        were_paused = {queue.name for queue in await self._destination.queues() if queue.paused_at is not None}
+        were_paused = {queue.name for queue in await self._destination.queues(most=0) if queue.paused_at is not None}
         opened = [name for name in names if name not in were_paused]
         if opened:
             await self._destination.pause(opened, is_paused=True)
@@ -100,7 +100,7 @@ class Copying:
         mark = f"{_MARK}{self._chance.uuid4().hex}"
         await self._source.pause([mark], is_paused=True)
         try:
-            seen = [queue.name for queue in await self._destination.queues()]
+            seen = [queue.name for queue in await self._destination.queues(most=0)]
         finally:
             # also those of copies that were killed here
             marks = [queue.name for queue in await self._source.queues() if queue.name.startswith(_MARK)]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 from uuid import UUID
 
 from msgspec import structs
@@ -11,11 +11,12 @@ from msgspec import structs
 from holdfast._core.answers import BeatView, LeaseView
 from holdfast._core.durations import Duration
 from holdfast._core.explanation import Explanation
-from holdfast._core.job import Json, Reason, State
+from holdfast._core.job import Json, State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import BATCH, MOVABLE, Client
 from holdfast._engine.operators.stale import StaleJob, by_task, stale
+from holdfast._engine.operators.where import Conditions, states_in
 from holdfast._engine.operators.where import Steered as Steered
 from holdfast._engine.operators.where import Where as Where
 from holdfast._engine.tasks.options import due
@@ -44,68 +45,28 @@ class Jobs:
         """Return the job with its attempts; ``JobNotFound``."""
         return await self._connect().get(id_of(job))
 
-    async def alist(
-        self,
-        *,
-        state: State | str | None = None,
-        reason: Reason | str | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        key: str | None = None,
-        tag: str | None = None,
-        older_than: Duration | None = None,
-        attempts_at_least: int | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        available_after: datetime | None = None,
-        available_before: datetime | None = None,
-        finished_after: datetime | None = None,
-        finished_before: datetime | None = None,
-        error_key: str | None = None,
-        limit: int = 100,
-        cursor: Id | None = None,
-    ) -> list[JobView]:
+    async def alist(self, *, limit: int = 100, cursor: Id | None = None, **conditions: Unpack[Conditions]) -> list[JobView]:
         """Return matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before.
 
-        ``older_than``: since it ended or, if it has not, since it was enqueued. ``…_after``: at that time or later.
+        The conditions are those of ``Where``.
 
         >>> app.jobs.list(state="failed", reason="HANDLER_ERROR", older_than="1h")  # doctest: +SKIP
         [JobView(…), …]
         """
-        times = created_after, created_before, available_after, available_before, finished_after, finished_before
-        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times, error_key)
-        return await self._connect().list(where.filter(limit, before=None if cursor is None else _cursor(cursor)))
+        return await self._connect().list(Where(**conditions).filter(limit, before=None if cursor is None else _cursor(cursor)))
 
-    async def aids(
-        self,
-        *,
-        state: State | str | None = None,
-        reason: Reason | str | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        key: str | None = None,
-        tag: str | None = None,
-        older_than: Duration | None = None,
-        attempts_at_least: int | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        available_after: datetime | None = None,
-        available_before: datetime | None = None,
-        finished_after: datetime | None = None,
-        finished_before: datetime | None = None,
-        error_key: str | None = None,
-        limit: int | None = None,
-    ) -> Ids:
+    async def aids(self, *, limit: int | None = None, **conditions: Unpack[Conditions]) -> Ids:
         """Return ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
-        times = created_after, created_before, available_after, available_before, finished_after, finished_before
-        where = Where(state, reason, task, queue, key, tag, older_than, attempts_at_least, *times, error_key)
-        return [*await self._connect().states(where.filter(limit), limit)]
+        return [*await self._connect().states(Where(**conditions).filter(limit), limit)]
 
-    async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
-        """Count jobs in each of the nine states, zeros included. With ``by``, return such counts for each queue or task."""
+    async def acounts(self, by: Literal["queue", "task"] | None = None, *, most: int | None = None) -> dict[str, Any]:
+        """Count jobs in each of the nine states, zeros included. With ``by``, return such counts for each queue or task.
+
+        ``most``: stop at one more finished job of a state than this, where the store would read each of them.
+        """
         if by not in (None, "queue", "task"):
             raise ConfigurationError([f"by={by!r}: use 'queue' or 'task'"])
-        groups = await self._connect().counts(by)
+        groups = await self._connect().counts(by, most)
         return groups if by is not None else groups[""]
 
     @overload
@@ -224,7 +185,7 @@ class Jobs:
             raise ConfigurationError(["name jobs by their ids, or by where=; not both"])
         seen = set[UUID]()
         states, refused = Counter[str](), dict[UUID, State]()
-        chosen: Sequence[State | str | None] = [where.state] if where.state is not None else looked_at or [None]
+        chosen: Sequence[str | None] = states_in(where, limit) or looked_at or [None]
         for state in chosen:
             which = structs.replace(structs.replace(where, state=state).filter(limit), limit=BATCH)
             while limit is None or len(seen) < limit:

@@ -9,6 +9,7 @@ from msgspec import structs
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import State
 from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RUNNING, Overview, needs_of
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
 from holdfast._engine import store_defaults
@@ -29,7 +30,7 @@ async def overview(connections: Connections) -> Overview:
     seen = Overview(
         at=client.now(),
         workers=await client.workers(),
-        queues=await client.queues(),
+        queues=await client.queues(MOST_COUNTED),
         running=await client.list(JobFilter(state=State.RUNNING, limit=MOST_RUNNING)),
         held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)),
         waiting_tasks=await store_defaults.waiting_tasks(connections.store),

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from holdfast._core.answers import QueueView
 from holdfast._core.origin import Origin, overruled
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import QueueSettings
 from holdfast._core.text import shortened
 from holdfast._engine.client.client import Client
@@ -22,8 +23,11 @@ class Queues:
         self._connect = connect
 
     async def alist(self) -> list[QueueView]:
-        """Return the queues that have jobs, are paused or have settings, by name."""
-        return list(await self._connect().queues())
+        """Return the queues that have jobs, are paused or have settings, by name.
+
+        Of more than 100,000 completed, failed or cancelled jobs in all queues, some stores count only the first ones: ``capped``.
+        """
+        return list(await self._connect().queues(MOST_COUNTED))
 
     async def apause(self, queues: str | Sequence[str]) -> None:
         """Stop all claims from these queues; jobs that run go on."""

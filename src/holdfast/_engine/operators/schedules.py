@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from holdfast._core.durations import Duration
-from holdfast._core.schedule import Schedule, ScheduleView, Source, defined, pausing, skipping
+from holdfast._core.schedule import Schedule, ScheduleView, Source, defined, of_schedule, pausing, skipping
 from holdfast._core.ticks import When
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
@@ -79,7 +79,7 @@ class Schedules:
     async def arun_now(self, name: str) -> Handle:
         """Enqueue the schedule's job now, beside its ticks: they stay as they are, and ``overlap`` does not count this job."""
         client, schedule = self._connections.client(), await self._require(name)
-        job = structs.replace(schedule.definition.job, id=self._connections.chance.uuid7())
+        job = structs.replace(of_schedule(schedule.definition.job, name), id=self._connections.chance.uuid7())
         return handles_of([job], await client.enqueue([job]), self._connections.client)[0]
 
     list = blocking(alist)

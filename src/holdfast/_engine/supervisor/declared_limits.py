@@ -59,7 +59,7 @@ class DeclaredLimits:
 
     async def _store_queues(self, living: frozenset[str]) -> None:
         verbs = lanes(self._store)
-        present = {queue.name: queue.settings for queue in await self._store.queues()}
+        present = {queue.name: queue.settings for queue in await self._store.queues(most=0)}
         for name, declared in self._queues.items():
             origin = declared.origin_over(present.get(name, QueueSettings()), living)
             if origin is not None:

@@ -47,7 +47,7 @@ async def has_limited_jobs(store: Store, tasks: Callable[[], Sequence[str]], que
     if not held:
         return False
     known, served = set(tasks()), queues()
-    paused = {queue.name for queue in await store.queues() if queue.paused_at is not None}
+    paused = {queue.name for queue in await store.queues(most=0) if queue.paused_at is not None}
     for scope in held:
         which = JobFilter(
             state=State.AVAILABLE,

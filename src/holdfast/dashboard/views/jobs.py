@@ -6,23 +6,31 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from holdfast._core.job import FINISHED, Reason, State
+from holdfast._core.queue_counts import MOST_COUNTED, capped_in
 from holdfast._core.view import JobView
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
 
 PAGE: Final = 50
-CONDITIONS: Final = ("state", "task", "queue", "tag", "reason", "key", "error")
+CONDITIONS: Final = (
+    *("state", "task", "queue", "tag", "reason", "key", "error"),
+    *("worker", "workflow", "schedule", "rescued", "text"),
+)
 """The conditions that a list takes, as `holdfast jobs list` names them."""
+LISTS: Final = ("state", "task", "queue", "reason", "worker")
+"""Those that take several values, with commas between them."""
 
 
 async def jobs(asked: Asked) -> Page:
     """Return the page of the jobs that meet the conditions in the address."""
     chosen = {name: asked.query[name] for name in CONDITIONS if name in asked.query}
     found = await asked.app.jobs.alist(**_conditions(chosen), limit=PAGE, cursor=asked.query.get("cursor"))
-    counts = await asked.app.jobs.acounts()
+    counts = await asked.app.jobs.acounts(most=MOST_COUNTED)
     values: dict[str, Any] = {
         "tabs": _tabs(chosen, counts),
-        "fields": [{"name": name, "value": chosen.get(name, "")} for name in ("task", "queue", "tag", "key", "error")],
+        "fields": [
+            {"name": name, "value": chosen.get(name, "")} for name in ("task", "queue", "tag", "key", "worker", "error", "text")
+        ],
         "reason": chosen.get("reason", ""),
         "reasons": [each.value for each in Reason],
         "state": chosen.get("state", ""),
@@ -39,30 +47,36 @@ async def jobs(asked: Asked) -> Page:
 
 def _conditions(chosen: Mapping[str, str]) -> Any:
     """Return the conditions as arguments; mypy cannot know which ones there are."""
-    return {"error_key" if name == "error" else name: value for name, value in chosen.items()}
+    found: dict[str, Any] = {"error_key" if name == "error" else name: value for name, value in chosen.items()}
+    found |= {name: chosen[name].split(",") for name in LISTS if name in chosen}
+    return found | ({"rescued": True} if "rescued" in chosen else {})
 
 
 def command(chosen: dict[str, str]) -> str:
     """Return the command that lists the same jobs."""
-    return shlex.join(["holdfast", "jobs", "list", *(part for name, value in chosen.items() for part in (f"--{name}", value))])
+    options = [part for name, value in chosen.items() if name != "rescued" for part in (f"--{name}", value)]
+    if "rescued" in chosen:
+        options.append("--rescued")
+    return shlex.join(["holdfast", "jobs", "list", *options])
 
 
 def _tabs(chosen: dict[str, str], counts: dict[str, int]) -> list[dict[str, Any]]:
     rest = {name: value for name, value in chosen.items() if name != "state"}
     current = chosen.get("state")
-    everything = {"name": "all", "count": sum(counts.values()), "family": ""}
+    capped = capped_in(((State(state), count) for state, count in counts.items()), MOST_COUNTED)
+    everything = {"name": "all", "count": number(sum(counts.values()), is_capped=bool(capped)), "family": ""}
     tabs: list[dict[str, Any]] = [everything | {"link": jobs_where(**rest), "is_current": not current}]
     tabs += [
         {
             "name": each.value,
-            "count": counts[each],
+            "count": number(counts[each], is_capped=each in capped),
             "family": FAMILIES[each],
             "link": jobs_where(state=each.value, **rest),
             "is_current": current == each,
         }
         for each in TABS
     ]
-    return [tab | {"count": number(tab["count"])} for tab in tabs]
+    return tabs
 
 
 def _row(of: JobView, asked: Asked) -> list[Cell]:

@@ -42,7 +42,7 @@ def _count(queue: QueueView, state: State) -> Cell:
     if not count:
         return text("0", style="n mute")
     style = f"n c-{FAMILIES[state]}" if state in (State.HELD, State.FAILED) else "n"
-    return text(number(count), style=style, link=jobs_where(queue=queue.name, state=state.value))
+    return text(number(count, is_capped=state in queue.capped), style=style, link=jobs_where(queue=queue.name, state=state.value))
 
 
 async def workers(asked: Asked) -> Page:

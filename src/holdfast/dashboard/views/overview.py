@@ -68,21 +68,21 @@ _PLACES = {
 
 def _place(place: Place, counts: Counter[State], seen: Overview) -> dict[str, Any]:
     name, about, states = _PLACES[place]
-    hints = dict(_HINTS)
+    hints, capped = dict(_HINTS), {state for queue in seen.queues for state in queue.capped}
     if seen.running and len(seen.running) < MOST_RUNNING:
         hints[State.RUNNING] = f"longest {took(min(map(_begin, seen.running)), seen.at)}"
     slots = sum(worker.slots for worker in seen.workers)
     return {
         "name": name,
         "about": about,
-        "count": number(sum(counts[state] for state in states)),
+        "count": number(sum(counts[state] for state in states), is_capped=bool(capped.intersection(states))),
         "of": f"of {number(slots)} slots" if place is Place.ACTIVE and slots else "",
         "beats": _beats(seen) if place is Place.ACTIVE else "",
         "states": [
             {
                 "state": state.value,
                 "family": FAMILIES[state],
-                "count": number(counts[state]),
+                "count": number(counts[state], is_capped=state in capped),
                 "hint": hints.get(state, "") if counts[state] else "",
                 "link": jobs_where(state=state.value),
             }
@@ -108,7 +108,7 @@ def _queue(queue: QueueView) -> dict[str, Any]:
         "due": number(queue.counts.get(State.AVAILABLE, 0)),
         "later": number(count[Place.PENDING] - queue.counts.get(State.AVAILABLE, 0)),
         "running": number(count[Place.ACTIVE]),
-        "failed": number(queue.counts.get(State.FAILED, 0)),
+        "failed": number(queue.counts.get(State.FAILED, 0), is_capped=State.FAILED in queue.capped),
     }
 
 

@@ -14,7 +14,7 @@ from holdfast._core.error_groups import ErrorGroup, ErrorList, group_of
 from holdfast._core.job import State
 from holdfast._core.limits import CountedBy, is_limited, wait_for
 from holdfast._core.record import JobRecord, as_read, matches
-from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings
+from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings, several
 from holdfast.databases.mongo.database import Document
 from holdfast.databases.readable import readable
 from holdfast.stores.mongo.documents import range_in, record_of
@@ -27,6 +27,16 @@ _STORED = {
     State.CLAIMED: ("claimed",),
     State.RUNNING: ("claimed", "running"),
 }
+_FIELDS = {
+    "task": "task",
+    "queue": "queue",
+    "key": "key",
+    "error_key": "error_key",
+    "reason": "reason",
+    "tag": "tags",
+    "worker": "worker",
+}
+"""The conditions that are equal to a field of a document."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -53,16 +63,21 @@ def _view(started: Mapping[UUID, int], now: datetime, found: Document) -> JobRec
 
 
 def _query(which: JobFilter) -> Document:
-    stored = {"$exists": True} if which.state is None else {"$in": [*_STORED.get(which.state, (which.state.value,))]}
+    states = several(which.state)
+    stored = (
+        {"$exists": True}
+        if states is None
+        else {"$in": [name for state in states for name in _STORED.get(state, (state.value,))]}
+    )
     query: Document = {"state": stored}
-    for name in ("task", "queue", "key", "error_key"):
-        if (value := getattr(which, name)) is not None:
-            query[name] = value
-    if which.reason is not None:
-        query["reason"] = which.reason.value
-    if which.tag is not None:
-        query["tags"] = which.tag
-    if which.only_workflows:
+    for name, field in _FIELDS.items():
+        if (values := several(getattr(which, name))) is not None:
+            query[field] = values[0] if len(values) == 1 else {"$in": [*values]}
+    if which.is_rescued is not None:
+        query["rescue"] = {"$exists": which.is_rescued}
+    if which.workflow is not None:
+        query["flow"] = which.workflow
+    elif which.only_workflows:
         query["flow"] = {"$exists": True}
     return query
 

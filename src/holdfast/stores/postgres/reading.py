@@ -9,8 +9,9 @@ from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, QueueView
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import PLACE_OF, State
 from holdfast._core.record import AttemptRecord, JobRecord
-from holdfast._core.requests import IsolatedJobs, JobFilter
-from holdfast._core.text import json_text, storable_text
+from holdfast._core.requests import IsolatedJobs, JobFilter, several
+from holdfast._core.schedule import tag_of
+from holdfast._core.text import in_lower_case, json_part, json_text, storable_text
 from holdfast.databases.readable import readable
 from holdfast.stores.postgres import limit_uses as uses
 from holdfast.stores.postgres import records as rows
@@ -22,20 +23,27 @@ _ATTEMPT: Final = (
     *("job", "claim_id", "claim_number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
     "late_result",
 )
-_EARLY: Final = {State.SCHEDULED: (True, False), State.BLOCKED: (True, True), State.AVAILABLE: (False, None)}
-"""What a waiting job in this state is: early, and waiting for a signal; None: either."""
+_STORED: Final = {State.SCHEDULED: (State.AVAILABLE,), State.BLOCKED: (State.AVAILABLE, State.BLOCKED)}
+"""The states as rows have them of a job that is shown in this state."""
 
 
 def conditions_of(which: JobFilter) -> tuple[object, ...]:
     """Return the parameters of ``parts/matching.sql``."""
+    states, tags = several(which.state), several(which.tag)
     return (
-        State.AVAILABLE if which.state in _EARLY else which.state,
-        *((None, None) if which.state is None else _EARLY.get(which.state, (None, None))),
-        None if which.state is None else PLACE_OF[which.state].value,
-        storable_text(which.task),
-        storable_text(which.queue),
-        None if which.tag is None else json_text(which.tag),
-        which.reason,
+        None if states is None else [*{PLACE_OF[state].value for state in states}],
+        None if states is None else [*{stored for state in states for stored in _STORED.get(state, (state,))}],
+        states,
+        _texts(several(which.task)),
+        _texts(several(which.queue)),
+        several(which.reason),
+        _texts(several(which.worker)),
+        which.workflow,
+        which.is_rescued,
+        which.up_to,
+        None if which.text is None else in_lower_case(json_part(which.text)),
+        None if tags is None else [json_text(tag) for tag in tags],
+        None if which.schedule is None else json_text(tag_of(which.schedule)),
         storable_text(which.key),
         None if which.older_than is None else round(which.older_than * 1e6),
         which.attempts_at_least,
@@ -71,9 +79,11 @@ class Reading(StoreDatabase):
         groups = readable(rows.error_group_of, found)
         return ErrorList(groups=groups, kinds=first["kinds"], looked_at=first["looked_at"], back_to=first["back_to"])
 
-    async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
+    async def counts(self, by: Literal["queue", "task"] | None = None, most: int | None = None) -> dict[tuple[str, State], int]:
         found = Counter[tuple[str, State]]()
-        for row in await self._search("counts", by):  # a blocked job awaits a signal, or other jobs: these are two rows
+        for row in await self._search(
+            "counts", by, None if most is None else most + 1
+        ):  # a blocked job awaits a signal, or other jobs: these are two rows
             found[row["name"], rows.state_of(row)] += row["number"]
         return dict(found)
 
@@ -102,9 +112,9 @@ class Reading(StoreDatabase):
         found = await self._fetch("due", _texts(tasks), _texts(queues), *takes(isolated), round(age * 1e6), limit)
         return tuple(DueJob(job, queue, number) for job, queue, number in found)
 
-    async def queues(self) -> tuple[QueueView, ...]:
+    async def queues(self, most: int | None = None) -> tuple[QueueView, ...]:
         views: dict[str, QueueView] = {}
-        for row in await self._search("queues"):
+        for row in await self._search("queues", None if most is None else most + 1):
             view = views.setdefault(row["name"], rows.queue_of(row))
             if row["state"] is not None:
                 state = rows.state_of(row)

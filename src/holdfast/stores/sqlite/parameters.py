@@ -21,7 +21,6 @@ from holdfast._core.requests import (
     BeatNote,
     ClaimRequest,
     IsolatedJobs,
-    JobFilter,
     NewLease,
     ProgressUpdate,
     QueueSettings,
@@ -239,15 +238,6 @@ def claim_ranges(request: ClaimRequest, ranges: Sequence[tuple[str, int, str, st
         "ranges": json_text(ranges),
         "most": max((number for *_, number in ranges), default=0),
     }
-
-
-def matching(which: JobFilter) -> Values:
-    """Return the conditions of a filter."""
-    before = None if which.before is None else which.before.bytes
-    age = None if which.older_than is None else micros(which.older_than)
-    given = structs.asdict(which)
-    ranges = {name: micros_of(value) for name, value in given.items() if name.endswith(("_after", "_before"))}
-    return {**given, **ranges, "before": before, "older_than": age}
 
 
 def takes(isolated: IsolatedJobs) -> Values:

@@ -10,7 +10,7 @@ from copy import copy
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from msgspec import structs
@@ -29,7 +29,6 @@ from holdfast._core.answers import (
     OverdueJob,
     Pruned,
     Purged,
-    QueueView,
     ReopenAnswer,
     SteerAnswer,
 )
@@ -71,6 +70,7 @@ from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.caller_flows import CallerFlows
+from holdfast.stores.sqlite.conditions import matching
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.errors import ErrorVerbs
 from holdfast.stores.sqlite.exchange import Exchange
@@ -79,6 +79,7 @@ from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.library_notice import LibraryNotice
 from holdfast.stores.sqlite.limits import LimitVerbs
+from holdfast.stores.sqlite.lists import ListVerbs
 from holdfast.stores.sqlite.prefetching import Prefetching
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.schedules import ScheduleVerbs
@@ -90,7 +91,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs):
+class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs, ListVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -188,7 +189,7 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
         return await self._thread.run(delete)
 
     async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        values, more = {**packing.ids(ids), **packing.matching(which)}, packing.due(how.delay, how.run_at)
+        values, more = {**packing.ids(ids), **matching(which)}, packing.due(how.delay, how.run_at)
 
         def steer(database: StoreDatabase) -> SteerAnswer:
             chosen = [UUID(bytes=job) for (job,) in database.read("matching", **values)]
@@ -269,13 +270,6 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
     async def get(self, job: UUID) -> JobRecord | None:
         return answers.one(await self._read("get", {"job": job.bytes, "most": MOST_ATTEMPTS}))
 
-    async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        found = await self._read("list" if which.error_key is None else "list_of_error", packing.matching(which))
-        return readable(lambda row: rows.record_of(row[0], row[1:]), found)
-
-    async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
-        return {(name, State(state)): count for name, state, count in await self._read("counts", {"by": by})}
-
     async def workers(self) -> tuple[LeaseView, ...]:
         return tuple(view for view in await self._leases() if view.end is None)
 
@@ -309,12 +303,6 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
             return ()
         values = {**packing.claimable(tasks, queues, isolated), "limit": limit, "age": micros(age)}
         return readable(rows.due_of, await self._read("due", values))
-
-    async def queues(self) -> tuple[QueueView, ...]:
-        return answers.queues(await self._read("queues", {}))
-
-    async def waiting_tasks(self) -> tuple[str, ...]:
-        return tuple(task for (task,) in await self._read("waiting_tasks", {}))
 
     # maintenance
 

@@ -3,11 +3,17 @@
 from msgspec import structs
 
 from holdfast._core.answers import Check
-from holdfast._core.job import Reason, State
+from holdfast._core.job import Failure, Reason, RescueReason, State
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.outcome import Fail
+from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import JobFilter
-from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, story
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
+from holdfast._core.schedule import tag_of
+from holdfast._engine import store_defaults
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, rescued, story
+
+CRASH = LeaseEnd(RescueReason.CRASHED)
 
 
 async def one_of_each(at: Scene) -> dict[State, JobRecord]:
@@ -99,6 +105,69 @@ class ReadContract(Part):
             (JobFilter(older_than=50.0, state=State.FAILED, reason=Reason.PERMANENT, attempts_at_least=1), [failed.id]),
         ):
             assert sorted(row.id for row in await at.store.list(which)) == sorted(found), which
+
+    @story
+    async def test_a_condition_with_several_values_holds_for_a_job_with_one_of_them(self, at: Scene) -> None:
+        rows = await one_of_each(at)
+        both = at.new(task="a", queue="b", tags=("x", "y"))
+        (later, second) = await at.enqueue(at.new(task="a", tags=("z", "x,y"), delay=50.0), at.new(queue="b"))
+        await at.enqueue(both)
+        ended = {rows[State.CANCELLED].id, rows[State.FAILED].id}
+        for which, found in (
+            (JobFilter(state=(State.FAILED, State.CANCELLED)), ended),
+            (JobFilter(state=(State.SCHEDULED, State.FAILED)), {later, rows[State.FAILED].id, rows[State.SCHEDULED].id}),
+            (JobFilter(state=(State.BLOCKED, State.HELD)), set()),
+            (JobFilter(state=()), set()),
+            (JobFilter(reason=(Reason.PERMANENT, Reason.BY_OPERATOR)), ended),
+            (JobFilter(task=("a", "none")), {later, both.id}),
+            (JobFilter(queue=("b", "none")), {second, both.id}),
+            (JobFilter(tag=("y", "z")), {later, both.id}),
+            (JobFilter(tag=("y", "none"), task=("a", "task"), queue="b"), {both.id}),
+        ):
+            assert {row.id for row in await at.store.list(which)} == found, which
+
+    @story
+    async def test_lists_are_of_workers_schedules_rescues_and_strings(self, at: Scene) -> None:
+        await at.enqueue(at.new(), at.new())
+        failed, well = [
+            (await at.claim(await at.lease(worker=each), policy=Policy(max_attempts=1)))[0].job for each in ("w1", "w2")
+        ]
+        lost = await at.running()
+        await at.store.end_lease(lost.lease, CRASH)
+        error = Failure(type="KeyError", message="'Söck\\n' \"x\"\nmissing\0", traceback="in pack")
+        await at.settle(rescued(lost, CRASH), raised(failed, error), done(well))
+        (of_schedule,) = await at.enqueue(at.new(task="Pack.socks", tags=(tag_of("nightly"), "schedule")))
+        for which, found in (
+            (JobFilter(worker="w1"), [failed.id]),
+            (JobFilter(worker=("w1", "w2", "w3")), [failed.id, well.id]),
+            (JobFilter(worker="w3"), []),
+            (JobFilter(schedule="nightly"), [of_schedule]),
+            (JobFilter(schedule="night"), []),
+            (JobFilter(is_rescued=True), [lost.id]),
+            (JobFilter(is_rescued=False, state=State.COMPLETED), [well.id]),
+            (JobFilter(text="PACK"), [of_schedule]),
+            (JobFilter(text="ack.so"), [of_schedule]),
+            (JobFilter(text="keyERROR: '"), [failed.id]),
+            (JobFilter(text="'Söck\\n' \"X\"\nmiss"), [failed.id]),
+            (JobFilter(text="missing\0"), [failed.id]),
+            (JobFilter(text="SÖCK"), []),
+            (JobFilter(text="message"), []),
+            (JobFilter(text="%"), []),
+        ):
+            assert sorted(row.id for row in await at.store.list(which)) == sorted(found), which
+
+    @story
+    async def test_lists_up_to_a_time_are_of_jobs_that_were_enqueued_and_had_ended_if_they_have_ended(self, at: Scene) -> None:
+        early, late, (waiting,) = await at.running(), await at.running(), await at.enqueue(at.new(task="other"))
+        await at.settle(done(early))
+        at.advance(1.0)
+        (seen,) = [row.finished_at for row in await at.store.list(JobFilter(state=State.COMPLETED))]
+        assert {row.id for row in await at.store.list(JobFilter(up_to=seen))} == {early.id, late.id, waiting}
+        await at.settle(done(late))
+        (new,) = await at.enqueue(at.new())
+        assert {row.id for row in await at.store.list(JobFilter(up_to=seen))} == {early.id, waiting}
+        answer = await store_defaults.steer(at.store, Steer(SteerVerb.DELETE), [early.id, late.id, new], JobFilter(up_to=seen))
+        assert answer.left == {late.id, new}
 
     @story
     async def test_lists_are_of_times_of_creation_due_and_end(self, at: Scene) -> None:

@@ -269,6 +269,8 @@ class DependentJobsContract(Part):
     async def test_jobs_that_only_depend_on_each_other_are_not_listed_as_workflows(self, at: Scene) -> None:
         job, graph = await at.running(), await Graph(at).stored()
         await after(at, job.id, graph.ids["root"])
+        parts = {row.id for row in await at.store.list(JobFilter(workflow=graph.ids["root"]))}
+        assert parts == {*graph.ids.values()}
         which = JobFilter(only_workflows=True)
         assert [row.id for row in await at.store.list(which)] == [graph.ids["root"]]
         graph.ids = {"root": job.id}

@@ -1,7 +1,8 @@
 -- Return the matching jobs, newest first: ids sort by creation.
--- :before, :state as it is written, :is_early, :is_blocked, :place, :task, :queue, :tag as JSON, :reason, :key, :older_than in microseconds,
--- :attempts_at_least, :created_after, :created_before, :available_after, :available_before,
--- :finished_after, :finished_before, :error_key: each may be NULL; :only_workflows; :limit.
+-- :before may be NULL.
+-- :places, :stored as states are written, :states, :tasks, :queues, :reasons, :workers, :workflow, :is_rescued, :up_to, :text, :tags and
+-- :schedule_tag as JSON, :key, :older_than in microseconds, :attempts_at_least, :created_after, :created_before, :available_after,
+-- :available_before, :finished_after, :finished_before, :error_key: each may be NULL; :only_workflows; :limit.
 -- It finds the ids first and reads the rows then, so that no unneeded column is carried along. It is planned for its values, because
 -- each of them excludes most rows.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),

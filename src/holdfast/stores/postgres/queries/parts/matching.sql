@@ -1,15 +1,22 @@
 -- matching(): whether a job of the view ``jobs`` is one of those to list or to steer; ``clock`` has the time.
--- It searches for the text of a tag before it parses JSON, so that a row with invalid JSON does not fail the query.
-(
-    (:state::text IS NULL OR state = :state)
-    AND (:is_early::boolean IS NULL OR (available_at > (SELECT now FROM clock)) = :is_early)
-    AND (:is_blocked::boolean IS NULL OR (awaits IS NOT NULL) = :is_blocked)
-    OR (:is_blocked AND state = 'blocked')
-)
-    AND (:place::text IS NULL OR place = :place)
-    AND (:task::text IS NULL OR task = :task)
-    AND (:queue::text IS NULL OR queue = :queue)
-    AND (:reason::text IS NULL OR reason = :reason)
+-- It searches for the text of a tag before it parses JSON, so that a row with invalid JSON does not fail the query. :text is in lower
+-- case, a part of a task's name or of what the JSON of an error has before its traceback.
+(:places::text[] IS NULL OR place = ANY(:places))
+    AND (:stored::text[] IS NULL OR state = ANY(:stored))
+    AND (:states::text[] IS NULL OR coalesce(-- include early_as((SELECT now FROM clock))
+    , state) = ANY(:states))
+    AND (:tasks::text[] IS NULL OR task = ANY(:tasks))
+    AND (:queues::text[] IS NULL OR queue = ANY(:queues))
+    AND (:reasons::text[] IS NULL OR reason = ANY(:reasons))
+    AND (:workers::text[] IS NULL OR worker = ANY(:workers))
+    AND (:workflow::uuid IS NULL OR flow = :workflow)
+    AND (:is_rescued::boolean IS NULL OR (rescue IS NOT NULL) = :is_rescued)
+    AND (:up_to::timestamptz IS NULL OR greatest(created_at, finished_at) <= :up_to)
+    AND (
+        :text::text IS NULL
+        OR strpos(lower(task COLLATE "C"), :text) > 0
+        OR strpos(lower(replace(substr(split_part(error, '","traceback":"', 1), 10), '","message":"', ': ') COLLATE "C"), :text) > 0
+    )
     AND (:key::text IS NULL OR key = :key)
     AND (:older_than::bigint IS NULL OR coalesce(finished_at, created_at) <= (SELECT now FROM clock) - :older_than * interval '1 us')
     AND (:attempts_at_least::integer IS NULL OR attempt >= :attempts_at_least)
@@ -19,9 +26,15 @@
     AND (:available_before::timestamptz IS NULL OR available_at < :available_before)
     AND (:finished_after::timestamptz IS NULL OR finished_at >= :finished_after)
     AND (:finished_before::timestamptz IS NULL OR finished_at < :finished_before)
+    AND (:tags::text[] IS NULL OR EXISTS (
+        SELECT 1 FROM unnest(:tags) AS wanted
+        WHERE CASE WHEN position(wanted IN tags) > 0 THEN wanted IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag) END
+    ))
     AND (
-        :tag::text IS NULL
-        OR CASE WHEN position(:tag IN tags) > 0 THEN :tag IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag) END
+        :schedule_tag::text IS NULL
+        OR CASE
+            WHEN position(:schedule_tag IN tags) > 0 THEN :schedule_tag IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag)
+        END
     )
     AND (:error_key::text IS NULL OR -- include error_key()
         = :error_key)

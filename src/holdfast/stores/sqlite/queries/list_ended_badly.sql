@@ -1,0 +1,12 @@
+-- Return the matching failed or cancelled jobs: of one of these states, newest first. It reads no other jobs, as list.sql would.
+SELECT -- include shown()
+    AS now, record.*
+FROM holdfast_record AS record
+WHERE id IN (
+    SELECT id FROM holdfast_jobs
+    WHERE state IN ('failed', 'cancelled') AND state = json_extract(:state, '$[0]') AND (:before IS NULL OR id < :before)
+        AND -- include matching()
+    ORDER BY id DESC
+    LIMIT :limit
+)
+ORDER BY id DESC;
