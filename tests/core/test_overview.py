@@ -5,13 +5,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.error_groups import ErrorGroup, ErrorList
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Reason, State, Token
+from holdfast._core.job import Reason, RescueReason, State, Token
 from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
-from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, Overview, needs_of
+from holdfast._core.overview import LOOK_AT_FAILED, LOST, MOST_HELD, Overview, needs_of
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.schedule import Overlap, ScheduleView, Source
@@ -83,6 +84,10 @@ def schedule(late: float) -> ScheduleView:
     )
 
 
+def rescued(worker: str, reason: RescueReason, minutes: int) -> JobView:
+    return structs.replace(held("mail"), rescued=reason, rescued_from=worker, rescued_at=NOW - timedelta(minutes=minutes))
+
+
 def group(task: str, count: int, *, minutes: int) -> ErrorGroup:
     return ErrorGroup(
         key="5a41ab",
@@ -112,6 +117,19 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"workers": [worker(), worker("web2-8-bb", overdue=130.0, holds=3)]},
         "The lease of web2-8-bb ran out 2 min 10 s ago, and no supervisor has ended it. It has three jobs.",
         "start a worker, or run: holdfast recover MODULE:APP",
+    ),
+    "dead machine": (
+        {"workers": [worker()], "rescued": [rescued("Web2-8-bb", RescueReason.EXPIRED, minutes) for minutes in (4, 3, 16)]},
+        f"Two jobs were taken from Web2-8-bb 3 min ago: {LOST[RescueReason.EXPIRED]}.",
+        "they run elsewhere; why: holdfast jobs list --rescued, then jobs show ID",
+    ),
+    "killed worker": (
+        {
+            "workers": [worker()],
+            "rescued": [rescued("web2-8-bb", RescueReason.CRASHED, 1), rescued("old", RescueReason.RELEASED, 1)],
+        },
+        "One job was taken from web2-8-bb 1 min ago: its process died.",
+        "they run elsewhere; why: holdfast jobs list --rescued, then jobs show ID",
     ),
     "new error": (
         {"workers": [worker()], "errors": failed(group("sync", 212, minutes=8), group("sync", 9, minutes=61))},

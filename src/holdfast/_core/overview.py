@@ -10,7 +10,7 @@ from msgspec import Struct
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
-from holdfast._core.job import State
+from holdfast._core.job import RescueReason, State
 from holdfast._core.limits import LimitView, ScopeKind
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.story_words import counted
@@ -24,7 +24,17 @@ LOOK_AT_FAILED = 1_000
 """The failed jobs in which new errors are looked for: the newest ones."""
 MOST_NAMED = 3
 """The most names that a sentence has; it counts the others."""
-MOST_RUNNING = MOST_HELD = 100
+MOST_RUNNING = MOST_HELD = MOST_RESCUED = 100
+RECENT_RESCUE = 900.0
+"""Seconds for which a worker that lost jobs is named."""
+LOST = {
+    RescueReason.CRASHED: "its process died",
+    RescueReason.EXPIRED: "its lease ran out. It is dead, frozen or cut off, and what it still writes is refused",
+    RescueReason.UNRESPONSIVE: "it no longer answered its supervisor",
+    RescueReason.STALLED: "they reported no progress",
+    RescueReason.TIMED_OUT: "they passed their timeout",
+}
+"""Why a worker lost jobs. A worker that is closed, or that returns them, does not lose them."""
 WAITING = (State.SCHEDULED, State.AVAILABLE)
 
 
@@ -33,6 +43,7 @@ class NeedKind(StrEnum):
 
     NO_WORKER = "no_worker"
     SILENT_WORKER = "silent_worker"
+    LOST_WORKER = "lost_worker"
     NEW_ERROR = "new_error"
     UNKNOWN_TASK = "unknown_task"
     HELD = "held"
@@ -55,7 +66,8 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     ``needs``: what an operator should look at. ``running``: at most ``MOST_RUNNING`` jobs, newest first. ``held``: at most ``MOST_HELD``.
     ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none. ``errors``: of the newest
-    ``LOOK_AT_FAILED`` failed jobs, without messages.
+    ``LOOK_AT_FAILED`` failed jobs, without messages. ``rescued``: at most ``MOST_RESCUED``
+    jobs that were once taken from a worker, newest first.
     """
 
     at: datetime
@@ -68,6 +80,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     limits: Sequence[LimitView] = ()
     schedules: Sequence[ScheduleView] = ()
     errors: ErrorList = ErrorList()
+    rescued: Sequence[JobView] = ()
 
 
 def needs_of(seen: Overview) -> tuple[Need, ...]:
@@ -77,6 +90,7 @@ def needs_of(seen: Overview) -> tuple[Need, ...]:
     return (
         *_without_worker(seen, live),
         *(_silent(worker) for worker in silent),
+        *_lost(seen),
         *_new_errors(seen),
         *_unknown(seen, live),
         *_held(seen),
@@ -97,6 +111,25 @@ def _silent(worker: LeaseView) -> Need:
     since, has = in_words(worker.overdue), f"It has {counted(worker.holds, 'job')}" if worker.holds else "It has no job"
     text = f"The lease of {worker.worker} ran out {since} ago, and no supervisor has ended it. {has}."
     return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
+
+
+def _lost(seen: Overview) -> Iterator[Need]:
+    """Yield each worker that jobs were taken from, the one with the most jobs first."""
+    jobs = [
+        (job.rescued_from, job.rescued, job.rescued_at)
+        for job in seen.rescued
+        if job.rescued_at is not None and (seen.at - job.rescued_at).total_seconds() <= RECENT_RESCUE
+    ]
+    for (worker, reason), count in Counter((worker, reason) for worker, reason, _ in jobs).most_common(MOST_NAMED):
+        if worker is not None and reason in LOST:
+            ago = min(
+                (seen.at - at).total_seconds() for name, why, at in jobs if (name, why) == (worker, reason) and at is not None
+            )
+            many = f"{counted(count, 'job').capitalize()} {'was' if count == 1 else 'were'}"
+            text = f"{many} taken from {worker} {in_words(max(ago, 0.0))} ago: {LOST[reason]}."
+            yield Need(
+                NeedKind.LOST_WORKER, text, "they run elsewhere; why: holdfast jobs list --rescued, then jobs show ID", worker
+            )
 
 
 def _new_errors(seen: Overview) -> Iterator[Need]:

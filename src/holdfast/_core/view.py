@@ -35,7 +35,8 @@ class AttemptView(Struct, frozen=True, kw_only=True):
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``.
 
-    ``rescued``: why it was last taken from a worker while its code ran. ``awaits``: the signal for which it waits. ``held_for``: why it is
+    ``rescued``: why it was last taken from a worker while its code ran; ``rescued_at``: when; ``rescued_from``: which worker.
+    ``awaits``: the signal for which it waits. ``held_for``: why it is
     held. ``error_key``: failures of one cause share it; empty if there is none.
     """
 
@@ -75,6 +76,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     awaits: str | None = None
     held_for: HeldFor | None = None
     error_key: str = ""
+    rescued_at: datetime | None = None
+    rescued_from: str | None = None
 
     @classmethod
     def of(cls, record: JobRecord) -> "JobView":
@@ -87,6 +90,8 @@ class JobView(Struct, frozen=True, kw_only=True):
             checkpoint=_readable(record.checkpoint),
             headers=dict(record.headers),
             rescued=None if record.rescue is None else record.rescue.reason,
+            rescued_at=None if record.rescue is None else record.rescue.at,
+            rescued_from=None if record.rescue is None else record.rescue.worker,
             max_attempts=record.policy.max_attempts,
             max_crashes=record.policy.max_crashes,
             workflow=None if record.member is None else record.member.flow,

@@ -51,6 +51,7 @@ KIND_GLYPHS: Final[Mapping[Kind, tuple[str, str]]] = {
 NEED_GLYPHS: Final[Mapping[NeedKind, tuple[str, str, str]]] = {
     NeedKind.NO_WORKER: ("workers", "failed", "/workers"),
     NeedKind.SILENT_WORKER: ("silent", "failed", "/workers"),
+    NeedKind.LOST_WORKER: ("rescued", "rescued", "/jobs?rescued=yes"),
     NeedKind.NEW_ERROR: ("failed", "failed", "/jobs?state=failed&error={}"),
     NeedKind.UNKNOWN_TASK: ("blocked", "waiting", "/jobs?task={}"),
     NeedKind.HELD: ("held", "held", "/jobs?state=held"),

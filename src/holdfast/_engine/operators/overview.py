@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import State
-from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RUNNING, Overview, needs_of
+from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
 from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
@@ -37,6 +37,7 @@ async def overview(connections: Connections) -> Overview:
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
         errors=await _errors(client),
+        rescued=await client.list(JobFilter(is_rescued=True, limit=MOST_RESCUED)),
     )
     return structs.replace(seen, needs=needs_of(seen))
 
