@@ -1,5 +1,6 @@
 """What needs an operator: one sentence and one step for each situation, and nothing when all is well."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.audit import AuditEntry
 from holdfast._core.error_groups import ErrorGroup, ErrorList
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Reason, RescueReason, State, Token
@@ -88,6 +90,11 @@ def rescued(worker: str, reason: RescueReason, minutes: int) -> JobView:
     return structs.replace(held("mail"), rescued=reason, rescued_from=worker, rescued_at=NOW - timedelta(minutes=minutes))
 
 
+def paused(who: str, queue: str) -> AuditEntry:
+    selector = json.dumps({"queues": ["other", queue]})
+    return AuditEntry(id=UUID(int=5), at=NOW, who=who, origin="app", action="pause", selector=selector, reason="too fast")
+
+
 def group(task: str, count: int, *, minutes: int) -> ErrorGroup:
     return ErrorGroup(
         key="5a41ab",
@@ -119,17 +126,32 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "start a worker, or run: holdfast recover MODULE:APP",
     ),
     "dead machine": (
-        {"workers": [worker()], "rescued": [rescued("Web2-8-bb", RescueReason.EXPIRED, minutes) for minutes in (4, 3, 16)]},
-        f"Two jobs were taken from Web2-8-bb 3 min ago: {LOST[RescueReason.EXPIRED]}.",
-        "they run elsewhere; why: holdfast jobs list --rescued, then jobs show ID",
+        {
+            "workers": [worker()],
+            "rescued": [
+                *(rescued("Web2-8-bb", RescueReason.EXPIRED, minutes) for minutes in (4, 16)),
+                rescued("Web2-9-cc", RescueReason.EXPIRED, 3),
+            ],
+        },
+        f"Two jobs (mail) were taken from two workers of Web2 3 min ago: {LOST[RescueReason.EXPIRED]}.",
+        "now 2 held; look at Web2, and at the jobs: holdfast jobs list --rescued",
     ),
     "killed worker": (
         {
             "workers": [worker()],
             "rescued": [rescued("web2-8-bb", RescueReason.CRASHED, 1), rescued("old", RescueReason.RELEASED, 1)],
         },
-        "One job was taken from web2-8-bb 1 min ago: its process died.",
-        "they run elsewhere; why: holdfast jobs list --rescued, then jobs show ID",
+        "One job (mail) was taken from web2-8-bb 1 min ago: its process died.",
+        "now 1 held; look at web2, and at the jobs: holdfast jobs list --rescued",
+    ),
+    "queue paused by an operator": (
+        {
+            "workers": [worker()],
+            "queues": [queue("mail", 1, paused=timedelta(hours=2))],
+            "pauses": [paused("anna", "mail"), paused("bob", "mail")],
+        },
+        "The queue mail has been paused by anna (too fast) for 2 h, and one job waits.",
+        "ask why, then: holdfast queues resume mail",
     ),
     "new error": (
         {"workers": [worker()], "errors": failed(group("sync", 212, minutes=8), group("sync", 9, minutes=61))},
@@ -162,7 +184,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("imports", 1204, paused=timedelta(hours=2)), queue("empty", 0, paused=timedelta())],
         },
         "The queue imports has been paused for 2 h, and 1204 jobs wait.",
-        "holdfast queues resume imports",
+        "ask why, then: holdfast queues resume imports",
     ),
     "limit held by the silent": (
         {"workers": [worker()], "limits": [limit(3, "web1-7-aa", "gone-1", "gone-1"), limit(2, "gone-1")]},

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.audit import AuditEntry
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
@@ -29,7 +31,7 @@ RECENT_RESCUE = 900.0
 """Seconds for which a worker that lost jobs is named."""
 LOST = {
     RescueReason.CRASHED: "its process died",
-    RescueReason.EXPIRED: "its lease ran out. It is dead, frozen or cut off, and what it still writes is refused",
+    RescueReason.EXPIRED: "no beat until the lease ran out, so dead, frozen or cut off. Late writes are refused",
     RescueReason.UNRESPONSIVE: "it no longer answered its supervisor",
     RescueReason.STALLED: "they reported no progress",
     RescueReason.TIMED_OUT: "they passed their timeout",
@@ -67,7 +69,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     ``needs``: what an operator should look at. ``running``: at most ``MOST_RUNNING`` jobs, newest first. ``held``: at most ``MOST_HELD``.
     ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none. ``errors``: of the newest
     ``LOOK_AT_FAILED`` failed jobs, without messages. ``rescued``: at most ``MOST_RESCUED``
-    jobs that were once taken from a worker, newest first.
+    jobs that were once taken from a worker, newest first. ``pauses``: what is recorded of pauses of queues, newest first.
     """
 
     at: datetime
@@ -81,6 +83,19 @@ class Overview(Struct, frozen=True, kw_only=True):
     schedules: Sequence[ScheduleView] = ()
     errors: ErrorList = ErrorList()
     rescued: Sequence[JobView] = ()
+    pauses: Sequence[AuditEntry] = ()
+
+
+class _Paused(Struct):
+    queues: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, selector: str) -> "_Paused":
+        """Return the queues in the selector of a pause; none if it was recorded in another form."""
+        try:
+            return msgspec.json.decode(selector, type=cls)
+        except msgspec.MsgspecError:
+            return cls()
 
 
 def needs_of(seen: Overview) -> tuple[Need, ...]:
@@ -114,22 +129,30 @@ def _silent(worker: LeaseView) -> Need:
 
 
 def _lost(seen: Overview) -> Iterator[Need]:
-    """Yield each worker that jobs were taken from, the one with the most jobs first."""
-    jobs = [
-        (job.rescued_from, job.rescued, job.rescued_at)
-        for job in seen.rescued
-        if job.rescued_at is not None and (seen.at - job.rescued_at).total_seconds() <= RECENT_RESCUE
-    ]
-    for (worker, reason), count in Counter((worker, reason) for worker, reason, _ in jobs).most_common(MOST_NAMED):
-        if worker is not None and reason in LOST:
-            ago = min(
-                (seen.at - at).total_seconds() for name, why, at in jobs if (name, why) == (worker, reason) and at is not None
-            )
-            many = f"{counted(count, 'job').capitalize()} {'was' if count == 1 else 'were'}"
-            text = f"{many} taken from {worker} {in_words(max(ago, 0.0))} ago: {LOST[reason]}."
-            yield Need(
-                NeedKind.LOST_WORKER, text, "they run elsewhere; why: holdfast jobs list --rescued, then jobs show ID", worker
-            )
+    """Yield each machine that jobs were taken from, and why; the one with the most jobs first."""
+    found: dict[tuple[str, RescueReason], list[JobView]] = {}
+    for job in seen.rescued:
+        is_recent = job.rescued_at is not None and (seen.at - job.rescued_at).total_seconds() <= RECENT_RESCUE
+        if is_recent and job.rescued in LOST and job.rescued_from is not None:
+            found.setdefault((machine_of(job.rescued_from), job.rescued), []).append(job)
+    for (machine, reason), jobs in sorted(found.items(), key=lambda each: -len(each[1]))[:MOST_NAMED]:
+        workers = sorted({job.rescued_from for job in jobs if job.rescued_from is not None})
+        ago = min((seen.at - job.rescued_at).total_seconds() for job in jobs if job.rescued_at is not None)
+        many = f"{counted(len(jobs), 'job').capitalize()} ({_named(Counter(job.task for job in jobs))})"
+        whose = workers[0] if len(workers) == 1 else f"{counted(len(workers), 'worker')} of {machine}"
+        text = f"{many} {_were(len(jobs))} taken from {whose} {in_words(max(ago, 0.0))} ago: {LOST[reason]}."
+        now = ", ".join(f"{count} {state}" for state, count in Counter(job.state.value for job in jobs).most_common())
+        step = f"now {now}; look at {machine}, and at the jobs: holdfast jobs list --rescued"
+        yield Need(NeedKind.LOST_WORKER, text, step, machine)
+
+
+def machine_of(worker: str) -> str:
+    """Return the machine in a worker's name.
+
+    >>> machine_of("web-2-1207-9a31f00b"), machine_of("mine")
+    ('web-2', 'mine')
+    """
+    return worker.rsplit("-", 2)[0]
 
 
 def _new_errors(seen: Overview) -> Iterator[Need]:
@@ -170,8 +193,17 @@ def _paused(seen: Overview) -> Iterator[Need]:
     for queue in seen.queues:
         if queue.paused_at is not None and (waiting := _in_line(queue)):
             since = in_words((seen.at - queue.paused_at).total_seconds())
-            text = f"The queue {queue.name} has been paused for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
-            yield Need(NeedKind.PAUSED_QUEUE, text, f"holdfast queues resume {queue.name}", queue.name)
+            paused = f"The queue {queue.name} has been paused{_by(queue.name, seen.pauses)} for {since}"
+            text = f"{paused}, and {counted(waiting, 'job')} {_wait(waiting)}."
+            yield Need(NeedKind.PAUSED_QUEUE, text, f"ask why, then: holdfast queues resume {queue.name}", queue.name)
+
+
+def _by(queue: str, pauses: Sequence[AuditEntry]) -> str:
+    """Return who paused a queue and why, as far as it is recorded."""
+    found = next((each for each in pauses if queue in _Paused.of(each.selector).queues), None)
+    if found is None:
+        return ""
+    return f" by {found.who}" + (f" ({found.reason})" if found.reason else "")
 
 
 def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
@@ -201,6 +233,10 @@ def _named(names: Counter[str]) -> str:
     first = [name for name, _ in names.most_common(MOST_NAMED)]
     more = len(names) - len(first)
     return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def _wait(number: int) -> str:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import State
 from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
@@ -27,16 +28,22 @@ async def overview(connections: Connections) -> Overview:
     async def schedules() -> list[ScheduleView]:
         return [ScheduleView.of(each, 1) for each in (await client.schedules()).found]
 
+    queues = await client.queues(MOST_COUNTED)
+
+    async def pauses() -> Sequence[AuditEntry]:
+        return await client.audits(AuditFilter(action="pause")) if any(queue.paused_at for queue in queues) else ()
+
     seen = Overview(
         at=client.now(),
         workers=await client.workers(),
-        queues=await client.queues(MOST_COUNTED),
+        queues=queues,
         running=await client.list(JobFilter(state=State.RUNNING, limit=MOST_RUNNING)),
         held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)),
         waiting_tasks=await store_defaults.waiting_tasks(connections.store),
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
         errors=await _errors(client),
+        pauses=await _if_any(pauses),
         rescued=await client.list(JobFilter(is_rescued=True, limit=MOST_RESCUED)),
     )
     return structs.replace(seen, needs=needs_of(seen))
