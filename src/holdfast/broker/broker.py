@@ -26,15 +26,17 @@ from holdfast.broker.maintenance import Maintenance, anonymous
 from holdfast.broker.port import Port
 from holdfast.errors import HoldfastError
 from holdfast.http import api
+from holdfast.http.access import Access
 from holdfast.http.api import Api
 from holdfast.http.claiming import CLAIM, Claims
 from holdfast.http.identity import Authenticate, Identity, Role, local
 from holdfast.http.limits import MOST_REQUESTS, Rates, read_body
+from holdfast.http.managed import Managed
+from holdfast.http.management import management
 from holdfast.http.openapi import PREFIX
 from holdfast.http.operation import Operation
 from holdfast.http.settling import Settling
 from holdfast.http.stats import stats
-from holdfast.http.submitting import Submitting
 from holdfast.settings import Settings
 from holdfast.transports.polling import PollingTransport
 
@@ -89,7 +91,7 @@ class Broker:
         environment = structs.replace(environment, transport=HubTransport(self.hub, transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
         rates = None if rate is None else Rates(rate, environment.clock.monotonic)
-        self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate, rates)
+        self._api = Api(self._operations(environment, settings, registry or Registry()), Access(authenticate), rates)
         self._requests = 0
 
     async def stand(self, url: str) -> None:
@@ -121,8 +123,8 @@ class Broker:
         client, timing = Client(environment, give_up=GIVE_UP), settings.timing
         process, poll = anonymous(SystemHost().process()), settings.poll_interval
         claims = Claims(environment, timing, process, poll=poll, hints=self.hub)
-        settling, submitting = Settling(environment, timing), Submitting(environment, client, registry)
-        return [*submitting.operations(), claims.operation(), *settling.operations(), stats(client)]
+        settling, calls = Settling(environment, timing), management(Managed.of_store(environment, settings, registry, client))
+        return [*calls, claims.operation(), *settling.operations(), stats(client)]
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -288,6 +288,11 @@ class Jobs:
     signal_key = blocking(asignal_key)
 
 
+def client_of(jobs: Jobs) -> Client:
+    """Return the client of the running event loop, for reads and writes that go page by page."""
+    return jobs._connect()
+
+
 async def asteer_matching(jobs: Jobs, how: Steer, ids: Sequence[UUID], where: Where) -> dict[UUID, State]:
     """Apply the verb to those of the jobs that match when they are written; return the state each is in now."""
     return (await jobs._connect().steer(how, ids, where.filter(len(ids)))).states

@@ -6,9 +6,9 @@ from holdfast._core.error_groups import ErrorGroup
 from holdfast._core.job import State
 from holdfast._core.limits import Limit
 from holdfast._core.story_words import counted
-from holdfast.dashboard.views.overview import condition
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, jobs_where, table, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
+from holdfast.http.resources import condition
 
 MOST_HOLDERS = 3
 _LEAD = (
