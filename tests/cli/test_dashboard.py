@@ -21,7 +21,7 @@ HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
 def test_a_host_that_other_machines_reach_is_refused_with_the_remedy(host: str) -> None:
     done = run("dashboard", "--url", "memory://", "--host", host)
     assert done.exit_code == 2
-    assert "use 127.0.0.1, and forward the port" in done.stderr
+    assert "pass --token-file FILE, or use 127.0.0.1 and forward the port" in done.stderr
 
 
 def test_a_port_that_is_taken_is_refused_with_the_remedy() -> None:

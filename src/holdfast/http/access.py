@@ -27,16 +27,22 @@ class Access:
         self.is_read_only, self.sessions = is_read_only, sessions
 
     @property
+    def is_local(self) -> bool:
+        """Whether it answers this machine only."""
+        return self._authenticate is None or bool(getattr(self._authenticate, "is_local", False))
+
+    @property
     def challenge(self) -> str:
         """The scheme by which a sender may show who it is, as ``WWW-Authenticate`` names it."""
         return str(getattr(self._authenticate, "challenge", "Bearer"))
 
     def identity(self, request: Request) -> Identity:
         """Return who sends a request. Raises ``ApiError`` for a sender that is unknown, or elsewhere."""
-        if self._authenticate is None:
+        if self.is_local:
             why = refusal(None if request.client is None else request.client.host, request.headers.raw)
             if why is not None:
                 raise ApiError(403, "not_local", why, "ask it from this machine, by its own address")
+        if self._authenticate is None:
             return LOCAL
         identity = self._authenticate(request)
         if identity is None:

@@ -25,6 +25,7 @@ MOST_BYTES: Final = 4 * 2**20
 _JSON: Final = "application/json"
 _STORE_AWAY: Final = 503
 _TOO_MANY: Final = 429
+_UNKNOWN: Final = 401
 _BROKEN: Final = 500
 LONGEST_READ: Final = 2.0
 """Seconds for which a call that only reads waits for the store."""
@@ -69,7 +70,10 @@ class Api:
                 found = problem_of(error)
                 if found.status == _BROKEN:
                     logger.error("the API failed at %s: %s", operation.path, printable(described(error)))
-                return refused(found)
+                answer = refused(found)
+                if found.status == _UNKNOWN:
+                    answer.headers["WWW-Authenticate"] = self._access.challenge
+                return answer
 
         return serve
 
@@ -119,7 +123,6 @@ def asked(kind: Any, items: Sequence[tuple[str, str]]) -> Any:
 def refused(found: Problem) -> Response:
     """Return a problem as an answer."""
     headers = {"Retry-After": str(RETRY_AFTER)} if found.status in (_STORE_AWAY, _TOO_MANY) else {}
-    headers |= {"WWW-Authenticate": "Bearer"} if found.status == 401 else {}
     return Response(_encode(found), found.status, headers, CONTENT_TYPE)
 
 

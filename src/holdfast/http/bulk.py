@@ -12,7 +12,7 @@ from holdfast.http.job_verbs import reschedule
 from holdfast.http.managed import Managed
 from holdfast.http.openapi import PREFIX
 from holdfast.http.operation import Call, Operation, Reply
-from holdfast.http.operations import MOST_AT_ONCE, MOST_COUNTED, Bulk, OperationProgress, Operations, Tally, count
+from holdfast.http.operations import MOST_AT_ONCE, Bulk, OperationProgress, Operations, Tally, count
 from holdfast.http.permissions import ROLES, Action
 from holdfast.http.problems import ApiError
 from holdfast.http.selectors import Selector, query_of, where_of
@@ -108,7 +108,7 @@ class BulkActions:
         answer = Acted(action=action, dry_run=body.dry_run, selector=query_of(where_of(body.selector)), up_to=up_to, jobs=0)
         if body.dry_run:
             found = await count(self._managed.client, bulk)
-            return Reply(structs.replace(answer, jobs=min(found, MOST_COUNTED), complete=found <= MOST_COUNTED))
+            return Reply(structs.replace(answer, jobs=found.jobs, complete=found.is_all))
         done = await act(self._managed, self._operations, Change.of(call, action, "/jobs"), bulk)
         if isinstance(done, Tally):
             return Reply(structs.replace(answer, **structs.asdict(done)))
@@ -134,7 +134,7 @@ def bulk_of(action: Action, where: Any, delay: float | str | None, run_at: datet
 
 async def act(managed: Managed, operations: Operations, change: Change, bulk: Bulk) -> Tally | OperationProgress:
     """Make a change now if the jobs are few, or begin an operation."""
-    if await count(managed.client, bulk, MOST_AT_ONCE) <= MOST_AT_ONCE:
+    if (await count(managed.client, bulk, MOST_AT_ONCE)).is_all:
         return await operations.at_once(change, bulk)
     return operations.start(change, bulk, await count(managed.client, bulk))
 

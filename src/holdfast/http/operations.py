@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -25,6 +25,8 @@ MOST_AT_ONCE: Final = 1000
 """The most jobs of an action that is done within its request."""
 MOST_COUNTED: Final = 100_000
 """The most jobs that are counted before an action."""
+LONGEST_COUNT: Final = 1.5
+"""Seconds for counting jobs: the number is for people, and the action does not depend on it."""
 MOST_RUNNING: Final = 4
 MOST_KEPT: Final = 100
 
@@ -105,18 +107,35 @@ _LOOKED_AT: Final[Mapping[SteerVerb, frozenset[State]]] = {
 }
 
 
-async def count(client: Client, bulk: Bulk, most: int = MOST_COUNTED) -> int:
-    """Return how many jobs match and fit, ``most`` + 1 if there are more."""
+class Count(NamedTuple):
+    """How many jobs match and fit; with ``is_all=False``, there are more."""
+
+    jobs: int
+    is_all: bool
+
+
+async def count(client: Client, bulk: Bulk, most: int = MOST_COUNTED) -> Count:
+    """Count the jobs that match and fit, as far as that takes no longer than a person waits."""
     found = 0
+    try:
+        async with asyncio.timeout(LONGEST_COUNT):
+            async for some in _counted(client, bulk):
+                found += some
+                if found > most:
+                    return Count(most, is_all=False)
+    except TimeoutError:
+        return Count(found, is_all=False)
+    return Count(found, is_all=True)
+
+
+async def _counted(client: Client, bulk: Bulk) -> AsyncIterator[int]:
     for where in bulk.parts():
         which = structs.replace(where.filter(None), limit=BATCH)
-        while found <= most:
-            page = await client.page(which)
-            found += sum(job.state in FITTING[bulk.how.verb] for job in page)
+        while page := await client.page(which):
+            yield sum(job.state in FITTING[bulk.how.verb] for job in page)
             if len(page) < which.limit:
                 break
             which = structs.replace(which, before=page[-1].id)
-    return min(found, most + 1)
 
 
 class Operations:
@@ -140,7 +159,7 @@ class Operations:
 
         return await make(change, act)
 
-    def start(self, change: Change, bulk: Bulk, expected: int) -> OperationProgress:
+    def start(self, change: Change, bulk: Bulk, expected: Count) -> OperationProgress:
         """Begin an action on many jobs. Raises ``ApiError`` while too many go on."""
         if len(self._tasks) >= MOST_RUNNING:
             raise ApiError(429, "too_many", f"{MOST_RUNNING} operations go on here", "wait for one to end, or stop it")
@@ -150,8 +169,8 @@ class Operations:
             phase=Phase.RUNNING,
             by=change.by,
             reason=change.reason,
-            expected=min(expected, MOST_COUNTED),
-            is_bounded=expected > MOST_COUNTED,
+            expected=expected.jobs,
+            is_bounded=not expected.is_all,
             done=Tally(),
             began_at=self._connect().now(),
         )
