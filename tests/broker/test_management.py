@@ -44,7 +44,7 @@ def _submit(api: Caller, number: int, task: str = "t", **options: object) -> lis
 def _fail(api: Caller, number: int, task: str = "t") -> None:
     for _ in range(number):
         claimed = api.claim(task)
-        error = {"type": "KeyError", "message": "shelf 7"}
+        error = {"type": "KeyError", "message": "shelf 7 of x1y2z3"}
         assert api.about(claimed, "fail", error=error, retry=False).status == 200
 
 
@@ -107,12 +107,13 @@ def test_messages_of_errors_are_shown_only_with_the_right_to_read_them(clock: Fa
     tokens = Tokens.parse("\n".join(line for _, line in (VIEWER, OPERATOR, WORKER)))
     with running(MemoryStore(clock), clock, authenticate=tokens) as broker:
         anna, viewer = Caller(broker.url, OPERATOR[0]), Caller(broker.url, VIEWER[0])
-        job = anna.submit()
+        job = anna.post("/jobs", {"task": "t", "payload": {"api_key": "x1y2z3"}}).body["id"]
         _fail(Caller(broker.url, WORKER[0]), 1)
         paths = (f"/jobs/{job}", f"/jobs/{job}/story", f"/jobs/{job}/explanation", "/jobs", "/errors")
         seen, by_anna = ([json.dumps(each.get(path).body) for path in paths] for each in (viewer, anna))
         assert all("KeyError" in text for text in seen[:2])
         assert not [text for text in seen if "shelf 7" in text]
+        assert not [text for text in by_anna if "x1y2z3" in text]
         assert [path for path, text in zip(paths, by_anna, strict=True) if "shelf 7" in text] == [paths[0], paths[1], "/errors"]
 
 

@@ -170,7 +170,7 @@ class Dashboard:
         async def admit(request: Request) -> Response:
             try:
                 identity = self._access.identity(request)
-                self._access.require(request, identity, Action.READ, _path(request))
+                self._access.require(identity, Action.READ, _path(request))
                 return await answer(request, identity)
             except ApiError as error:
                 return self._refused(error.problem)
@@ -185,7 +185,7 @@ class Dashboard:
 
     def _asked(self, request: Request, identity: Identity) -> Asked:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
-        may = frozenset(each for each in self._access.may(identity) if self._access.allows(identity, each, _path(request)))
+        may = self._access.may(identity, _path(request))
         id, redact = request.path_params.get("id", ""), self._managed.redact
         return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact)
 
@@ -203,7 +203,7 @@ class Dashboard:
         """Return the action that a request is about. Raises ``ApiError`` for one that its sender may not take."""
         path = request.path_params
         wanted = Wanted(path["kind"], path["action"], given, identity)
-        self._access.require(request, identity, wanted.action, wanted.target)
+        self._access.require(identity, wanted.action, wanted.target)
         if self._access.is_read_only:
             self._access.require_change(request)
         return wanted
@@ -230,7 +230,9 @@ class Dashboard:
         return self._rendered(request, page) if page.template else RedirectResponse(_root(request) + path, 303)
 
     async def _progress(self, request: Request, identity: Identity) -> Response:
-        return self._rendered(request, self._acting.progress(request.path_params["id"], self._access.may(identity)))
+        return self._rendered(
+            request, self._acting.progress(request.path_params["id"], self._access.may(identity, _path(request)))
+        )
 
     async def _read(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]], within: float | None = READ_TIMEOUT) -> Page:
         """Return the page, or one with the reason why there is none. ``within``: the seconds for it."""

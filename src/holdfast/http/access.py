@@ -49,9 +49,7 @@ class Access:
             raise ApiError(401, "unauthorized", "the token is missing or unknown", "send the header Authorization: Bearer TOKEN")
         return identity
 
-    def require(
-        self, request: Request, identity: Identity, action: Action, target: str, roles: frozenset[Role] | None = None
-    ) -> None:
+    def require(self, identity: Identity, action: Action, target: str, roles: frozenset[Role] | None = None) -> None:
         """Raise ``ApiError`` unless the sender may take the action. ``roles``: those that may, if not those of the action."""
         allowed = ROLES[action] if roles is None else roles
         if not identity.has(allowed):
@@ -74,15 +72,12 @@ class Access:
         if not self.sessions.accepts(request, request.headers.get(HEADER) if token is None else token):
             raise ApiError(403, "no_token", "it lacks the token of its session", "load the page again, and send the form from it")
 
-    def may(self, identity: Identity) -> frozenset[Action]:
-        """Return the actions that the sender may take here, as far as its roles say."""
+    def may(self, identity: Identity, target: str) -> frozenset[Action]:
+        """Return the actions that the sender may take on the target."""
+        actions = READS if self.is_read_only else ROLES.keys()
         return frozenset(
-            action for action, roles in ROLES.items() if identity.has(roles) and (action in READS or not self.is_read_only)
+            action for action in actions if identity.has(ROLES[action]) and self._authorize(identity, action, target)
         )
-
-    def allows(self, identity: Identity, action: Action, target: str) -> bool:
-        """Return whether the sender may take the action on the target."""
-        return action in self.may(identity) and self._authorize(identity, action, target)
 
 
 def _is_of_browser(request: Request) -> bool:

@@ -79,7 +79,8 @@ class Api:
 
     async def _call(self, request: Request, operation: Operation, decoder: "msgspec.json.Decoder[Any] | None") -> Call:
         access, identity = self._access, self._access.identity(request)
-        access.require(request, identity, operation.action, request.url.path.partition(PREFIX)[2], operation.roles)
+        target = request.url.path.partition(PREFIX)[2]
+        access.require(identity, operation.action, target, operation.roles)
         if operation.is_change:
             access.require_change(request)
         if self._rates is not None and not self._rates.accepts(identity.name):
@@ -94,7 +95,7 @@ class Api:
             body=None if decoder is None else await _body(request, decoder, is_optional=operation.is_body_optional),
             key=request.headers.get("idempotency-key") if operation.has_key else None,
             match=request.headers.get("if-match") if operation.has_match else None,
-            may=access.may(identity),
+            may=access.may(identity, target),
             is_read_only=access.is_read_only,
             is_gone=request.is_disconnected,
         )

@@ -4,10 +4,9 @@ from typing import Any, Final
 
 from msgspec import UNSET, UnsetType, defstruct, structs
 
-from holdfast._core.error_groups import ErrorGroup
 from holdfast._core.job import Failure
 from holdfast._core.record import JobRecord
-from holdfast._core.sensitive import HIDDEN, is_sensitive
+from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 from holdfast._core.view import AttemptView, JobView
 from holdfast._core.workflow_view import WorkflowView
 from holdfast.http.managed import Managed
@@ -87,9 +86,12 @@ def masked(job: JobView, managed: Managed) -> JobView:
     return structs.replace(job, error=error(job.error), message=message, headers=_headers(job), attempts=attempts)
 
 
-def group_of(group: ErrorGroup, *, is_readable: bool) -> ErrorGroup:
-    """Return a group of errors, with its message if the sender may read it."""
-    return group if is_readable else structs.replace(group, message="")
+def mask_for(record: JobRecord | None, managed: Managed) -> Mask:
+    """Return the function that hides the sensitive values of a job in a string."""
+    if record is None:
+        return mask_of(())
+    job = JobView.of(record)
+    return mask_of((job.payload, job.checkpoint), managed.sensitive(job.task))
 
 
 def without_texts(found: WorkflowView) -> WorkflowView:

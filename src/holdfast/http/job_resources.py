@@ -1,5 +1,7 @@
 """Reads of jobs: the list, one job, its story, why it waits, counts, and the causes of failures."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -11,7 +13,7 @@ from holdfast._core.story import Story, story_of
 from holdfast._core.view import JobView
 from holdfast._engine.operators.errors import LOOK
 from holdfast.http.identity import Role
-from holdfast.http.job_items import JobItem, group_of, included, item_of, masked, may_read, tag_of, without_messages
+from holdfast.http.job_items import JobItem, included, item_of, mask_for, masked, may_read, tag_of, without_messages
 from holdfast.http.managed import Managed
 from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.selectors import Selector, query_of, where_of
@@ -129,11 +131,20 @@ class JobResources:
 
     async def _errors(self, call: Call) -> Reply:
         found = await self._managed.errors.alist(limit=call.asked.limit, look=LOOK)
-        groups = tuple(group_of(each, is_readable=may_read(call)) for each in found.groups)
-        return Reply(structs.replace(found, groups=groups))
+        return Reply(structs.replace(found, groups=await self._visible(call, found.groups)))
 
     async def _error(self, call: Call) -> Reply:
-        return Reply(group_of(await self._managed.errors.aget(call.path["key"]), is_readable=may_read(call)))
+        (found,) = await self._visible(call, [await self._managed.errors.aget(call.path["key"])])
+        return Reply(found)
+
+    async def _visible(self, call: Call, groups: Sequence[ErrorGroup]) -> tuple[ErrorGroup, ...]:
+        """Return the groups with their messages, if the sender may read these, without the sensitive values of the jobs they are from."""
+        if not may_read(call):
+            return tuple(structs.replace(each, message="") for each in groups)
+        store = self._managed.environment().store
+        records = await asyncio.gather(*(store.get(each.job) for each in groups))
+        masks = [mask_for(each, self._managed) for each in records]
+        return tuple(structs.replace(each, message=mask(each.message)) for each, mask in zip(groups, masks, strict=True))
 
 
 def _read(
