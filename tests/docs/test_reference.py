@@ -367,7 +367,7 @@ def test_every_call_of_the_api_and_every_problem_is_described() -> None:
     rows = [row.split("|")[1] for row in text.splitlines() if re.match(r"\| `(GET|POST|DELETE)", row)]
     paths = {each.path for each in management(Managed.of_app(App("memory://")))}
     described = {path for row in rows for path in re.findall(r"`(?:[A-Z]+ )?(/[^`]*)`", row)}
-    assert described == {*paths, "/health/live", "/health/ready"}
+    assert described == {*paths, "/health/live", "/health/ready", "/events", "/jobs/{id}/events"}
     output = "".join(path.read_text() for path in SOURCES if "http" in path.parts)
     codes = {code for _, code, _ in problems._TABLE.values()} | set(
         re.findall(r'\b(?:ApiError|problem)\(\s*\w+,\s*"(\w+)"', output)

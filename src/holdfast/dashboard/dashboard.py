@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from holdfast._core.durations import in_words
 from holdfast._system.clock import SystemRandomness
@@ -48,6 +48,8 @@ try:
     from holdfast.http.problems import ApiError, Problem
     from holdfast.http.redact import Redact, no_more
     from holdfast.http.sessions import Sessions
+    from holdfast.http.stream import EVERY, Stream
+    from holdfast.http.stream_routes import stream_routes
 except ImportError as error:
     raise MissingExtra(error.name or "starlette", "dashboard") from None
 
@@ -93,6 +95,8 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
 )
 Answer = Callable[[Request, Identity], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
+_LIVE: Final = "x-holdfast-live"
+"""The header of a page that renews itself."""
 FILES: Final = {"style.css": "text/css", "holdfast.js": "text/javascript"}
 
 
@@ -126,7 +130,9 @@ class Dashboard:
         self._sessions = Sessions(app.settings.url, SystemRandomness())
         self._access = Access(authenticate, authorize=authorize, is_read_only=not actions, sessions=self._sessions)
         self._managed = Managed.of_app(app, redact or no_more)
-        operations = operations_of(self._managed)
+        operations, epoch = operations_of(self._managed), SystemRandomness().uuid4().hex[:12]
+        self._stream = Stream(lambda: self._managed.client, lambda: environment_of(app).clock, epoch)
+        self._recent: dict[Any, tuple[float, asyncio.Task[Page]]] = {}
         self._acting = Acting(self._managed, operations)
         self._pages = Starlette(routes=self._routes(operations), exception_handlers={HTTPException: self._unknown})
 
@@ -138,6 +144,7 @@ class Dashboard:
             Route("/operations/{id}", self._admitted(self._progress)),
             Route("/actions/{kind}/{action}", self._admitted(self._confirm), methods=["GET"]),
             Route("/actions/{kind}/{action}", self._admitted(self._perform), methods=["POST"]),
+            *stream_routes(self._access, self._stream, self._managed.record),
             *health(lambda: environment_of(self._app).store),
             *Api(management(self._managed, operations), self._access).routes(),
             *(Route(path, self._admitted(self._answer(view))) for path, view in VIEWS),
@@ -179,9 +186,20 @@ class Dashboard:
 
     def _answer(self, view: Callable[[Asked], Awaitable[Page]]) -> Answer:
         async def answer(request: Request, identity: Identity) -> Response:
-            return self._rendered(request, await self._read(self._asked(request, identity), view))
+            asked = self._asked(request, identity)
+            shared = self._shared(asked, view) if _LIVE in request.headers else self._read(asked, view)
+            return self._rendered(request, await shared)
 
         return answer
+
+    def _shared(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]]) -> "asyncio.Future[Page]":
+        """Return a page that renews itself: all viewers who see the same share what is read of the store in a second."""
+        now = environment_of(self._app).clock.monotonic()
+        self._recent = {key: known for key, known in self._recent.items() if now - known[0] < EVERY}
+        key = (asyncio.get_running_loop(), view, tuple(sorted(asked.query.items())), asked.id, asked.may)
+        if key not in self._recent:
+            self._recent[key] = now, asyncio.get_running_loop().create_task(self._read(asked, view))
+        return asyncio.shield(self._recent[key][1])
 
     def _asked(self, request: Request, identity: Identity) -> Asked:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
@@ -227,6 +245,7 @@ class Dashboard:
             return Page(template="", title="") if isinstance(done, str) else done
 
         page = await self._read(self._asked(request, identity), view, within=None)
+        self._recent.clear()
         return self._rendered(request, page) if page.template else RedirectResponse(_root(request) + path, 303)
 
     async def _progress(self, request: Request, identity: Identity) -> Response:
