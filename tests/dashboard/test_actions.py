@@ -116,7 +116,7 @@ def test_one_job_is_cancelled_after_a_confirmation(app: App, anna: Person) -> No
 def test_a_pause_needs_a_reason(app: App, anna: Person) -> None:
     app.enqueue("mail", to="a")
     page = anna.open(anna.buttons("/queues")["queue/pause"])
-    assert "one job wait" in page.body
+    assert "1 job waits" in page.body
     assert anna.send(page, reason=" ").status == 422
     assert anna.send(page, reason="the relay is down").headers["location"] == "/queues"
     assert app.queues.list()[0].paused_at is not None

@@ -103,7 +103,7 @@ def test_a_look_is_at_most_six_statements_for_any_number_of_viewers(world: World
 def test_without_a_viewer_nothing_is_read(world: World) -> None:
     async def run() -> None:
         lines = world.stream.read(Viewer(TOPICS))
-        assert await anext(lines) == b"retry: 2000\n\n"
+        assert await anext(lines) == b"retry: 500\n\n"
         looking = world.stream._looking
         assert looking is not None
         await lines.aclose()  # type: ignore[attr-defined]

@@ -9,7 +9,6 @@ from msgspec import ValidationError
 from starlette.requests import Request
 
 from holdfast._core.requests import Steer
-from holdfast._core.story_words import counted
 from holdfast._engine.operators.operators import id_of
 from holdfast._engine.store_defaults import WAITING
 from holdfast.dashboard.actions import EFFECTS, REASONED, TYPED_ABOVE
@@ -134,7 +133,7 @@ class Acting:
             case "queue":
                 counts = next((each.counts for each in await self._managed.queues.alist() if each.name == name), {})
                 waiting = sum(counts.get(state, 0) for state in WAITING)
-                return waiting, f"queue {name}, where {counted(waiting, 'job')} wait", "/queues"
+                return waiting, f"queue {name}, where {number(waiting)} {'job waits' if waiting == 1 else 'jobs wait'}", "/queues"
             case "workflow":
                 return 1, f"workflow {short(name)}", f"/workflows/{quote(name, safe='')}"
             case "operation":

@@ -136,6 +136,10 @@ class Dashboard:
         self._acting = Acting(self._managed, operations)
         self._pages = Starlette(routes=self._routes(operations), exception_handlers={HTTPException: self._unknown})
 
+    def stop(self) -> None:
+        """End the connections over which pages follow changes, so that the server can stop."""
+        self._stream.close()
+
     def _routes(self, operations: Operations) -> list[Route]:
         return [
             Route("/static/{name}", _file),

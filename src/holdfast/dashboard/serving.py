@@ -64,7 +64,7 @@ async def serve(
         timeout_graceful_shutdown=DRAIN,
     )
     with _listener(host, port) as listener:
-        server = _Server(config, lambda: ready(_link(listener) + path))
+        server = _Server(config, lambda: ready(_link(listener) + path), dashboard.stop)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, server.stop)
         try:
@@ -76,9 +76,9 @@ async def serve(
 class _Server(uvicorn.Server):
     """A server that leaves signals to the command, and reports when it listens."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._stopping = ready, stopping
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
@@ -92,6 +92,7 @@ class _Server(uvicorn.Server):
 
     def stop(self) -> None:
         """End once the pages under way are answered; called again, end at once."""
+        self._stopping()
         self.force_exit = self.should_exit
         self.should_exit = True
 

@@ -30,7 +30,8 @@ MOST_WATCHED: Final = 3
 MOST_RUNNING: Final = 100
 MOST_WAITING: Final = 1000
 """The events that wait for a slow connection; it reads everything again after more of them."""
-KEEPALIVE: Final = 15.0
+LONGEST: Final = 15.0
+"""Seconds after which a connection ends, and its viewer comes back: a server that stops waits for all of its connections."""
 GAP: Final = b'event: gap\ndata: {"topic":"gap","names":[]}\n\n'
 _encode = msgspec.json.Encoder().encode
 Things = Mapping[str, object]
@@ -82,7 +83,7 @@ class Stream:
         self._seen: dict[str, Things] = {}
         self._running: Things = {}
         self._looking: asyncio.Task[None] | None = None
-        self._number, self._turn = 0, 0
+        self._number, self._turn, self._is_closed = 0, 0, False
 
     @property
     def viewers(self) -> int:
@@ -92,14 +93,20 @@ class Stream:
     async def read(self, viewer: Viewer, last: str | None = None) -> AsyncIterator[bytes]:
         """Yield what a viewer is sent, until it goes. ``last``: the id of the event that it got last, over an earlier connection."""
         with self.viewing(viewer):
-            yield b"retry: 2000\n\n"
+            yield b"retry: 500\n\n"
+            until = self._clock().monotonic() + LONGEST
             for line in self._missed(viewer, last):
                 yield line
-            while True:
+            while not self._is_closed and (left := until - self._clock().monotonic()) > 0:
                 while viewer.waiting:
                     yield viewer.waiting.popleft()
-                if not await viewer.wake.wait(KEEPALIVE):
-                    yield b": \n\n"
+                await viewer.wake.wait(left)
+
+    def close(self) -> None:
+        """End all connections, so that the server can stop."""
+        self._is_closed = True
+        for viewer in self._viewers:
+            viewer.wake.set()
 
     @contextmanager
     def viewing(self, viewer: Viewer) -> Iterator[None]:

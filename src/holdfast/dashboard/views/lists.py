@@ -9,7 +9,7 @@ from holdfast._core.job import State
 from holdfast._core.limits import Limit
 from holdfast._core.story_words import counted
 from holdfast.dashboard.actions import Button, buttons, link_to
-from holdfast.dashboard.views.page import Asked, Cell, Page, acts, columns, figure, jobs_where, table, text, when
+from holdfast.dashboard.views.page import Asked, Cell, Page, acting, acts, columns, figure, jobs_where, table, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
 from holdfast.http.permissions import Action
 from holdfast.http.resources import condition
@@ -24,7 +24,7 @@ _LEVELS = {"ok": ("completed", "completed"), "warning": ("held", "held"), "error
 async def queues(asked: Asked) -> Page:
     """Return the queues with the number of their jobs in each state."""
     found = await asked.app.queues.alist()
-    heads = columns("queue", "state", *(f"{state}#" for state in TABS), "priority#", "weight#", "")
+    heads = columns("queue", "state", *(f"{state}#" for state in TABS), "priority#", "weight#", *acting(asked))
     rows = [_queue(queue, asked) for queue in found]
     return table("Queues", "/queues", heads, rows, nothing="No queue has a job, is paused or has settings.")
 
@@ -38,7 +38,7 @@ def _queue(queue: QueueView, asked: Asked) -> list[Cell]:
         *(_count(queue, state) for state in TABS),
         figure(queue.settings.priority),
         figure(queue.settings.weight),
-        acts(buttons("queue", queue.name, asked.may, Action.PAUSE if paused is None else Action.RESUME, Action.PURGE)),
+        *acts(asked, buttons("queue", queue.name, asked.may, _turn(queue.paused_at), Action.PURGE)),
     ]
 
 
@@ -77,7 +77,7 @@ async def workers(asked: Asked) -> Page:
 async def errors(asked: Asked) -> Page:
     """Return why jobs failed: one row for each cause, that with the newest failure first."""
     found = await asked.app.errors.alist()
-    heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job", "")
+    heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job", *acting(asked))
     rows = [
         [
             Cell(text=each.type or str(each.reason or "unknown"), glyph="failed", family="failed", link=_failed(each)),
@@ -88,7 +88,7 @@ async def errors(asked: Asked) -> Page:
             when(moment(each.first_at, asked.now)),
             when(moment(each.last_at, asked.now)),
             text(short(each.job), style="m", link=f"/jobs/{each.job}"),
-            acts(_retry(each, asked)),
+            *acts(asked, _retry(each, asked)),
         ]
         for each in found.groups
     ]
@@ -117,7 +117,9 @@ def _failed(group: ErrorGroup) -> str:
 
 async def schedules(asked: Asked) -> Page:
     """Return the schedules with their next tick and the job of their last one."""
-    heads = columns("schedule", "state", "when", "task", "queue", "next tick#", "last tick#", "last job", "overlap", "from", "")
+    heads = columns(
+        "schedule", "state", "when", "task", "queue", "next tick#", "last tick#", "last job", "overlap", "from", *acting(asked)
+    )
     rows = []
     for each in await asked.app.schedules.alist():
         last = text("–") if each.last_job is None else text(short(each.last_job), style="m", link=f"/jobs/{each.last_job}")
@@ -134,7 +136,7 @@ async def schedules(asked: Asked) -> Page:
                 last,
                 text(each.overlap.value),
                 text(each.source.value),
-                acts(buttons("schedule", each.name, asked.may, Action.RUN, _turn(each.paused_at))),
+                *acts(asked, buttons("schedule", each.name, asked.may, Action.RUN, _turn(each.paused_at))),
             ]
         )
     return table("Schedules", "/schedules", heads, rows, nothing="There is no schedule.")

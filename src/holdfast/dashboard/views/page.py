@@ -102,9 +102,14 @@ def job(of: JobView, folder: str = "/jobs") -> Cell:
     return Cell(text=of.task, link=f"{folder}/{of.id}", more=short(of.id))
 
 
-def acts(buttons: Sequence[Button]) -> Cell:
-    """Return a cell with actions."""
-    return Cell(text="" if buttons else "–", buttons=buttons)
+def acting(asked: Asked) -> list[str]:
+    """Return the head of the column of actions, if the reader may act at all."""
+    return [] if asked.may <= READS else ["actions"]
+
+
+def acts(asked: Asked, buttons: Sequence[Button]) -> list[Cell]:
+    """Return the cell of the column of actions, if there is one."""
+    return [Cell(text="" if buttons else "–", buttons=buttons) for _ in acting(asked)]
 
 
 def columns(*names: str) -> list[Column]:
