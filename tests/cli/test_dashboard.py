@@ -51,6 +51,6 @@ def test_it_serves_a_store_until_it_is_asked_to_stop(folder: Path, number: signa
         with urllib.request.urlopen(f"{link}api/v1/events", timeout=20) as events:
             assert events.readline() == b"retry: 500\n"
             process.send_signal(number)
-            assert b"event" not in events.read()  # it ends
+            assert b"event: counts" not in events.read()  # it ends
         _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")

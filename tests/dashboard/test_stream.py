@@ -130,6 +130,7 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_or_is_asked_to_read_again(
         ids = [event.id for event in world.stream._recent if event.topic == "counts"]
         assert f"id: {ids[1]}\n".encode() in await missed(ids[0])
         assert b"event: gap" in await missed("other-7")
+        assert b"event: gap" in await missed("")
         world.clock.advance(KEPT + 1)
         await world.enqueue()
         await world.stream.look()

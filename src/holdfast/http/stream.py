@@ -57,6 +57,14 @@ class Viewer:
     def __init__(self, topics: Collection[str], job: UUID | None = None) -> None:
         self.topics, self.job = frozenset(topics), job
         self.waiting, self.wake = deque[bytes](), Signal()
+        self.is_new = False
+
+    def reread(self) -> None:
+        """Have the viewer read everything again: it may have missed changes."""
+        self.waiting.clear()
+        self.waiting.append(GAP)
+        self.is_new = False
+        self.wake.set()
 
     def wants(self, event: Event) -> bool:
         """Return whether the event is about what the viewer asked for."""
@@ -65,8 +73,7 @@ class Viewer:
     def take(self, event: Event) -> None:
         """Keep an event for the connection."""
         if len(self.waiting) >= MOST_WAITING:
-            self.waiting.clear()
-            self.waiting.append(GAP)
+            self.reread()
         self.waiting.append(event.line())
         self.wake.set()
 
@@ -95,8 +102,7 @@ class Stream:
         with self.viewing(viewer):
             yield b"retry: 500\n\n"
             until = self._clock().monotonic() + LONGEST
-            for line in self._missed(viewer, last):
-                yield line
+            self._catch_up(viewer, last)
             while not self._is_closed and (left := until - self._clock().monotonic()) > 0:
                 while viewer.waiting:
                     yield viewer.waiting.popleft()
@@ -135,6 +141,9 @@ class Stream:
         }
         self._compare("job", {**known, **running, **watched})
         self._running = running
+        for viewer in self._viewers:
+            if viewer.is_new:  # changes before this look are seen by no later one
+                viewer.reread()
 
     async def _watched(self, client: Client, running: Things) -> dict[str, object]:
         """Return the watched jobs whose turn it is, of those that do not run."""
@@ -163,14 +172,17 @@ class Stream:
             if viewer.wants(event):
                 viewer.take(event)
 
-    def _missed(self, viewer: Viewer, last: str | None) -> list[bytes]:
-        """Return the events since the last one, or one that states that some are missing: then the viewer reads everything again."""
-        if not last:
-            return []
+    def _catch_up(self, viewer: Viewer, last: str | None) -> None:
+        """Give a viewer the events since its last one; without it, the viewer reads everything again once a look has been taken."""
         ids = [event.id for event in self._recent]
-        if last not in ids:
-            return [GAP]
-        return [event.line() for event in list(self._recent)[ids.index(last) + 1 :] if viewer.wants(event)]
+        if last in ids:
+            for event in list(self._recent)[ids.index(last) + 1 :]:
+                if viewer.wants(event):
+                    viewer.take(event)
+        elif self._seen:
+            viewer.reread()
+        else:
+            viewer.is_new = True
 
     async def _run(self) -> None:
         """Look until the last viewer has gone."""

@@ -58,7 +58,7 @@ function connect() {
   if (document.hidden || !document.querySelector(".live")) return;
   source = new EventSource(`${root}/api/v1/events`);
   const change = () => (isChanged = true);
-  for (const topic of ["open", "counts", "job", "queue", "worker", "gap"]) source.addEventListener(topic, change);
+  for (const topic of ["counts", "job", "queue", "worker", "gap"]) source.addEventListener(topic, change);
 }
 
 function areKeysOn() {
