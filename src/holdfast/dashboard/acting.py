@@ -28,7 +28,7 @@ from holdfast.http.selectors import selector_of, where_of
 from holdfast.http.verbs import Verbs
 
 FORM_BYTES: Final = 64 * 1024
-KINDS: Final = ("job", "jobs", "queue", "schedule", "workflow", "operation")
+KINDS: Final = ("job", "jobs", "queue", "schedule", "workflow", "rows", "operation")
 _OWN: Final = frozenset(("token", "reason", "typed", "counted", "delay", "name", "up_to"))
 """The fields of a form that are not conditions of a selector."""
 
@@ -49,8 +49,7 @@ class Wanted:
     @property
     def target(self) -> str:
         """The path of what it is about, as the API has it."""
-        plural = self.kind if self.kind == "jobs" else f"{self.kind}s"
-        return f"/{plural}" if self.kind == "jobs" else f"/{plural}/{self.name}"
+        return "/jobs" if self.kind == "jobs" else f"/{_folder(self.kind)}/{self.name}"
 
     def change(self) -> Change:
         """Return the change, with the reason that the person gave."""
@@ -138,6 +137,8 @@ class Acting:
                 return 1, f"workflow {short(name)}", f"/workflows/{quote(name, safe='')}"
             case "operation":
                 return 1, f"operation {short(name)}", f"/operations/{quote(name, safe='')}"
+            case "rows":
+                return 1, f"rows of {name}", "/rows"
             case _:
                 return 1, f"schedule {name}", "/schedules"
 
@@ -163,9 +164,10 @@ class Acting:
             ("schedule", Action.RESUME): self._verbs.resume_schedule,
             ("workflow", Action.CANCEL): self._verbs.cancel,
             ("workflow", Action.RECOVER): self._verbs.recover,
+            ("rows", Action.RESET): self._verbs.reset_rows,
         }
         await make(change, lambda: verbs[wanted.kind, wanted.action](name))
-        return f"/workflows/{quote(name, safe='')}" if wanted.kind == "workflow" else f"/{wanted.kind}s"
+        return f"/workflows/{quote(name, safe='')}" if wanted.kind == "workflow" else f"/{_folder(wanted.kind)}"
 
     def progress(self, operation: str, may: frozenset[Action]) -> Page:
         """Return the page of an operation, which renews itself while it goes on."""
@@ -186,6 +188,10 @@ class Acting:
         return Page(
             template="operation.html", title=f"{of.action.capitalize()} jobs", section="/jobs", values=values, has_form=True
         )
+
+
+def _folder(kind: str) -> str:
+    return kind if kind.endswith("s") else f"{kind}s"
 
 
 def _words(conditions: Mapping[str, str]) -> str:

@@ -56,6 +56,9 @@ EFFECTS: Final[Mapping[tuple[str, Action], Effect]] = {
     ("workflow", Action.RECOVER): Effect(
         "Recover", "What damage keeps from going on is repaired. An intact workflow does not change.", "There is nothing to undo."
     ),
+    ("rows", Action.RESET): Effect(
+        "Reset stuck", "Rows that were in progress for too long are due again, and get another owner.", "This cannot be undone."
+    ),
     ("operation", Action.STOP): Effect("Stop", "It ends after the batch that is being written.", "What it has done stays done."),
 }
 REASONED: Final = frozenset((Action.PAUSE,))

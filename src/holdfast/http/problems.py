@@ -65,6 +65,7 @@ _TABLE: Final[dict[type[HoldfastError], tuple[int, str, str]]] = {
     SchemaTooNew: (503, "schema_too_new", "upgrade the broker"),
     StoreFull: (503, "store_full", "make room in the store, as the detail says"),
     StoreRefused: (503, "store_refused", "see the broker's log, and `holdfast check`"),
+    HoldfastError: (500, "failed", "do what the detail says"),
     StoreUnavailable: (503, "store_unavailable", "send it again: the outcome is unknown, and no call is done twice"),
 }
 RETRY_AFTER: Final = 1

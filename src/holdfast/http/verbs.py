@@ -51,6 +51,13 @@ class Started(Struct, frozen=True):
     id: str
 
 
+class ResetRows(Struct, frozen=True):
+    """How many rows were taken back."""
+
+    rows: str
+    reset: int
+
+
 class WorkflowState(Struct, frozen=True):
     """The state of a workflow's own job."""
 
@@ -80,6 +87,7 @@ class Verbs:
             self._operation(workflow, Action.RESUME, "Let a paused workflow go on.", WorkflowState, self.resume_workflow),
             self._operation(workflow, Action.RETRY, "Run again what did not complete.", WorkflowState, self.retry),
             self._operation(workflow, Action.RECOVER, "Repair a workflow.", Revived, self.recover),
+            self._operation("/rows/{name}", Action.RESET, "Take stuck rows of a watched table back.", ResetRows, self.reset_rows),
             self._operation("/limits/{scope}", Action.RESET, "Remove the limit of the cluster.", None, self.reset),
             self._operation(
                 "/limits/{scope}/{name}", Action.RESET, "Remove a limit; one in code comes back.", None, self.reset_of
@@ -149,6 +157,13 @@ class Verbs:
 
     async def recover(self, workflow: str) -> Revived:
         return await self._managed.workflows.arecover_stuck(workflow)
+
+    async def reset_rows(self, name: str) -> ResetRows:
+        """Take rows back whose owner holds them for too long."""
+        watched = self._managed.watches.get(name)
+        if watched is None:
+            raise absent("watched table", name, "/rows")
+        return ResetRows(name, len(await watched.areset()))
 
     async def reset(self, scope: str) -> None:
         """Remove the limit of the cluster."""

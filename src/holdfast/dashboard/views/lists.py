@@ -169,7 +169,7 @@ async def limits(asked: Asked) -> Page:
 
 async def rows(asked: Asked) -> Page:
     """Return the tables that the App watches, with how many of their rows are due and stuck, and which workers have some."""
-    heads = columns("name", "table", "due#", "stuck#", "longest held#", "rows by status", "held by")
+    heads = columns("name", "table", "due#", "stuck#", "longest held#", "rows by status", "held by", *acting(asked))
     found = []
     for each in asked.app.watches.values():
         states = await each.astates()
@@ -185,6 +185,7 @@ async def rows(asked: Asked) -> Page:
                 figure("" if states.oldest is None else in_words(states.oldest)),
                 text(", ".join(f"{status} {number(count)}" for status, count in states.rows.items()), style="wide"),
                 text(", ".join(held) + (f" and {more} more" if more > 0 else ""), style="m wide"),
+                *acts(asked, buttons("rows", each.name, asked.may, Action.RESET) if states.stuck else []),
             ]
         )
     nothing = "There is no watched table in the code of this App. A dashboard that was started with --url sees none."
