@@ -1,6 +1,7 @@
 """The management API over real HTTP: lists, one job, many jobs, and everything beside jobs."""
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -224,6 +225,15 @@ def test_queues_show_what_a_scaler_reads(api: Caller, clock: FakeClock) -> None:
     assert api.send("POST", "/queues/mail/resume", None).body["is_paused"] is False
     assert api.post("/queues/mail/purge", {}).body == {"queue": "mail", "deleted": 3}
     assert api.get("/queues/other").body["code"] == "not_found"
+
+
+def test_changes_are_sent_until_the_broker_stops(clock: FakeClock) -> None:
+    broker = RunningBroker(MemoryStore(clock), clock)
+    (job,) = _submit(Caller(broker.url), 1)
+    with urllib.request.urlopen(f"{broker.url}/api/v1/jobs/{job}/events", timeout=20) as events:
+        assert [events.readline() for _ in range(4)][2] == b"event: gap\n"
+        broker.stop()
+        assert events.read().strip() == b""
 
 
 def test_what_is_not_there_is_404(api: Caller) -> None:

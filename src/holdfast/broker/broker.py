@@ -35,6 +35,8 @@ from holdfast.http.management import management
 from holdfast.http.operation import Operation
 from holdfast.http.settling import Settling
 from holdfast.http.stats import stats
+from holdfast.http.stream import Stream
+from holdfast.http.stream_routes import stream_routes
 from holdfast.settings import Settings
 from holdfast.transports.polling import PollingTransport
 
@@ -87,7 +89,11 @@ class Broker:
         environment = structs.replace(environment, transport=HubTransport(self.hub, transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
         rates = None if rate is None else Rates(rate, environment.clock.monotonic)
-        self._api = Api(self._operations(environment, settings, registry or Registry()), Access(authenticate), rates)
+        client = Client(environment, give_up=GIVE_UP)
+        self._managed = Managed.of_store(environment, settings, registry or Registry(), client)
+        self._stream = Stream(lambda: client, lambda: environment.clock, environment.chance.uuid4().hex[:12])
+        self._access = Access(authenticate)
+        self._api = Api(self._operations(environment, settings, client), self._access, rates)
         self._requests = 0
 
     async def stand(self, url: str) -> None:
@@ -97,6 +103,7 @@ class Broker:
     def stop(self) -> None:
         """Answer all requests that wait for hints, so that the server can end; calls that are under way still get their answers."""
         self.hub.close()
+        self._stream.close()
         self._leadership.end()
 
     def application(self) -> Starlette:
@@ -108,17 +115,20 @@ class Broker:
                 Route(wire_hints.PATH, self._admitted(self._publish_hints, port), methods=["POST"]),
                 *self._api.routes(lambda call, endpoint: self._admitted(endpoint, api, waits=call.path == CLAIM)),
                 Route("/leader", self._leader, methods=["GET"]),
+                *stream_routes(
+                    self._access, self._stream, self._managed.record, lambda endpoint: self._admitted(endpoint, api, waits=True)
+                ),
                 *health(lambda: self._store, ("/healthz", "/readyz")),
             ],
             exception_handlers={HTTPException: api.of_route},
             lifespan=self._lifespan,
         )
 
-    def _operations(self, environment: Environment, settings: Settings, registry: Registry) -> list[Operation]:
-        client, timing = Client(environment, give_up=GIVE_UP), settings.timing
+    def _operations(self, environment: Environment, settings: Settings, client: Client) -> list[Operation]:
+        timing = settings.timing
         process, poll = anonymous(SystemHost().process()), settings.poll_interval
         claims = Claims(environment, timing, process, poll=poll, hints=self.hub)
-        settling, calls = Settling(environment, timing), management(Managed.of_store(environment, settings, registry, client))
+        settling, calls = Settling(environment, timing), management(self._managed)
         return [*calls, claims.operation(), *settling.operations(), stats(client)]
 
     @asynccontextmanager

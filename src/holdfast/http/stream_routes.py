@@ -11,7 +11,7 @@ from starlette.routing import Route
 from holdfast._engine.operators.operators import id_of
 from holdfast.errors import HoldfastError
 from holdfast.http.access import Access
-from holdfast.http.api import refused
+from holdfast.http.api import Endpoint, refused
 from holdfast.http.openapi import PREFIX
 from holdfast.http.permissions import Action
 from holdfast.http.problems import ApiError, problem_of
@@ -21,10 +21,15 @@ MOST_VIEWERS: Final = 200
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def stream_routes(access: Access, stream: Stream, exists: Callable[[UUID], Awaitable[object]]) -> list[Route]:
-    """Return the routes. ``exists`` raises ``JobNotFound`` for a job that there is not."""
+def stream_routes(
+    access: Access,
+    stream: Stream,
+    exists: Callable[[UUID], Awaitable[object]],
+    wrapped: Callable[[Endpoint], Endpoint] = lambda endpoint: endpoint,
+) -> list[Route]:
+    """Return the routes. ``exists`` raises ``JobNotFound`` for a job that there is not; ``wrapped`` limits the requests."""
 
-    def admitted(viewer_of: Callable[[Request], Awaitable[Viewer]]) -> Callable[[Request], Awaitable[Response]]:
+    def admitted(viewer_of: Callable[[Request], Awaitable[Viewer]]) -> Endpoint:
         async def answer(request: Request) -> Response:
             try:
                 access.require(access.identity(request), Action.READ, request.url.path.partition(PREFIX)[2])
@@ -36,7 +41,7 @@ def stream_routes(access: Access, stream: Stream, exists: Callable[[UUID], Await
             lines = stream.read(viewer, request.headers.get("last-event-id"))
             return StreamingResponse(lines, media_type="text/event-stream", headers=_HEADERS)
 
-        return answer
+        return wrapped(answer)
 
     async def anywhere(request: Request) -> Viewer:
         topics = [each for each in request.query_params.get("topics", ",".join(TOPICS)).split(",") if each]
