@@ -145,14 +145,14 @@ def test_retry_these_leaves_jobs_that_fail_later(app: App, anna: Person) -> None
     app.run_due()
 
     async def retry() -> Reply:
-        begun = await anna.asend(page, reason="fixed")
+        begun = await anna.asend(page, reason="<b>fixed</b>")
         while "running" in (shown := await anna.aopen(begun.headers["location"])).body and "Stop" in shown.body:
             await asyncio.wait_for(asyncio.shield(asyncio.get_running_loop().run_in_executor(None, lambda: None)), 5)
         return shown
 
     shown = Elements(asyncio.run(retry()).body).text
     assert "3 of 3 jobs changed." in shown
-    assert "fixed" in shown
+    assert "<b>fixed</b>" in shown  # markup of users is text
     assert (app.jobs.counts()["failed"], app.jobs.counts()["available"]) == (1, 3)
 
 
