@@ -99,7 +99,7 @@ def test_a_job_goes_through_all_its_calls(api: Caller) -> None:
     beat = api.about(claimed, "heartbeat", progress={"stage": "half", "fraction": 0.5, "message": "…"})
     assert (beat.status, beat.body["cancel_requested"]) == (200, False)
     assert api.about(claimed, "checkpoint", data={"at": 3}).status == 200
-    view = api.get(f"/jobs/{claimed['id']}").body
+    view = api.get(f"/jobs/{claimed['id']}?include=checkpoint").body
     assert (view["state"], view["stage"], view["fraction"], view["checkpoint"], view["worker"], view["max_attempts"]) == (
         "running",
         "half",
@@ -110,7 +110,7 @@ def test_a_job_goes_through_all_its_calls(api: Caller) -> None:
     )
     for _ in range(2):  # an answer that was lost is asked for again
         assert api.about(claimed, "complete", result={"ok": True})[:2] == (200, {"state": "completed"})
-    assert api.get(f"/jobs/{claimed['id']}").body["result"] == {"ok": True}
+    assert api.get(f"/jobs/{claimed['id']}?include=result").body["result"] == {"ok": True}
     assert api.about(claimed, "heartbeat").status == 409
     stats = api.get("/stats").body
     assert (stats["jobs"]["completed"], stats["queues"]["default"]["completed"], stats["tasks"]["resize"]["completed"]) == (
@@ -275,7 +275,7 @@ def test_s3_every_call_of_a_silent_worker_is_refused_after_its_job_was_taken(sto
         for verb, body in bodies.items():
             assert api.about(first, verb, **body).status == 409, verb
         assert api.about(second, "complete", result=2).status == 200
-        assert api.get(f"/jobs/{job}").body["result"] == 2
+        assert api.get(f"/jobs/{job}?include=result").body["result"] == 2
 
 
 def test_a_token_of_another_job_or_none_is_refused(api: Caller) -> None:

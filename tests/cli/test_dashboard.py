@@ -21,7 +21,7 @@ HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
 def test_a_host_that_other_machines_reach_is_refused_with_the_remedy(host: str) -> None:
     done = run("dashboard", "--url", "memory://", "--host", host)
     assert done.exit_code == 2
-    assert "use 127.0.0.1, and forward the port" in done.stderr
+    assert "pass --token-file FILE, or use 127.0.0.1 and forward the port" in done.stderr
 
 
 def test_a_port_that_is_taken_is_refused_with_the_remedy() -> None:
@@ -48,6 +48,9 @@ def test_it_serves_a_store_until_it_is_asked_to_stop(folder: Path, number: signa
         link = process.stdout.readline().split()[-1]
         with urllib.request.urlopen(f"{link}jobs/{job}", timeout=20) as answer:
             assert "has waited for" in answer.read().decode()
-        process.send_signal(number)
+        with urllib.request.urlopen(f"{link}api/v1/events", timeout=20) as events:
+            assert events.readline() == b"retry: 500\n"
+            process.send_signal(number)
+            assert b"event: counts" not in events.read()  # it ends
         _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")

@@ -43,12 +43,13 @@ async def ask(
     headers: tuple[tuple[bytes, bytes], ...] = (OWN,),
     peer: str = "127.0.0.1",
     root: str = "",
+    body: bytes = b"",
 ) -> Reply:
     """Send one request as a server would."""
     sent: list[Any] = []
 
     async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:
         sent.append(message)

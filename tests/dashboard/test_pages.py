@@ -179,6 +179,8 @@ def test_watched_tables_show_what_is_due_and_stuck(tmp_path: Path) -> None:
     states = {"pending": "LIVE", "in_progress": "TAKEN", "done": "GONE"}
     app.rows("pastes", key="id", status="status", claimed_at="taken_at", where="1", **states)
     page = Elements(get(Dashboard(app), "/rows").body).text
+    acting = get(Dashboard(app, actions=True), "/rows").body
+    assert "/actions/rows/reset?name=pastes" in acting
     app.close()
     assert re.search(r"pastespastes21\d+ d [\dh ]*GONE 1, LIVE 2, TAKEN 1no owner 1", page)
 

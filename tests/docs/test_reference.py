@@ -67,6 +67,9 @@ from holdfast._engine.tasks import job_context, options
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.workflows.settings import define_workflow
 from holdfast.cli.commands import root
+from holdfast.http import problems
+from holdfast.http.managed import Managed
+from holdfast.http.management import management
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs/reference"
@@ -359,3 +362,17 @@ def test_every_metric_is_described_with_its_labels_and_none_that_is_not_there() 
         (line,) = [each for each in text.splitlines() if each.startswith("|") and f"`{name}`" in each.split("|")[1]]
         labels = f"`{' '.join(metric.labels)}`" if metric.labels else "–"
         assert f"| {labels} |" in line, name
+
+
+def test_every_call_of_the_api_and_every_problem_is_described() -> None:
+    text = page("api.md")
+    rows = [row.split("|")[1] for row in text.splitlines() if re.match(r"\| `(GET|POST|DELETE)", row)]
+    paths = {each.path for each in management(Managed.of_app(App("memory://")))}
+    described = {path for row in rows for path in re.findall(r"`(?:[A-Z]+ )?(/[^`]*)`", row)}
+    assert described == {*paths, "/health/live", "/health/ready", "/events", "/jobs/{id}/events"}
+    output = "".join(path.read_text() for path in SOURCES if "http" in path.parts)
+    codes = {code for _, code, _ in problems._TABLE.values()} | set(
+        re.findall(r'\b(?:ApiError|problem)\(\s*\w+,\s*"(\w+)"', output)
+    )
+    assert len(codes) > 20
+    assert sorted(code for code in codes if f"`{code}`" not in text) == []

@@ -35,7 +35,7 @@ def test_core_dependencies_stay_three() -> None:
 
 def test_all_holds_every_extra_and_dev_holds_all() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["all"] == [f"holdfast[{','.join(sorted(extras.keys() - {'all', 'bench', 'dev', 'peers'}))}]"]
+    assert extras["all"] == [f"holdfast[{','.join(sorted(extras.keys() - {'all', 'bench', 'browser', 'dev', 'peers'}))}]"]
     assert "holdfast[all,bench]" in extras["dev"]
 
 

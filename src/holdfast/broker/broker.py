@@ -1,6 +1,5 @@
 """The broker as an ASGI application: the store port, hints, and the HTTP API, each behind the same authenticator and limits."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -17,30 +16,31 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.tasks.registry import Registry
 from holdfast._ports import wire_hints
-from holdfast._ports.leading import VERSION_HEADER, Misdirected, Standing
+from holdfast._ports.leading import VERSION_HEADER, Standing
 from holdfast._system.host import SystemHost
 from holdfast.broker import port
 from holdfast.broker.hints import MOST_WAITING, Hub, HubTransport
 from holdfast.broker.leadership import Leadership
 from holdfast.broker.maintenance import Maintenance, anonymous
 from holdfast.broker.port import Port
-from holdfast.errors import HoldfastError
 from holdfast.http import api
+from holdfast.http.access import Access
 from holdfast.http.api import Api
 from holdfast.http.claiming import CLAIM, Claims
+from holdfast.http.health import health
 from holdfast.http.identity import Authenticate, Identity, Role, local
 from holdfast.http.limits import MOST_REQUESTS, Rates, read_body
-from holdfast.http.openapi import PREFIX
+from holdfast.http.managed import Managed
+from holdfast.http.management import management
 from holdfast.http.operation import Operation
 from holdfast.http.settling import Settling
 from holdfast.http.stats import stats
-from holdfast.http.submitting import Submitting
+from holdfast.http.stream import Stream
+from holdfast.http.stream_routes import stream_routes
 from holdfast.settings import Settings
 from holdfast.transports.polling import PollingTransport
 
 HINT_BYTES = 1 << 20
-READY = 2.0
-"""Seconds for the store to answer."""
 GIVE_UP = 5.0
 """Seconds for which a call of the API is repeated while the store is away: its sender waits, and may repeat it, too."""
 _LISTENING = frozenset((Role.WORKER,))
@@ -89,7 +89,11 @@ class Broker:
         environment = structs.replace(environment, transport=HubTransport(self.hub, transport))
         self._maintenance = Maintenance(environment, settings) if maintains else None
         rates = None if rate is None else Rates(rate, environment.clock.monotonic)
-        self._api = Api(self._operations(environment, settings, registry or Registry()), authenticate, rates)
+        client = Client(environment, give_up=GIVE_UP)
+        self._managed = Managed.of_store(environment, settings, registry or Registry(), client)
+        self._stream = Stream(lambda: client, lambda: environment.clock, environment.chance.uuid4().hex[:12])
+        self._access = Access(authenticate)
+        self._api = Api(self._operations(environment, settings, client), self._access, rates)
         self._requests = 0
 
     async def stand(self, url: str) -> None:
@@ -99,6 +103,7 @@ class Broker:
     def stop(self) -> None:
         """Answer all requests that wait for hints, so that the server can end; calls that are under way still get their answers."""
         self.hub.close()
+        self._stream.close()
         self._leadership.end()
 
     def application(self) -> Starlette:
@@ -110,19 +115,21 @@ class Broker:
                 Route(wire_hints.PATH, self._admitted(self._publish_hints, port), methods=["POST"]),
                 *self._api.routes(lambda call, endpoint: self._admitted(endpoint, api, waits=call.path == CLAIM)),
                 Route("/leader", self._leader, methods=["GET"]),
-                *(Route(path, _alive, methods=["GET"]) for path in ("/healthz", f"{PREFIX}/health/live")),
-                *(Route(path, self._ready, methods=["GET"]) for path in ("/readyz", f"{PREFIX}/health/ready")),
+                *stream_routes(
+                    self._access, self._stream, self._managed.record, lambda endpoint: self._admitted(endpoint, api, waits=True)
+                ),
+                *health(lambda: self._store, ("/healthz", "/readyz")),
             ],
             exception_handlers={HTTPException: api.of_route},
             lifespan=self._lifespan,
         )
 
-    def _operations(self, environment: Environment, settings: Settings, registry: Registry) -> list[Operation]:
-        client, timing = Client(environment, give_up=GIVE_UP), settings.timing
+    def _operations(self, environment: Environment, settings: Settings, client: Client) -> list[Operation]:
+        timing = settings.timing
         process, poll = anonymous(SystemHost().process()), settings.poll_interval
         claims = Claims(environment, timing, process, poll=poll, hints=self.hub)
-        settling, submitting = Settling(environment, timing), Submitting(environment, client, registry)
-        return [*submitting.operations(), claims.operation(), *settling.operations(), stats(client)]
+        settling, calls = Settling(environment, timing), management(self._managed)
+        return [*calls, claims.operation(), *settling.operations(), stats(client)]
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -166,17 +173,6 @@ class Broker:
     async def _serve_port(self, request: Request) -> Response:
         return await self._port.serve(request, self._authenticate(request))
 
-    async def _ready(self, _: Request) -> Response:
-        """Return whether the store answers; not what is in it, because a probe of a load balancer has no token."""
-        try:
-            async with asyncio.timeout(READY):
-                await self._store.workers()
-        except Misdirected as error:
-            return PlainTextResponse("no broker leads", 503) if error.leader is None else PlainTextResponse("follows the leader")
-        except (HoldfastError, TimeoutError) as error:
-            return PlainTextResponse(f"the store does not answer: {type(error).__name__}", 503)
-        return PlainTextResponse("ok")
-
     async def _read_hints(self, request: Request) -> Response:
         if (refused := _refused(self._authenticate(request), _LISTENING)) is not None:
             return refused
@@ -202,7 +198,3 @@ def _refused(identity: Identity | None, roles: frozenset[Role]) -> Response | No
 def _elsewhere(standing: Standing, kind: Refusals) -> Response:
     """Return the answer of a broker that does not lead."""
     return kind.overloaded() if standing.leader is None else kind.misdirected(standing.leader)
-
-
-async def _alive(_: Request) -> Response:
-    return PlainTextResponse("ok")

@@ -8,13 +8,20 @@ from holdfast.cli.stderr import discard_unwritable
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8400, show_default=True, help="Where to listen; 0: any free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: another one needs --token-file.")
+@click.option("--actions", "has_actions", is_flag=True, help="Let people act: cancel, retry, pause and so on.")
+@click.option(
+    "--token-file", metavar="FILE", help="The tokens that may connect, as for `holdfast broker --tokens`; browsers ask for one."
+)
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
 @store_options
-def dashboard(target: str | None, url: str | None, port: int, host: str, *, is_opened: bool) -> None:
+def dashboard(
+    target: str | None, url: str | None, port: int, host: str, token_file: str | None, *, has_actions: bool, is_opened: bool
+) -> None:
     """Show a store as web pages, until Ctrl-C or SIGTERM.
 
-    It changes nothing. Only this machine can open the pages: from another one, forward the port with ssh.
+    Without --actions it changes nothing; with it, the link that it prints is good for one browser. Only this machine can open the
+    pages: from another one, forward the port with ssh, or pass --token-file.
     """
     import asyncio
     import webbrowser
@@ -24,7 +31,8 @@ def dashboard(target: str | None, url: str | None, port: int, host: str, *, is_o
     _require_extra()
     from holdfast.dashboard.serving import require_loopback, serve
 
-    require_loopback(host)
+    if token_file is None:
+        require_loopback(host)
 
     def ready(link: str) -> None:
         click.echo(f"the dashboard is at {link}")
@@ -32,7 +40,7 @@ def dashboard(target: str | None, url: str | None, port: int, host: str, *, is_o
             webbrowser.open(link)
 
     with opened(target, url) as app:
-        asyncio.run(serve(app, host, port, ready))
+        asyncio.run(serve(app, host, port, ready, token_file=token_file, actions=has_actions))
     discard_unwritable()
 
 

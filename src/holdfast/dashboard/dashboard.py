@@ -1,20 +1,14 @@
 """The dashboard as an ASGI app: the guard, the routes, and the page for a store that does not answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from holdfast._core.durations import in_words
+from holdfast._system.clock import SystemRandomness
 from holdfast.app import App, environment_of
-from holdfast.dashboard.views import lists
-from holdfast.dashboard.views.audit import audit
-from holdfast.dashboard.views.job import job
-from holdfast.dashboard.views.jobs import jobs
-from holdfast.dashboard.views.overview import overview
-from holdfast.dashboard.views.page import Asked, Page
-from holdfast.dashboard.views.workflows import picture, workflow, workflows
 from holdfast.errors import (
     ConfigurationError,
     HoldfastError,
@@ -23,7 +17,6 @@ from holdfast.errors import (
     StoreUnavailable,
     Unsupported,
 )
-from holdfast.http.guard import refusal
 from holdfast.settings import public_url
 
 try:
@@ -31,9 +24,33 @@ try:
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
-    from starlette.responses import HTMLResponse, PlainTextResponse, Response
+    from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
     from starlette.types import Message, Receive, Scope, Send
+
+    from holdfast.dashboard.acting import Acting, Wanted, form_of
+    from holdfast.dashboard.views import lists
+    from holdfast.dashboard.views.audit import audit
+    from holdfast.dashboard.views.job import job
+    from holdfast.dashboard.views.jobs import jobs
+    from holdfast.dashboard.views.overview import overview
+    from holdfast.dashboard.views.page import Asked, Page
+    from holdfast.dashboard.views.workflows import picture, workflow, workflows
+    from holdfast.http.access import Access
+    from holdfast.http.api import Api, of_route
+    from holdfast.http.guard import refusal
+    from holdfast.http.health import health
+    from holdfast.http.identity import Authenticate, Identity
+    from holdfast.http.managed import Managed
+    from holdfast.http.management import management, operations_of
+    from holdfast.http.openapi import PREFIX
+    from holdfast.http.operations import Operations
+    from holdfast.http.permissions import Action, Authorize
+    from holdfast.http.problems import ApiError, Problem
+    from holdfast.http.redact import Redact, no_more
+    from holdfast.http.sessions import Sessions
+    from holdfast.http.stream import EVERY, Stream
+    from holdfast.http.stream_routes import stream_routes
 except ImportError as error:
     raise MissingExtra(error.name or "starlette", "dashboard") from None
 
@@ -79,25 +96,66 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
     ("/audit", audit),
     ("/check", lists.check),
 )
+Answer = Callable[[Request, Identity], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+_LIVE: Final = "x-holdfast-live"
+"""The header of a page that renews itself."""
 FILES: Final = {"style.css": "text/css", "holdfast.js": "text/javascript"}
 
 
 class Dashboard:
-    """Pages that show what is in the store of an App, as an ASGI app: it changes nothing, and answers this machine only.
+    """Pages that show what is in the store of an App, and the API below ``/api/v1``, as an ASGI app.
+
+    As it is, it changes nothing and answers this machine only. ``authenticate``: a function of the request that returns an ``Identity``
+    or None; then it answers every sender that this function knows, by its roles. ``authorize``: a function of the identity, the action and
+    the path of what it is about, which may refuse more. ``actions``: people may act, by role. ``redact``: a function of the task, the path
+    of a value and the value, which returns what is shown of it. ``title``: what the pages are called.
 
     >>> from starlette.applications import Starlette
     >>> from starlette.routing import Mount
     >>> web = Starlette(routes=[Mount("/jobs", Dashboard(App("memory://")))])
     """
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(
+        self,
+        app: App,
+        *,
+        authenticate: Authenticate | None = None,
+        authorize: Authorize | None = None,
+        actions: bool = False,
+        redact: Redact | None = None,
+        title: str = "Holdfast",
+    ) -> None:
+        self._app, self._title, self._authenticate = app, title, authenticate
         self._store = public_url(app.settings.url)
         self._away_since: datetime | None = None
         self._templates = Environment(loader=PackageLoader("holdfast.dashboard"), autoescape=True, undefined=StrictUndefined)
-        routes = [Route(path, self._answer(view)) for path, view in VIEWS]
-        files = [Route("/static/{name}", _file), Route("/workflows/{id}/picture.svg", self._picture)]
-        self._pages = Starlette(routes=[*files, *routes], exception_handlers={HTTPException: self._unknown})
+        self._sessions = Sessions(app.settings.url, SystemRandomness())
+        self._access = Access(authenticate, authorize=authorize, is_read_only=not actions, sessions=self._sessions)
+        self._managed = Managed.of_app(app, redact or no_more)
+        operations, epoch = operations_of(self._managed), SystemRandomness().uuid4().hex[:12]
+        self._stream = Stream(lambda: self._managed.client, lambda: environment_of(app).clock, epoch)
+        self._recent: dict[Any, tuple[float, asyncio.Task[Page]]] = {}
+        self._acting = Acting(self._managed, operations)
+        self._pages = Starlette(routes=self._routes(operations), exception_handlers={HTTPException: self._unknown})
+
+    def stop(self) -> None:
+        """End the connections over which pages follow changes, so that the server can stop."""
+        self._stream.close()
+
+    def _routes(self, operations: Operations) -> list[Route]:
+        return [
+            Route("/static/{name}", _file),
+            Route("/workflows/{id}/picture.svg", self._admitted(self._picture)),
+            Route("/enter", self._enter),
+            Route("/operations/{id}", self._admitted(self._progress)),
+            Route("/actions/{kind}/{action}", self._admitted(self._confirm), methods=["GET"]),
+            Route("/actions/{kind}/{action}", self._admitted(self._perform), methods=["POST"]),
+            *stream_routes(self._access, self._stream, self._managed.record),
+            *health(lambda: environment_of(self._app).store),
+            *Api(management(self._managed, operations), self._access).routes(),
+            *(Route(path, self._admitted(self._answer(view))) for path, view in VIEWS),
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; one from elsewhere gets the reason for its refusal."""
@@ -113,27 +171,99 @@ class Dashboard:
             await send(message)
 
         client = scope.get("client")
-        why = refusal(client[0] if client else None, scope["headers"])
+        why = refusal(client[0] if client else None, scope["headers"]) if self._access.is_local else None
         if why is not None:
             text = f"The dashboard did not answer this request. {why}\n"
             await PlainTextResponse(text, 403)(scope, receive, send_guarded)
         else:
             await self._pages(scope, receive, send_guarded)
 
-    def _answer(self, view: Callable[[Asked], Awaitable[Page]]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return self._rendered(request, await self._read(self._asked(request), view))
+    def _admitted(self, answer: Answer) -> Endpoint:
+        """Have a request answered if its sender is known, and may read the page."""
+
+        async def admit(request: Request) -> Response:
+            try:
+                identity = self._access.identity(request)
+                self._access.require(identity, Action.READ, _path(request))
+                return await answer(request, identity)
+            except ApiError as error:
+                return self._refused(error.problem)
+
+        return admit
+
+    def _answer(self, view: Callable[[Asked], Awaitable[Page]]) -> Answer:
+        async def answer(request: Request, identity: Identity) -> Response:
+            asked = self._asked(request, identity)
+            shared = self._shared(asked, view) if _LIVE in request.headers else self._read(asked, view)
+            return self._rendered(request, await shared)
 
         return answer
 
-    def _asked(self, request: Request) -> Asked:
-        query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
-        return Asked(app=self._app, now=self._now(), query=query, id=request.path_params.get("id", ""))
+    def _shared(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]]) -> "asyncio.Future[Page]":
+        """Return a page that renews itself: all viewers who see the same share what is read of the store in a second."""
+        now = environment_of(self._app).clock.monotonic()
+        self._recent = {key: known for key, known in self._recent.items() if now - known[0] < EVERY}
+        key = (asyncio.get_running_loop(), view, tuple(sorted(asked.query.items())), asked.id, asked.may)
+        if key not in self._recent:
+            self._recent[key] = now, asyncio.get_running_loop().create_task(self._read(asked, view))
+        return asyncio.shield(self._recent[key][1])
 
-    async def _read(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]]) -> Page:
-        """Return the page, or one with the reason why there is none."""
+    def _asked(self, request: Request, identity: Identity) -> Asked:
+        query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
+        may = self._access.may(identity, _path(request))
+        id, redact = request.path_params.get("id", ""), self._managed.redact
+        return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact)
+
+    async def _enter(self, request: Request) -> Response:
+        """Give the browser that opens the link of ``holdfast dashboard --actions`` its session."""
+        enter = getattr(self._authenticate, "enter", None)
+        session = None if enter is None else enter(request.query_params.get("token", ""))
+        if session is None:
+            return PlainTextResponse("This link was opened before, or belongs to another run: start the dashboard again.\n", 403)
+        answer = RedirectResponse(_root(request) + "/", 303)
+        self._sessions.keep(request, session, answer)
+        return answer
+
+    def _wanted(self, request: Request, identity: Identity, given: Mapping[str, str]) -> Wanted:
+        """Return the action that a request is about. Raises ``ApiError`` for one that its sender may not take."""
+        path = request.path_params
+        wanted = Wanted(path["kind"], path["action"], given, identity)
+        self._access.require(identity, wanted.action, wanted.target)
+        if self._access.is_read_only:
+            self._access.require_change(request)
+        return wanted
+
+    async def _confirm(self, request: Request, identity: Identity) -> Response:
+        async def view(_: Asked) -> Page:
+            return await self._acting.confirmation(self._wanted(request, identity, request.query_params))
+
+        return self._rendered(request, await self._read(self._asked(request, identity), view))
+
+    async def _perform(self, request: Request, identity: Identity) -> Response:
+        given = await form_of(request)
+        path = ""
+
+        async def view(_: Asked) -> Page:
+            nonlocal path
+            wanted = self._wanted(request, identity, given)
+            self._access.require_change(request, given.get("token", ""))
+            done = await self._acting.perform(wanted)
+            path = done if isinstance(done, str) else ""
+            return Page(template="", title="") if isinstance(done, str) else done
+
+        page = await self._read(self._asked(request, identity), view, within=None)
+        self._recent.clear()
+        return self._rendered(request, page) if page.template else RedirectResponse(_root(request) + path, 303)
+
+    async def _progress(self, request: Request, identity: Identity) -> Response:
+        return self._rendered(
+            request, self._acting.progress(request.path_params["id"], self._access.may(identity, _path(request)))
+        )
+
+    async def _read(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]], within: float | None = READ_TIMEOUT) -> Page:
+        """Return the page, or one with the reason why there is none. ``within``: the seconds for it."""
         try:
-            async with asyncio.timeout(READ_TIMEOUT):
+            async with asyncio.timeout(within):
                 page = await view(asked)
         except JobNotFound:
             remedy = "It never existed, or it was pruned: finished jobs are kept for the retention of their task."
@@ -156,31 +286,59 @@ class Dashboard:
         text = f"{gone}: {why.rstrip('.')}."
         return _message("The store does not answer", text, "Jobs are safe in it. Check that it runs, and load this page again.")
 
-    async def _picture(self, request: Request) -> Response:
+    async def _picture(self, request: Request, identity: Identity) -> Response:
         async def view(asked: Asked) -> Page:
             return Page(template="", title=await picture(asked))
 
-        page = await self._read(self._asked(request), view)
+        page = await self._read(self._asked(request, identity), view)
         if page.template:
             return self._rendered(request, page)
         return Response(page.title, media_type="image/svg+xml", headers={"content-security-policy": PICTURE_POLICY})
 
     def _rendered(self, request: Request, page: Page) -> Response:
-        common = {"root": request.scope.get("root_path", "").rstrip("/"), "sections": SECTIONS, "store": self._store}
+        session = (self._sessions.of(request) or self._sessions.new()) if page.has_form else ""
+        common = {
+            "root": _root(request),
+            "sections": SECTIONS,
+            "store": self._store,
+            "brand": self._title,
+            "mode": "read-only" if self._access.is_read_only else "actions on",
+            "token": self._sessions.token(session) if session else "",
+        }
         template = self._templates.get_template(page.template)
         html = template.render(**common, title=page.title, section=page.section, **page.values)
-        return HTMLResponse(html, page.status, {"retry-after": "5"} if page.status == 503 else None)
+        answer = HTMLResponse(html, page.status, {"retry-after": "5"} if page.status == 503 else None)
+        if session and session != self._sessions.of(request):
+            self._sessions.keep(request, session, answer)
+        return answer
+
+    def _refused(self, problem: Problem) -> Response:
+        text = f"The dashboard did not answer this request: {problem.detail}. {problem.remedy.capitalize()}.\n"
+        if problem.status == 401 and hasattr(self._authenticate, "enter"):
+            text = "Open the link that `holdfast dashboard` printed: it is good for one browser.\n"
+        headers = {"www-authenticate": self._access.challenge} if problem.status == 401 else None
+        return PlainTextResponse(text, problem.status, headers)
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
+        if request.url.path.startswith(f"{_root(request)}{PREFIX}/"):
+            return await of_route(request, error)
         if status != 404:
-            return PlainTextResponse("The dashboard only reads: use GET.\n", status, {"allow": "GET, HEAD"})
+            return PlainTextResponse("Pages are only read: use GET.\n", status, {"allow": "GET, HEAD"})
         return self._rendered(
             request, _message("There is no such page", f"The dashboard has no page {request.url.path}.", status=404)
         )
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(environment_of(self._app).clock.wall(), UTC)
+
+
+def _path(request: Request) -> str:
+    return str(request.scope["path"]).removeprefix(_root(request))
+
+
+def _root(request: Request) -> str:
+    return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def _message(title: str, text: str, remedy: str = "", *, status: int = 503) -> Page:

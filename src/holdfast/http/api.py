@@ -1,5 +1,6 @@
 """The API as routes: each call is authenticated, read and checked, then made; any error becomes a problem."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from holdfast._core.text import printable
 from holdfast._engine.error_text import described
 from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
-from holdfast.http.identity import Authenticate
+from holdfast.http.access import Access
 from holdfast.http.limits import BodyTooLarge, Rates, read_body
 from holdfast.http.openapi import PREFIX, document
 from holdfast.http.operation import Call, Operation, Reply
@@ -24,7 +25,10 @@ MOST_BYTES: Final = 4 * 2**20
 _JSON: Final = "application/json"
 _STORE_AWAY: Final = 503
 _TOO_MANY: Final = 429
+_UNKNOWN: Final = 401
 _BROKEN: Final = 500
+LONGEST_READ: Final = 2.0
+"""Seconds for which a call that only reads waits for the store."""
 
 logger = logging.getLogger("holdfast")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -34,12 +38,12 @@ _encode = msgspec.json.Encoder().encode
 class Api:
     """The routes of some calls, and the document that describes them. ``rates``: what each sender may ask."""
 
-    def __init__(self, operations: Sequence[Operation], authenticate: Authenticate, rates: Rates | None = None) -> None:
-        self._authenticate, self._rates = authenticate, rates
+    def __init__(self, operations: Sequence[Operation], access: Access, rates: Rates | None = None) -> None:
+        self._access, self._rates = access, rates
         # A route with a parameter would also match the fixed ones.
         self._operations = sorted(operations, key=lambda each: "{" in each.path)
 
-    def routes(self, admitted: Callable[[Operation, Endpoint], Endpoint]) -> list[Route]:
+    def routes(self, admitted: Callable[[Operation, Endpoint], Endpoint] = lambda _, endpoint: endpoint) -> list[Route]:
         """Return the routes; ``admitted`` limits how many requests of a call there are at once."""
         found = [
             Route(PREFIX + each.path, admitted(each, self._endpoint(each)), methods=[each.method]) for each in self._operations
@@ -58,24 +62,27 @@ class Api:
 
         async def serve(request: Request) -> Response:
             try:
-                return _answer(await operation.run(await self._call(request, operation, decoder)))
+                call = await self._call(request, operation, decoder)
+                return _answer(await (operation.run(call) if operation.is_change else _in_time(operation, call)))
             except ClientDisconnect:
                 raise
             except Exception as error:
                 found = problem_of(error)
                 if found.status == _BROKEN:
                     logger.error("the API failed at %s: %s", operation.path, printable(described(error)))
-                return refused(found)
+                answer = refused(found)
+                if found.status == _UNKNOWN:
+                    answer.headers["WWW-Authenticate"] = self._access.challenge
+                return answer
 
         return serve
 
     async def _call(self, request: Request, operation: Operation, decoder: "msgspec.json.Decoder[Any] | None") -> Call:
-        identity = self._authenticate(request)
-        if identity is None:
-            raise ApiError(401, "unauthorized", "the token is missing or unknown", "send the header Authorization: Bearer TOKEN")
-        if not identity.has(operation.roles):
-            roles = ", ".join(sorted(operation.roles))
-            raise ApiError(403, "forbidden", f"{identity.name} may not do this", f"use a token of the role {roles}")
+        access, identity = self._access, self._access.identity(request)
+        target = request.url.path.partition(PREFIX)[2]
+        access.require(identity, operation.action, target, operation.roles)
+        if operation.is_change:
+            access.require_change(request)
         if self._rates is not None and not self._rates.accepts(identity.name):
             raise ApiError(
                 _TOO_MANY, "too_many", f"{identity.name} has sent too many requests in a second", "send it again later"
@@ -84,16 +91,39 @@ class Api:
             identity=identity,
             path=request.path_params,
             query=request.query_params,
-            body=None if decoder is None else await _body(request, decoder),
+            asked=None if operation.query is None else asked(operation.query, request.query_params.multi_items()),
+            body=None if decoder is None else await _body(request, decoder, is_optional=operation.is_body_optional),
             key=request.headers.get("idempotency-key") if operation.has_key else None,
+            match=request.headers.get("if-match") if operation.has_match else None,
+            may=access.may(identity, target),
+            is_read_only=access.is_read_only,
             is_gone=request.is_disconnected,
         )
+
+
+async def _in_time(operation: Operation, call: Call) -> Reply:
+    """Return the answer of a call that reads, unless the store takes too long: then others would wait behind it."""
+    if operation.is_unbounded:
+        return await operation.run(call)
+    try:
+        async with asyncio.timeout(LONGEST_READ):
+            return await operation.run(call)
+    except TimeoutError:
+        detail = f"the store did not answer within {LONGEST_READ:g} s"
+        raise ApiError(_STORE_AWAY, "slow", detail, "ask for less: a narrower filter, or a smaller limit") from None
+
+
+def asked(kind: Any, items: Sequence[tuple[str, str]]) -> Any:
+    """Return the query of a request as a value of this type. Raises ``msgspec.ValidationError`` for what does not fit."""
+    names = [name for name, _ in items]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise msgspec.ValidationError(f"Object contains the field `{twice[0]}` twice")
+    return msgspec.convert(dict(items), kind, strict=False)
 
 
 def refused(found: Problem) -> Response:
     """Return a problem as an answer."""
     headers = {"Retry-After": str(RETRY_AFTER)} if found.status in (_STORE_AWAY, _TOO_MANY) else {}
-    headers |= {"WWW-Authenticate": "Bearer"} if found.status == 401 else {}
     return Response(_encode(found), found.status, headers, CONTENT_TYPE)
 
 
@@ -119,7 +149,9 @@ async def of_route(_: Request, error: Exception) -> Response:
     return answer
 
 
-async def _body(request: Request, decoder: "msgspec.json.Decoder[Any]") -> Any:
+async def _body(request: Request, decoder: "msgspec.json.Decoder[Any]", *, is_optional: bool) -> Any:
+    if is_optional and request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+        return decoder.decode(b"{}")
     # Pages of other sites can send other types without asking the server first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise ApiError(415, "not_json", "the body is not JSON", f"send Content-Type: {_JSON}")

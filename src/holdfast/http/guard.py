@@ -1,7 +1,8 @@
 """Which requests a page that knows no users may answer: those of this machine, to its own address."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from holdfast._core.listen_address import is_loopback
 
@@ -36,6 +37,21 @@ def refusal(peer: str | None, headers: Headers) -> str | None:
     if len(hosts) != 1 or _name_of(hosts[0]) not in _NAMES:
         asked = ", ".join(hosts) or "none"
         return f"Its Host is {asked}, which is not a name of this machine. Use localhost, 127.0.0.1 or [::1]."
+    return None
+
+
+def foreign(headers: Mapping[str, str]) -> str | None:
+    """Return why a change is refused that a page of another site has sent; ``None``: a page of this address sent it, or a program.
+
+    >>> foreign({"host": "localhost:8400", "origin": "http://localhost:8400", "sec-fetch-site": "same-origin"})
+    >>> foreign({"host": "localhost:8400", "origin": "https://evil.example"})
+    'It comes from https://evil.example, and not from localhost:8400.'
+    """
+    origin, host = headers.get("origin"), headers.get("host", "")
+    if origin is not None and (not host or urlsplit(origin).netloc.lower() != host.lower()):
+        return f"It comes from {origin}, and not from {host or 'here'}."
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return f"A page of another site sent it ({headers['sec-fetch-site']})."
     return None
 
 

@@ -1,12 +1,13 @@
 """The sender of a request, and its roles."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.requests import Request
 
+from holdfast.errors import ConfigurationError
 from holdfast.http.guard import refusal
 
 
@@ -22,14 +23,23 @@ class Role(StrEnum):
 
 
 class Identity(Struct, frozen=True):
-    """The sender of a request, as an authenticator recognised it."""
+    """The sender of a request, as an authenticator recognised it.
+
+    >>> Identity("anna", ["operator"]).roles
+    frozenset({<Role.OPERATOR: 'operator'>})
+    """
 
     name: str
-    roles: frozenset[Role]
+    roles: Collection[Role | str]
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.roles) - set(Role)):
+            raise ConfigurationError([f"roles: {unknown[0]!r} is not a role: use {', '.join(Role)}"])
+        structs.force_setattr(self, "roles", frozenset(Role(each) for each in self.roles))
 
     def has(self, roles: frozenset[Role]) -> bool:
         """Return whether it has one of these roles, or may do everything."""
-        return Role.ADMIN in self.roles or not self.roles.isdisjoint(roles)
+        return Role.ADMIN in self.roles or not roles.isdisjoint(self.roles)
 
 
 Authenticate = Callable[[Request], Identity | None]

@@ -18,15 +18,18 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the document of these calls."""
-    kinds = [kind for each in operations for kind in (each.body, *each.answers.values()) if kind is not None]
+    kinds = [kind for each in operations for kind in (each.body, each.query, *each.answers.values()) if kind is not None]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFERENCE)
     by_kind = iter(schemas)
     paths: dict[str, Any] = {}
     problem = schemas[-1]
     for each in operations:
         body = None if each.body is None else next(by_kind)
+        query = None if each.query is None else _resolved(next(by_kind), components)
         answers = {status: None if kind is None else next(by_kind) for status, kind in each.answers.items()}
-        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each, body, answers, problem)
+        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each, body, query, answers, problem)
+    for kind in {each.query.__name__ for each in operations if each.query is not None} - {"Selector"}:
+        del components[kind]
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": version("holdfast"), "license": {"name": "MIT", "identifier": "MIT"}},
@@ -36,7 +39,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _operation(each: Operation, body: Any, answers: dict[int, Any], problem: Any) -> dict[str, Any]:
+def _operation(each: Operation, body: Any, query: Any, answers: dict[int, Any], problem: Any) -> dict[str, Any]:
     refusals = sorted({*_REFUSALS, *each.refusals})
     found: dict[str, Any] = {
         "operationId": f"{each.method.lower()}{re.sub(r'[^a-z]+', '_', each.path)}".rstrip("_"),
@@ -47,19 +50,29 @@ def _operation(each: Operation, body: Any, answers: dict[int, Any], problem: Any
         },
     }
     parameters = [_parameter(name, "path") for name in re.findall(r"{(\w+)}", each.path)]
+    for name, schema in ({} if query is None else query["properties"]).items():
+        parameters.append({"name": name, "in": "query", "schema": schema})
     if each.has_key:
         parameters.append(
             {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "minLength": 1, "maxLength": 200}}
         )
+    if each.has_match:
+        parameters.append({"name": "If-Match", "in": "header", "schema": {"type": "string"}})
     if parameters:
         found["parameters"] = parameters
     if body is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+        found["requestBody"] = {"required": not each.is_body_optional, "content": {"application/json": {"schema": body}}}
     return found
 
 
 def _parameter(name: str, place: str) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": True, "schema": {"type": "string", "format": "uuid"}}
+    schema = {"type": "string", "format": "uuid"} if name == "id" else {"type": "string", "minLength": 1}
+    return {"name": name, "in": place, "required": True, "schema": schema}
+
+
+def _resolved(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = components[schema["$ref"].rpartition("/")[2]]
+    return found
 
 
 def _response(description: str, schema: Any, content_type: str = "application/json") -> dict[str, Any]:

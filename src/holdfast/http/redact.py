@@ -1,6 +1,6 @@
 """What pages show of a payload, a result and a checkpoint: no value under a sensitive name, also where a message repeats it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -8,6 +8,32 @@ from holdfast._core.job import Json
 from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 
 Names = frozenset[str]
+Redact = Callable[[str, str, Json], Json]
+"""A function of the task, the path of a value (such as ``payload.customer.name``) and the value: it returns what is shown instead."""
+
+
+def no_more(task: str, path: str, value: Json) -> Json:
+    """Show the value as it is."""
+    del task, path
+    return value
+
+
+def shown(task: str, path: str, document: Json, names: Names, redact: Redact) -> Json:
+    """Return the document without values under sensitive names, each other value as ``redact`` shows it.
+
+    >>> shown("mail", "payload", {"to": "ada", "token": "x1"}, frozenset(), lambda task, path, value: path)
+    {'to': 'payload.to', 'token': 'hidden'}
+    """
+    match document:
+        case dict():
+            return {
+                name: HIDDEN if is_sensitive(name, names) else shown(task, f"{path}.{name}", value, names, redact)
+                for name, value in document.items()
+            }
+        case list():
+            return [shown(task, f"{path}.{position}", value, names, redact) for position, value in enumerate(document)]
+        case _:
+            return redact(task, path, document)
 
 
 def redacted(document: Json, names: Names = frozenset()) -> Json:

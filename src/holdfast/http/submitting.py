@@ -1,5 +1,6 @@
 """The calls of producers: submit jobs and read them."""
 
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final
@@ -8,12 +9,11 @@ from uuid import UUID, uuid5
 from msgspec import Meta, Struct, structs
 
 from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import NewJob, State
+from holdfast._core.job import NewJob
 from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Policy
 from holdfast._core.requests import JobFilter
 from holdfast._core.text import shortened
-from holdfast._core.view import JobView
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.client import Client, require_no_conflict
 from holdfast._engine.environment import Environment
@@ -21,8 +21,8 @@ from holdfast._engine.operators.operators import id_of
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
 from holdfast.errors import ConfigurationError, JobNotFound, Unsupported
-from holdfast.http.identity import Role
 from holdfast.http.operation import Call, Operation, Reply
+from holdfast.http.permissions import ROLES, Action
 from holdfast.http.problems import ApiError
 
 MOST_JOBS: Final = 1000
@@ -63,53 +63,36 @@ class Submitted(Struct, frozen=True):
     created: bool
 
 
-class Cancelled(Struct, frozen=True):
-    """The state of a job after a call to cancel it; a running one is asked to end."""
-
-    state: State
-
-
 class Submitting:
     """What a producer may do. ``registry``: the tasks of the broker's App; a job of another task is not checked."""
 
-    def __init__(self, environment: Environment, client: Client, registry: Registry) -> None:
-        self._environment, self._client, self._registry = environment, client, registry
+    def __init__(self, environment: Callable[[], Environment], connect: Callable[[], Client], registry: Registry) -> None:
+        self._open, self._connect, self._registry = environment, connect, registry
+
+    @property
+    def _environment(self) -> Environment:
+        return self._open()
+
+    @property
+    def _client(self) -> Client:
+        return self._connect()
 
     def operations(self) -> list[Operation]:
         """Describe the calls of producers."""
         body = Submission | Annotated[list[Submission], Meta(min_length=1, max_length=MOST_JOBS)]
         answer = Submitted | list[Submitted]
-        reading = frozenset((Role.PRODUCER, Role.WORKER, Role.VIEWER, Role.OPERATOR))
-        producing = frozenset((Role.PRODUCER, Role.OPERATOR))
         return [
             Operation(
                 method="POST",
                 path="/jobs",
                 summary="Submit a job, or a list of jobs, of which all are stored or none.",
-                roles=producing,
+                roles=ROLES[Action.ENQUEUE],
+                action=Action.ENQUEUE,
                 body=body,
                 answers={201: answer, 200: answer},
                 has_key=True,
                 refusals=(409, 413),
                 run=self._submit,
-            ),
-            Operation(
-                method="GET",
-                path="/jobs/{id}",
-                summary="Read a job with its attempts.",
-                roles=reading,
-                answers={200: JobView},
-                refusals=(404,),
-                run=self._read,
-            ),
-            Operation(
-                method="POST",
-                path="/jobs/{id}/cancel",
-                summary="Cancel a job that waits, and ask one that runs to end.",
-                roles=producing,
-                answers={200: Cancelled},
-                refusals=(404,),
-                run=self._cancel,
             ),
         ]
 
@@ -162,16 +145,6 @@ class Submitting:
         payload = known.payload.encode((), new.payload)
         key, priority = known.key_of(payload), known.priority
         return options.new_job(job, new.task, payload, queue=known.queue, key=key, priority=priority, policy=policy)
-
-    async def _read(self, call: Call) -> Reply:
-        return Reply(await self._client.get(id_of_path(call)))
-
-    async def _cancel(self, call: Call) -> Reply:
-        job = id_of_path(call)
-        states = await self._client.cancel([job])
-        if job not in states:
-            raise not_found(job)
-        return Reply(Cancelled(states[job]))
 
 
 def id_of_path(call: Call) -> UUID:

@@ -30,19 +30,19 @@ class Tokens:
         self._known = known
 
     @classmethod
-    def read(cls, path: str) -> Self:
+    def read(cls, path: str, option: str = "--tokens") -> Self:
         """Read a file. Raises ``ConfigurationError`` if another user may read it, or a line is wrong."""
         file = Path(path)
         try:
             mode, text = stat.S_IMODE(file.stat().st_mode), file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError([f"--tokens: {path} cannot be read: {error}"]) from None
+            raise ConfigurationError([f"{option}: {path} cannot be read: {error}"]) from None
         if os.name == "posix" and mode & 0o077:
-            raise ConfigurationError([f"--tokens: other users may read {path}: run `chmod 600 {path}`"])
-        return cls.parse(text)
+            raise ConfigurationError([f"{option}: other users may read {path}: run `chmod 600 {path}`"])
+        return cls.parse(text, option)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, option: str = "--tokens") -> Self:
         """Read lines; empty ones and those that begin with # do not count. Raises ``ConfigurationError`` with every problem."""
         known, problems = dict[str, Identity](), list[str]()
         for number, line in enumerate(text.splitlines(), 1):
@@ -52,10 +52,10 @@ class Tokens:
                     known[_digest(digest)] = Identity(name, _roles(roles))
                 except ValueError as error:
                     problems.append(
-                        f"--tokens, line {number}: {error if 'role' in str(error) else 'it cannot be read'}; {_LOOKS}"
+                        f"{option}, line {number}: {error if 'role' in str(error) else 'it cannot be read'}; {_LOOKS}"
                     )
         if not known and not problems:
-            problems.append(f"--tokens: there is no token in it; {_LOOKS}")
+            problems.append(f"{option}: there is no token in it; {_LOOKS}")
         if problems:
             raise ConfigurationError(problems)
         return cls(known)

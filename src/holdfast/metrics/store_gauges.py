@@ -71,12 +71,11 @@ class StoreGauges:
         now = datetime.fromtimestamp(self._clock.wall()).astimezone()
         behind = [queue.name for queue in queues if queue.counts.get(State.AVAILABLE, 0)]
         return {
-            ("queue_oldest_waiting_seconds", name): await _longest_wait(client, name, now)
-            for name in sorted(behind)[:MOST_QUEUES]
+            ("queue_oldest_waiting_seconds", name): await longest_wait(client, name, now) for name in sorted(behind)[:MOST_QUEUES]
         }
 
 
-async def _longest_wait(client: "Client", queue: str, now: datetime) -> float:
+async def longest_wait(client: "Client", queue: str, now: datetime) -> float:
     """Return for how long the job that is due for longest has waited, exact to a few percent.
 
     Stores list by age of the id, not of the wait. So this halves the time in which there is a job that is due for longer.

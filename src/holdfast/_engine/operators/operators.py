@@ -257,6 +257,11 @@ class Jobs:
     signal_key = blocking(asignal_key)
 
 
+def client_of(jobs: Jobs) -> Client:
+    """Return the client of the running event loop, for reads and writes that go page by page."""
+    return jobs._connect()
+
+
 class Workers:
     """``app.workers``."""
 

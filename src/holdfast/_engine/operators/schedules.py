@@ -2,21 +2,36 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
 from holdfast._core.durations import Duration
 from holdfast._core.schedule import Schedule, ScheduleView, Source, defined, of_schedule, pausing, skipping
 from holdfast._core.ticks import When
-from holdfast._engine.client.connections import Connections
+from holdfast._engine.client.client import Client
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.tasks.schedules import CatchUp, OverlapName, declare
 from holdfast._engine.tasks.task import PreparedJob
+from holdfast._ports.clock import Randomness
 from holdfast.errors import ConfigurationError
 from holdfast.sync import blocking
 
 MOST_SHOWN = 1_000
+
+
+class Connected(Protocol):
+    """What an App has open."""
+
+    @property
+    def chance(self) -> Randomness:
+        """The source of ids."""
+        ...
+
+    def client(self) -> Client:
+        """Return the client of the running event loop."""
+        ...
+
 
 Change = Callable[[Schedule, datetime], Schedule]
 
@@ -24,7 +39,7 @@ Change = Callable[[Schedule, datetime], Schedule]
 class Schedules:
     """``app.schedules``: the schedules in the store, from code and from operators."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connected) -> None:
         self._connections = connections
 
     async def alist(self, *, next: int = 1) -> list[ScheduleView]:

@@ -1,13 +1,17 @@
 // Live pages and keys. Without this file every page works; it only does not renew itself.
 "use strict";
 
-const EVERY = 2000;
+const EVERY = 1000;
+const WITHOUT_EVENTS = 5000;
+const ANYWAY = 10000; // times such as "3 min ago" change without an event
 const PAGES = { o: "/", j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", f: "/workflows", l: "/limits", c: "/check" };
 const HELP = "/ filter\ng o overview · g j jobs · g q queues · g w workers\ng s schedules · g f workflows · g l limits · g c check\np pause · ? help";
 const root = document.body.dataset.root;
 let isPaused = false;
 let isAway = false;
 let isAfterG = false;
+let isChanged = false;
+let source = null;
 
 function showLive() {
   const live = document.querySelector(".live");
@@ -28,7 +32,8 @@ async function renew() {
   const main = document.getElementById("main");
   if (document.hidden || isPaused || !main.querySelector(".live") || isInUse(main)) return;
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(8000) });
+    const headers = { accept: "text/html", "x-holdfast-live": "1" };
+    const answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(8000) });
     isAway = !answer.ok;
     if (answer.ok) replace(main, await answer.text());
   } catch {
@@ -44,6 +49,16 @@ function replace(main, html) {
   const focused = [...main.querySelectorAll("a, button")].indexOf(document.activeElement);
   main.replaceWith(next);
   if (focused >= 0) next.querySelectorAll("a, button")[focused]?.focus({ preventScroll: true });
+}
+
+// An event states only that something changed. The page then reads its own address again. A hidden page is not connected.
+function connect() {
+  source?.close();
+  source = null;
+  if (document.hidden || !document.querySelector(".live")) return;
+  source = new EventSource(`${root}/api/v1/events`);
+  const change = () => (isChanged = true);
+  for (const topic of ["counts", "job", "queue", "worker", "gap"]) source.addEventListener(topic, change);
 }
 
 function areKeysOn() {
@@ -93,5 +108,15 @@ keys.textContent = "? keys";
 keys.addEventListener("click", toggleHelp);
 document.querySelector(".rail .foot").append(document.createElement("br"), keys);
 document.addEventListener("keydown", press);
-setInterval(renew, EVERY);
+document.addEventListener("visibilitychange", connect);
+setInterval(() => {
+  if (!isChanged || isPaused) return;
+  isChanged = false;
+  renew();
+}, EVERY);
+setInterval(() => {
+  if (!source || source.readyState !== EventSource.OPEN) renew();
+}, WITHOUT_EVENTS);
+setInterval(renew, ANYWAY);
+connect();
 showLive();

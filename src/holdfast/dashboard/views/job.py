@@ -11,10 +11,13 @@ from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 from holdfast._core.story import story_of
 from holdfast._core.story_entries import Entry
 from holdfast._core.view import JobView
+from holdfast.dashboard.actions import button, job_actions
 from holdfast.dashboard.timeline import timeline_of
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
 from holdfast.dashboard.words import KIND_GLYPHS, moment, short
-from holdfast.http.redact import hidden_in, mask_of, redacted
+from holdfast.http.job_items import without_messages
+from holdfast.http.permissions import Action
+from holdfast.http.redact import Redact, hidden_in, mask_of, shown
 
 MOST_CHARACTERS = 20_000
 """The most characters of a payload, a result or a checkpoint that a page shows."""
@@ -23,6 +26,8 @@ MOST_CHARACTERS = 20_000
 async def job(asked: Asked) -> Page:
     """Return the story and the facts of a job."""
     of = await asked.app.jobs.aget(asked.id)
+    is_withheld = not asked.allows(Action.READ_PAYLOAD)
+    of = without_messages(of) if is_withheld else of
     explanation = None if of.state in FINISHED or of.state is State.RUNNING else await asked.app.jobs.aexplain(of.id)
     definition = asked.app.registry.get(of.task)
     names = frozenset[str]() if definition is None else definition.sensitive
@@ -40,7 +45,9 @@ async def job(asked: Asked) -> Page:
         "facts": _facts(of, asked.now),
         "budgets": [_budget("failures", of.failures, of.max_attempts), _budget("crashes", of.crashes, of.max_crashes)],
         "tags": [{"name": tag, "link": jobs_where(tag=tag)} for tag in of.tags],
-        "documents": [_document(*each, names) for each in _documents(of)],
+        "documents": [] if is_withheld else [_document(*each, names, of.task, asked.redact) for each in _documents(of)],
+        "is_withheld": is_withheld,
+        "buttons": [button("job", action, str(of.id)) for action in job_actions(of.state, asked.may)],
     }
     return Page(template="job.html", title=of.task, section="/jobs", values=values)
 
@@ -108,9 +115,9 @@ def _documents(of: JobView) -> list[tuple[str, Json]]:
     return found
 
 
-def _document(title: str, document: Json, names: frozenset[str]) -> dict[str, str]:
+def _document(title: str, document: Json, names: frozenset[str], task: str, redact: Redact) -> dict[str, str]:
     hidden = hidden_in(document, names)
-    text = json.dumps(redacted(document, names), indent=2, ensure_ascii=False)
+    text = json.dumps(shown(task, title.lower(), document, names, redact), indent=2, ensure_ascii=False)
     cut = len(text) - MOST_CHARACTERS
     notes = (f"{hidden} hidden" if hidden else "", f"{cut:,} more characters: holdfast jobs show" if cut > 0 else "")
     return {"title": title, "text": text[:MOST_CHARACTERS], "note": ", ".join(filter(None, notes))}

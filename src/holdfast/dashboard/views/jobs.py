@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from holdfast._core.job import FINISHED, Reason, State
 from holdfast._core.queue_counts import MOST_COUNTED, capped_in
 from holdfast._core.view import JobView
+from holdfast.dashboard.actions import EFFECTS, Button, job_actions, link_to
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
 
@@ -36,6 +37,7 @@ async def jobs(asked: Asked) -> Page:
         "state": chosen.get("state", ""),
         "is_filtered": bool(chosen.keys() - {"state"}),
         "command": command(chosen),
+        "buttons": _buttons(chosen, asked) if found else [],
         "columns": columns("state", "job", "queue", "why or progress", "tries#", "ran#", "worker", "when#"),
         "rows": [_row(each, asked) for each in found],
         "nothing": _nothing(chosen, is_first="cursor" not in asked.query),
@@ -43,6 +45,16 @@ async def jobs(asked: Asked) -> Page:
         "older": _older(chosen, found),
     }
     return Page(template="jobs.html", title="Jobs", section="/jobs", values=values)
+
+
+def _buttons(chosen: dict[str, str], asked: Asked) -> list[Button]:
+    """Return the actions on all jobs that match, as they were when this page was made; none without a state to act on."""
+    if "state" not in chosen:
+        return []
+    actions = job_actions(State(chosen["state"]), asked.may)
+    return [
+        Button(EFFECTS["job", action].name, link_to("jobs", action, up_to=asked.now.isoformat(), **chosen)) for action in actions
+    ]
 
 
 def _conditions(chosen: Mapping[str, str]) -> Any:

@@ -1,14 +1,18 @@
 """The pages that are one table: errors, queues, workers, schedules, watched tables, limits, and what `holdfast check` finds."""
 
+from datetime import datetime
+
 from holdfast._core.answers import QueueView
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorGroup
 from holdfast._core.job import State
 from holdfast._core.limits import Limit
 from holdfast._core.story_words import counted
-from holdfast.dashboard.views.overview import condition
-from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, jobs_where, table, text, when
+from holdfast.dashboard.actions import Button, buttons, link_to
+from holdfast.dashboard.views.page import Asked, Cell, Page, acting, acts, columns, figure, jobs_where, table, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
+from holdfast.http.permissions import Action
+from holdfast.http.resources import condition
 
 MOST_HOLDERS = 3
 _LEAD = (
@@ -20,7 +24,7 @@ _LEVELS = {"ok": ("completed", "completed"), "warning": ("held", "held"), "error
 async def queues(asked: Asked) -> Page:
     """Return the queues with the number of their jobs in each state."""
     found = await asked.app.queues.alist()
-    heads = columns("queue", "state", *(f"{state}#" for state in TABS), "priority#", "weight#")
+    heads = columns("queue", "state", *(f"{state}#" for state in TABS), "priority#", "weight#", *acting(asked))
     rows = [_queue(queue, asked) for queue in found]
     return table("Queues", "/queues", heads, rows, nothing="No queue has a job, is paused or has settings.")
 
@@ -34,6 +38,7 @@ def _queue(queue: QueueView, asked: Asked) -> list[Cell]:
         *(_count(queue, state) for state in TABS),
         figure(queue.settings.priority),
         figure(queue.settings.weight),
+        *acts(asked, buttons("queue", queue.name, asked.may, _turn(queue.paused_at), Action.PURGE)),
     ]
 
 
@@ -72,7 +77,7 @@ async def workers(asked: Asked) -> Page:
 async def errors(asked: Asked) -> Page:
     """Return why jobs failed: one row for each cause, that with the newest failure first."""
     found = await asked.app.errors.alist()
-    heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job")
+    heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job", *acting(asked))
     rows = [
         [
             Cell(text=each.type or str(each.reason or "unknown"), glyph="failed", family="failed", link=_failed(each)),
@@ -83,6 +88,7 @@ async def errors(asked: Asked) -> Page:
             when(moment(each.first_at, asked.now)),
             when(moment(each.last_at, asked.now)),
             text(short(each.job), style="m", link=f"/jobs/{each.job}"),
+            *acts(asked, _retry(each, asked)),
         ]
         for each in found.groups
     ]
@@ -95,6 +101,13 @@ async def errors(asked: Asked) -> Page:
     return table("Errors", "/errors", heads, rows, lead=lead, nothing="No job has failed, as far back as failed jobs are kept.")
 
 
+def _retry(group: ErrorGroup, asked: Asked) -> list[Button]:
+    """Return the button that runs the jobs of one cause again: those that had failed when this page was made."""
+    which = {"error": group.key} if group.key else {"task": group.task, "reason": str(group.reason or "")}
+    link = link_to("jobs", Action.RETRY, state="failed", up_to=asked.now.isoformat(), **which)
+    return [Button("Retry these", link)] if asked.allows(Action.RETRY) else []
+
+
 def _failed(group: ErrorGroup) -> str:
     """Return the path of the jobs of one cause; jobs without a fingerprint are found by task and reason."""
     if group.key:
@@ -104,7 +117,9 @@ def _failed(group: ErrorGroup) -> str:
 
 async def schedules(asked: Asked) -> Page:
     """Return the schedules with their next tick and the job of their last one."""
-    heads = columns("schedule", "state", "when", "task", "queue", "next tick#", "last tick#", "last job", "overlap", "from")
+    heads = columns(
+        "schedule", "state", "when", "task", "queue", "next tick#", "last tick#", "last job", "overlap", "from", *acting(asked)
+    )
     rows = []
     for each in await asked.app.schedules.alist():
         last = text("–") if each.last_job is None else text(short(each.last_job), style="m", link=f"/jobs/{each.last_job}")
@@ -121,9 +136,14 @@ async def schedules(asked: Asked) -> Page:
                 last,
                 text(each.overlap.value),
                 text(each.source.value),
+                *acts(asked, buttons("schedule", each.name, asked.may, Action.RUN, _turn(each.paused_at))),
             ]
         )
     return table("Schedules", "/schedules", heads, rows, nothing="There is no schedule.")
+
+
+def _turn(paused_at: datetime | None) -> Action:
+    return Action.PAUSE if paused_at is None else Action.RESUME
 
 
 async def limits(asked: Asked) -> Page:
@@ -149,7 +169,7 @@ async def limits(asked: Asked) -> Page:
 
 async def rows(asked: Asked) -> Page:
     """Return the tables that the App watches, with how many of their rows are due and stuck, and which workers have some."""
-    heads = columns("name", "table", "due#", "stuck#", "longest held#", "rows by status", "held by")
+    heads = columns("name", "table", "due#", "stuck#", "longest held#", "rows by status", "held by", *acting(asked))
     found = []
     for each in asked.app.watches.values():
         states = await each.astates()
@@ -165,6 +185,7 @@ async def rows(asked: Asked) -> Page:
                 figure("" if states.oldest is None else in_words(states.oldest)),
                 text(", ".join(f"{status} {number(count)}" for status, count in states.rows.items()), style="wide"),
                 text(", ".join(held) + (f" and {more} more" if more > 0 else ""), style="m wide"),
+                *acts(asked, buttons("rows", each.name, asked.may, Action.RESET) if states.stuck else []),
             ]
         )
     nothing = "There is no watched table in the code of this App. A dashboard that was started with --url sees none."

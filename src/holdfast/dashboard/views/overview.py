@@ -13,6 +13,7 @@ from holdfast._core.story_words import counted
 from holdfast._core.view import JobView
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
 from holdfast.dashboard.words import FAMILIES, NEED_GLYPHS, TABS, number, short, took
+from holdfast.http.resources import condition
 
 MOST_ROWS = 8
 """The most rows of each table; a link leads to the others."""
@@ -121,13 +122,6 @@ def _worker(worker: LeaseView) -> dict[str, Any]:
         "beat": in_words(ago),
         "is_silent": worker.overdue > 0,
     }
-
-
-def condition(worker: LeaseView) -> str:
-    """Return what a worker does, in a word."""
-    if worker.overdue > 0:
-        return "silent"
-    return "draining" if worker.is_draining else "isolated" if worker.is_isolated else "live"
 
 
 def _begin(job: JobView) -> datetime:

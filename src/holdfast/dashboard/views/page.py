@@ -10,26 +10,37 @@ from msgspec import Struct
 from holdfast._core.job import State
 from holdfast._core.view import JobView
 from holdfast.app import App
+from holdfast.dashboard.actions import Button
 from holdfast.dashboard.words import FAMILIES, Moment, short
+from holdfast.http.permissions import READS, Action
+from holdfast.http.redact import Redact, no_more
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request as views need it. ``id``: of the job or workflow in the path."""
+    """A request as views need it. ``id``: of the job or workflow in the path. ``may``: the actions that its sender may take."""
 
     app: App
     now: datetime
     query: Mapping[str, str] = {}
     id: str = ""
+    may: frozenset[Action] = READS
+    redact: Redact = no_more
+
+    def allows(self, action: Action) -> bool:
+        """Return whether the reader may take an action here."""
+        return action in self.may
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A page before it is rendered. ``section``: the entry of the navigation that it belongs to."""
+    """A page before it is rendered. ``section``: the entry of the navigation that it belongs to. ``has_form``: it gets the token of a
+    session, without which no action is accepted."""
 
     template: str
     title: str
     section: str = ""
     values: dict[str, Any] = {}
     status: int = 200
+    has_form: bool = False
 
 
 class Glyph(Struct, frozen=True):
@@ -52,7 +63,8 @@ class Column(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One cell of a table. ``link``: a path of the dashboard. ``more``: what follows in small type. ``style``: names of classes."""
+    """One cell of a table. ``link``: a path of the dashboard. ``more``: what follows in small type. ``style``: names of classes.
+    ``buttons``: actions, by which it ends."""
 
     text: str
     link: str = ""
@@ -61,6 +73,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     family: str = ""
     iso: str = ""
     style: str = ""
+    buttons: Sequence[Button] = ()
 
 
 def text(value: object, *, style: str = "", link: str = "", more: str = "") -> Cell:
@@ -87,6 +100,16 @@ def state(of: State) -> Cell:
 def job(of: JobView, folder: str = "/jobs") -> Cell:
     """Return a cell that leads to a job."""
     return Cell(text=of.task, link=f"{folder}/{of.id}", more=short(of.id))
+
+
+def acting(asked: Asked) -> list[str]:
+    """Return the head of the column of actions, if the reader may act at all."""
+    return [] if asked.may <= READS else ["actions"]
+
+
+def acts(asked: Asked, buttons: Sequence[Button]) -> list[Cell]:
+    """Return the cell of the column of actions, if there is one."""
+    return [Cell(text="" if buttons else "–", buttons=buttons) for _ in acting(asked)]
 
 
 def columns(*names: str) -> list[Column]:

@@ -3,8 +3,10 @@
 from holdfast._core.job import FINISHED
 from holdfast._core.view import JobView
 from holdfast._core.workflow_view import NodeView, WorkflowView
+from holdfast.dashboard.actions import buttons
 from holdfast.dashboard.views.page import Asked, Cell, Glyph, Page, columns, figure, job, state, table, text, when
 from holdfast.dashboard.words import moment, short, took
+from holdfast.http.permissions import Action
 
 PAGE = 50
 MOST_NODES = 500
@@ -41,6 +43,9 @@ async def workflow(asked: Asked) -> Page:
         "state": Glyph.of(found.state),
         "paused": "" if paused is None else paused.text,
         "summary": summary(found),
+        "buttons": buttons("workflow", str(found.id), asked.may, Action.CANCEL, Action.RECOVER)
+        if found.state not in FINISHED
+        else [],
         "columns": columns("state", "node", "task", "after", "why", "tries#", "took#"),
         "rows": [_node(each, asked) for each in found.nodes[:MOST_NODES]],
         "more": max(len(found.nodes) - MOST_NODES, 0),

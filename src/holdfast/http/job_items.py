@@ -1,0 +1,113 @@
+"""Jobs as the API shows them: the names of ``JobView``, without what a sender may not read or has not asked for."""
+
+from typing import Any, Final
+
+from msgspec import UNSET, UnsetType, defstruct, structs
+
+from holdfast._core.job import Failure
+from holdfast._core.record import JobRecord
+from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
+from holdfast._core.view import AttemptView, JobView
+from holdfast._core.workflow_view import WorkflowView
+from holdfast.http.managed import Managed
+from holdfast.http.operation import Call
+from holdfast.http.permissions import Action
+from holdfast.http.problems import ApiError
+from holdfast.http.redact import mask_of, shown
+
+DOCUMENTS: Final = ("payload", "result", "checkpoint")
+"""The data that is left out unless a sender asks for it and may read it."""
+_OPTIONAL: Final = {**dict.fromkeys(DOCUMENTS, Any), "attempts": tuple[AttemptView, ...] | UnsetType}
+
+JobItem: Final[Any] = defstruct(
+    "JobItem",
+    [
+        (field.name, _OPTIONAL[field.name], UNSET) if field.name in _OPTIONAL else (field.name, field.type)
+        for field in structs.fields(JobView)
+    ],
+    frozen=True,
+    kw_only=True,
+    module=__name__,
+    namespace={
+        "__doc__": "A job as read in one snapshot. ``payload``, ``result`` and ``checkpoint`` are there if ``include`` names them, and "
+        "``attempts`` if one job was asked for. Messages and tracebacks are empty without the right ``payload.read``."
+    },
+)
+
+
+def included(call: Call, text: str | UnsetType) -> frozenset[str]:
+    """Return the documents that a call asks for. Raises ``ApiError`` for a name that is none, and if it may not read them."""
+    names = frozenset(text.split(",")) if isinstance(text, str) and text else frozenset[str]()
+    if unknown := sorted(names - set(DOCUMENTS)):
+        raise ApiError(422, "invalid", f"include: {unknown[0]!r} is not one of them", f"use {', '.join(DOCUMENTS)}")
+    if names and not may_read(call):
+        detail = f"{call.identity.name} may not read payloads, results and checkpoints"
+        raise ApiError(403, "forbidden", detail, "leave include out, or use a token of the role operator")
+    return names
+
+
+def may_read(call: Call) -> bool:
+    """Return whether the sender may read payloads and the messages of errors."""
+    return Action.READ_PAYLOAD in call.may
+
+
+def item_of(job: JobView, managed: Managed, include: frozenset[str], *, is_readable: bool, is_whole: bool = False) -> Any:
+    """Return what a sender sees of a job. ``is_whole``: with its attempts, and with the messages of its errors."""
+    visible = masked(job, managed) if is_readable and is_whole else without_messages(job)
+    values = {name: getattr(visible, name) for name in JobView.__struct_fields__ if name not in _OPTIONAL}
+    if is_whole:
+        values["attempts"] = visible.attempts
+    names = managed.sensitive(job.task)
+    values |= {name: shown(job.task, name, getattr(job, name), names, managed.redact) for name in include}
+    return JobItem(**values)
+
+
+def without_messages(job: JobView) -> JobView:
+    """Return the job with the types of its errors, and nothing that its code wrote."""
+    attempts = tuple(structs.replace(each, error=_bare(each.error), late_result=None, stacks=None) for each in job.attempts)
+    return structs.replace(job, error=_bare(job.error), message=None, headers=_headers(job), attempts=attempts)
+
+
+def masked(job: JobView, managed: Managed) -> JobView:
+    """Return the job with the messages and stacks of its code, without the values under sensitive names."""
+    names = managed.sensitive(job.task)
+    mask = mask_of((job.payload, job.checkpoint), names)
+
+    def error(of: Failure | None) -> Failure | None:
+        return None if of is None else structs.replace(of, message=mask(of.message), traceback=mask(of.traceback))
+
+    def attempt(of: AttemptView) -> AttemptView:
+        late = shown(job.task, "late_result", of.late_result, names, managed.redact)
+        stacks = None if of.stacks is None else mask(of.stacks)
+        return structs.replace(of, error=error(of.error), stacks=stacks, late_result=late)
+
+    message = None if job.message is None else mask(job.message)
+    attempts = tuple(attempt(each) for each in job.attempts)
+    return structs.replace(job, error=error(job.error), message=message, headers=_headers(job), attempts=attempts)
+
+
+def mask_for(record: JobRecord | None, managed: Managed) -> Mask:
+    """Return the function that hides the sensitive values of a job in a string."""
+    if record is None:
+        return mask_of(())
+    job = JobView.of(record)
+    return mask_of((job.payload, job.checkpoint), managed.sensitive(job.task))
+
+
+def without_texts(found: WorkflowView) -> WorkflowView:
+    """Return a workflow with the types of its errors only."""
+    nodes = tuple(structs.replace(each, error=_bare(each.error)) for each in found.nodes)
+    return structs.replace(found, error=_bare(found.error), nodes=nodes)
+
+
+def tag_of(record: JobRecord) -> str:
+    """Return the tag of a job's state: it changes with the state and with each claim."""
+    return f'"{record.state}-{record.token.number}"'
+
+
+def _bare(error: Failure | None) -> Failure | None:
+    return None if error is None else structs.replace(error, message="", traceback="")
+
+
+def _headers(job: JobView) -> dict[str, str]:
+    return {name: HIDDEN if is_sensitive(name) else value for name, value in job.headers.items()}

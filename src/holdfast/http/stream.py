@@ -1,0 +1,198 @@
+"""What changed in a store, for all viewers of one process together: one look a second while there is a viewer, and none otherwise."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.job import State
+from holdfast._core.requests import JobFilter
+from holdfast._engine.client.client import Client
+from holdfast._engine.service import Signal
+from holdfast._ports.clock import Clock
+from holdfast.errors import HoldfastError
+from holdfast.http.resources import condition
+
+TOPICS: Final = ("counts", "job", "queue", "worker")
+EVERY: Final = 1.0
+"""Seconds between two looks."""
+SHARE: Final = 10
+"""How many times its own length a look waits before the next: a store that answers slowly is asked less often."""
+KEPT: Final = 60.0
+"""Seconds for which events are remembered, for viewers whose connection broke."""
+MOST_WATCHED: Final = 3
+"""The jobs that do not run and that one look reads; others have their turn in the next ones."""
+MOST_RUNNING: Final = 100
+MOST_WAITING: Final = 1000
+"""The events that wait for a slow connection; it reads everything again after more of them."""
+LONGEST: Final = 15.0
+"""Seconds after which a connection ends, and its viewer comes back: a server that stops waits for all of its connections."""
+GAP: Final = b'event: gap\ndata: {"topic":"gap","names":[]}\n\n'
+_encode = msgspec.json.Encoder().encode
+Things = Mapping[str, object]
+
+
+class Event(Struct, frozen=True):
+    """A change. ``names``: the queues, workers or jobs that changed; a viewer reads them again."""
+
+    id: str
+    topic: str
+    names: list[str]
+    at: float
+
+    def line(self) -> bytes:
+        """Return it as a server-sent event."""
+        data = _encode({"topic": self.topic, "names": self.names}).decode()
+        return f"id: {self.id}\nevent: {self.topic}\ndata: {data}\n\n".encode()
+
+
+class Viewer:
+    """One connection, and the events that it has not been sent yet. ``job``: it is about this one only."""
+
+    def __init__(self, topics: Collection[str], job: UUID | None = None) -> None:
+        self.topics, self.job = frozenset(topics), job
+        self.waiting, self.wake = deque[bytes](), Signal()
+        self.is_new = False
+
+    def reread(self) -> None:
+        """Have the viewer read everything again: it may have missed changes."""
+        self.waiting.clear()
+        self.waiting.append(GAP)
+        self.is_new = False
+        self.wake.set()
+
+    def wants(self, event: Event) -> bool:
+        """Return whether the event is about what the viewer asked for."""
+        return event.topic in self.topics and (self.job is None or str(self.job) in event.names)
+
+    def take(self, event: Event) -> None:
+        """Keep an event for the connection."""
+        if len(self.waiting) >= MOST_WAITING:
+            self.reread()
+        self.waiting.append(event.line())
+        self.wake.set()
+
+
+class Stream:
+    """Looks at the store for all viewers of a process, each time with at most six statements.
+
+    ``connect`` returns the client of the event loop in which all viewers are. ``epoch`` distinguishes this process from earlier ones.
+    """
+
+    def __init__(self, connect: Callable[[], Client], clock: Callable[[], Clock], epoch: str) -> None:
+        self._connect, self._clock, self._epoch = connect, clock, epoch
+        self._viewers, self._recent = list[Viewer](), deque[Event]()
+        self._seen: dict[str, Things] = {}
+        self._running: Things = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._number, self._turn, self._is_closed = 0, 0, False
+
+    @property
+    def viewers(self) -> int:
+        """The number of viewers."""
+        return len(self._viewers)
+
+    async def read(self, viewer: Viewer, last: str | None = None) -> AsyncIterator[bytes]:
+        """Yield what a viewer is sent, until it goes. ``last``: the id of the event that it got last, over an earlier connection."""
+        with self.viewing(viewer):
+            yield b"retry: 500\n\n"
+            until = self._clock().monotonic() + LONGEST
+            self._catch_up(viewer, last)
+            while not self._is_closed and (left := until - self._clock().monotonic()) > 0:
+                while viewer.waiting:
+                    yield viewer.waiting.popleft()
+                await viewer.wake.wait(left)
+
+    def close(self) -> None:
+        """End all connections, so that the server can stop."""
+        self._is_closed = True
+        for viewer in self._viewers:
+            viewer.wake.set()
+
+    @contextmanager
+    def viewing(self, viewer: Viewer) -> Iterator[None]:
+        """Look at the store for this viewer, too, for the length of a block."""
+        self._viewers.append(viewer)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._run())
+        try:
+            yield
+        finally:
+            self._viewers.remove(viewer)
+
+    async def look(self) -> None:
+        """Compare the store with the look before, and send what changed. The first look has nothing to compare with."""
+        client = self._connect()
+        queues, workers = await client.queues(), await client.workers()
+        records = await client.page(JobFilter(state=State.RUNNING, limit=MOST_RUNNING))
+        running = {str(each.id): (each.state, each.attempt, each.fraction, each.stage) for each in records}
+        self._compare("counts", {"": [sorted(each.counts.items()) for each in queues]})
+        self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})
+        self._compare("worker", {each.worker: (condition(each), each.holds, each.claimed) for each in workers})
+        watched = await self._watched(client, running)
+        stopped = {job: None for job in self._running if job not in running and job not in watched}
+        known = {
+            job: state for job, state in self._seen.get("job", {}).items() if job not in stopped and job not in self._running
+        }
+        self._compare("job", {**known, **running, **watched})
+        self._running = running
+        for viewer in self._viewers:
+            if viewer.is_new:  # changes before this look are seen by no later one
+                viewer.reread()
+
+    async def _watched(self, client: Client, running: Things) -> dict[str, object]:
+        """Return the watched jobs whose turn it is, of those that do not run."""
+        watched = sorted({viewer.job for viewer in self._viewers if viewer.job is not None and str(viewer.job) not in running})
+        start, found = self._turn % len(watched) if watched else 0, dict[str, object]()
+        self._turn += MOST_WATCHED
+        for job in (watched[start:] + watched[:start])[:MOST_WATCHED]:
+            of = await client.ask("get", lambda store, job=job: store.get(job))  # type: ignore[misc]
+            found[str(job)] = None if of is None else (of.state, of.attempt, of.fraction, of.stage)
+        return found
+
+    def _compare(self, topic: str, things: Things) -> None:
+        before = self._seen.get(topic)
+        self._seen[topic] = things
+        if before is None:
+            return
+        changed = [name for name in {**before, **things} if before.get(name) != things.get(name)]
+        if not changed:
+            return
+        self._number += 1
+        event = Event(f"{self._epoch}-{self._number}", topic, changed, self._clock().monotonic())
+        while self._recent and event.at - self._recent[0].at > KEPT:
+            self._recent.popleft()
+        self._recent.append(event)
+        for viewer in self._viewers:
+            if viewer.wants(event):
+                viewer.take(event)
+
+    def _catch_up(self, viewer: Viewer, last: str | None) -> None:
+        """Give a viewer the events since its last one; without it, the viewer reads everything again once a look has been taken."""
+        ids = [event.id for event in self._recent]
+        if last in ids:
+            for event in list(self._recent)[ids.index(last) + 1 :]:
+                if viewer.wants(event):
+                    viewer.take(event)
+        elif self._seen:
+            viewer.reread()
+        else:
+            viewer.is_new = True
+
+    async def _run(self) -> None:
+        """Look until the last viewer has gone."""
+        pause = Signal()
+        try:
+            while self._viewers:
+                began = self._clock().monotonic()
+                with suppress(HoldfastError, TimeoutError):  # the pages report it
+                    await self.look()
+                await pause.wait(max(EVERY, SHARE * (self._clock().monotonic() - began)))
+        finally:
+            self._looking, self._seen, self._running = None, {}, {}
+            self._recent.clear()

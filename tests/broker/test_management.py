@@ -1,0 +1,251 @@
+"""The management API over real HTTP: lists, one job, many jobs, and everything beside jobs."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast.http.tokens import Tokens, new_token
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from tests.broker.support import RunningBroker, running
+from tests.broker.test_api import VIEWER, WORKER, Caller, Reply
+from tests.e2e.waiting import until
+
+OPERATOR = new_token("anna", "operator", FakeChance(7))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def broker(clock: FakeClock) -> Iterator[RunningBroker]:
+    with running(MemoryStore(clock), clock) as broker:
+        yield broker
+
+
+@pytest.fixture
+def api(broker: RunningBroker) -> Caller:
+    return Caller(broker.url)
+
+
+def _submit(api: Caller, number: int, task: str = "t", **options: object) -> list[str]:
+    found: list[str] = []
+    for start in range(0, number, 1000):
+        body = [{"task": task, "options": options} for _ in range(start, min(start + 1000, number))]
+        found += [each["id"] for each in api.post("/jobs", body).body]
+    return found
+
+
+def _fail(api: Caller, number: int, task: str = "t") -> None:
+    for _ in range(number):
+        claimed = api.claim(task)
+        error = {"type": "KeyError", "message": "shelf 7 of x1y2z3"}
+        assert api.about(claimed, "fail", error=error, retry=False).status == 200
+
+
+def test_pages_of_a_list_neither_skip_nor_repeat_while_jobs_come(api: Caller) -> None:
+    there = _submit(api, 25)
+    found, cursor = [], ""
+    while cursor is not None:
+        page = api.get(f"/jobs?limit=10{cursor and f'&cursor={cursor}'}").body
+        found += [each["id"] for each in page["items"]]
+        cursor = page["next"]
+        assert page["complete"] is (cursor is None)
+        _submit(api, 1)
+    assert found == [*reversed(there)]
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("tusk=mail", "/tusk"),
+        ("state=lost", "/state"),
+        ("limit=501", "/limit"),
+        ("created_after=2030-01-31", "/created_after"),
+        ("cursor=abc", "/cursor"),
+        ("state=held&state=failed", ""),
+        ("queue=a%20b", "/queue"),
+    ],
+)
+def test_a_filter_that_cannot_be_read_is_a_problem_that_names_the_field(api: Caller, query: str, pointer: str) -> None:
+    answer = api.get(f"/jobs?{query}")
+    assert (answer.status, answer.body["code"]) == (422, "invalid")
+    assert answer.body["remedy"]
+    assert [each["pointer"] for each in answer.body["problems"]] == [pointer]
+
+
+def test_a_cursor_is_of_one_filter(api: Caller) -> None:
+    _submit(api, 3)
+    cursor = api.get("/jobs?limit=1").body["next"]
+    assert api.get(f"/jobs?limit=1&cursor={cursor}").status == 200
+    assert api.get(f"/jobs?limit=1&task=t&cursor={cursor}").status == 422
+
+
+def test_data_and_messages_are_shown_only_with_the_right_to_read_them(clock: FakeClock) -> None:
+    tokens = Tokens.parse(f"{VIEWER[1]}\n{OPERATOR[1]}")
+    with running(MemoryStore(clock), clock, authenticate=tokens) as broker:
+        anna, viewer = Caller(broker.url, OPERATOR[0]), Caller(broker.url, VIEWER[0])
+        job = anna.post("/jobs", {"task": "t", "payload": {"a": 1, "password": "x1y2z3"}}).body["id"]
+        assert "payload" not in anna.get(f"/jobs/{job}").body
+        assert anna.get(f"/jobs/{job}?include=payload").body["payload"] == {"a": 1, "password": "hidden"}
+        refused = viewer.get(f"/jobs/{job}?include=payload")
+        assert (refused.status, refused.body["code"]) == (403, "forbidden")
+        assert viewer.get(f"/jobs/{job}").status == 200
+        assert viewer.post(f"/jobs/{job}/retry", {}).status == 403
+        assert anna.send("DELETE", f"/jobs/{job}", None).status == 403
+        mine, hers = viewer.get("/").body, anna.get("/").body
+        assert (mine["may"], mine["identity"]) == (["read"], "viewer")
+        assert {"cancel", "delete"} & set(hers["may"]) == {"cancel"}
+
+
+def test_messages_of_errors_are_shown_only_with_the_right_to_read_them(clock: FakeClock) -> None:
+    tokens = Tokens.parse("\n".join(line for _, line in (VIEWER, OPERATOR, WORKER)))
+    with running(MemoryStore(clock), clock, authenticate=tokens) as broker:
+        anna, viewer = Caller(broker.url, OPERATOR[0]), Caller(broker.url, VIEWER[0])
+        job = anna.post("/jobs", {"task": "t", "payload": {"api_key": "x1y2z3"}}).body["id"]
+        _fail(Caller(broker.url, WORKER[0]), 1)
+        paths = (f"/jobs/{job}", f"/jobs/{job}/story", f"/jobs/{job}/explanation", "/jobs", "/errors")
+        seen, by_anna = ([json.dumps(each.get(path).body) for path in paths] for each in (viewer, anna))
+        assert all("KeyError" in text for text in seen[:2])
+        assert not [text for text in seen if "shelf 7" in text]
+        assert not [text for text in by_anna if "x1y2z3" in text]
+        assert [path for path, text in zip(paths, by_anna, strict=True) if "shelf 7" in text] == [paths[0], paths[1], "/errors"]
+
+
+def test_if_match_keeps_a_job_that_has_moved(api: Caller) -> None:
+    (job,) = _submit(api, 1)
+    tag = api.get(f"/jobs/{job}").headers["etag"]
+    claimed = api.claim()
+    refused = api.post(f"/jobs/{job}/cancel", {}, If_Match=tag)
+    assert (refused.status, refused.body["code"]) == (412, "moved")
+    assert api.about(claimed, "heartbeat").body["cancel_requested"] is False
+    assert api.post(f"/jobs/{job}/cancel", {}, If_Match=api.get(f"/jobs/{job}").headers["etag"]).status == 200
+    assert api.about(claimed, "heartbeat").body["cancel_requested"] is True
+
+
+def test_a_verb_that_does_not_fit_the_state_is_a_conflict(api: Caller) -> None:
+    (job,) = _submit(api, 1)
+    api.claim()
+    for answer in (api.post(f"/jobs/{job}/retry", {}), api.post(f"/jobs/{job}/reschedule", {"delay": "1h"})):
+        assert (answer.status, answer.body["code"]) == (409, "wrong_state")
+    assert api.send("DELETE", f"/jobs/{job}", None).status == 409
+
+
+def test_one_job_is_cancelled_retried_moved_and_deleted(api: Caller) -> None:
+    (job,) = _submit(api, 1)
+    assert api.send("POST", f"/jobs/{job}/cancel", None).body == {"state": "cancelled"}
+    assert api.post(f"/jobs/{job}/retry", {"reason": "the shop is up again"}).body == {"state": "available"}
+    assert api.post(f"/jobs/{job}/reschedule", {"delay": "1h"}).body == {"state": "scheduled"}
+    assert api.get(f"/jobs/{job}/explanation").body["state"] == "scheduled"
+    assert api.send("DELETE", f"/jobs/{job}?reason=gone", None).status == 204
+    assert api.get(f"/jobs/{job}").status == 404
+
+
+def test_an_action_on_a_selector_leaves_what_came_later(api: Caller, clock: FakeClock) -> None:
+    _submit(api, 3)
+    _fail(api, 3)
+    clock.advance(5)
+    seen = datetime.fromtimestamp(clock.wall(), UTC).isoformat()
+    clock.advance(5)
+    _submit(api, 2)
+    _fail(api, 2)
+    body: dict[str, Any] = {"action": "retry", "selector": {"state": "failed"}, "up_to": seen}
+    dry = api.post("/jobs/actions", body | {"dry_run": True}).body
+    assert (dry["jobs"], dry["complete"]) == (3, True)
+    done = api.post("/jobs/actions", body).body
+    assert (done["changed"], done["refused"], done["states"]) == (3, 0, {"available": 3})
+    assert api.get("/counts").body["failed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"action": "cancel", "selector": {}}, "all=true"),
+        ({"action": "retry", "selector": {"all": True}}, "completed jobs"),
+        ({"action": "cancel", "selector": {"tusk": "t"}}, "tusk"),
+        ({"action": "reschedule", "selector": {"task": "t"}}, "run_at"),
+        ({"action": "purge", "selector": {"task": "t"}}, "purge"),
+    ],
+)
+def test_an_action_that_does_not_say_what_it_is_for_changes_nothing(api: Caller, body: object, word: str) -> None:
+    _submit(api, 1)
+    answer = api.post("/jobs/actions", body)
+    assert answer.status == 422
+    assert word in answer.body["detail"]
+    assert api.get("/counts").body["available"] == 1
+
+
+def _ended(api: Caller, place: str) -> Any:
+    found: list[Reply] = []
+
+    def has_ended() -> bool:
+        found[:] = [api.get(place.removeprefix("/api/v1"))]
+        return bool(found[0].body["phase"] != "running" and found[0].body["ended_at"])
+
+    until(has_ended, within=20.0)
+    return found[0].body
+
+
+def test_more_than_a_thousand_jobs_become_an_operation(api: Caller) -> None:
+    _submit(api, 2100)
+    answer = api.post("/jobs/actions", {"action": "cancel", "selector": {"task": "t"}, "reason": "wrong list"})
+    assert answer.status == 202
+    done = _ended(api, answer.headers["location"])
+    assert (done["phase"], done["expected"], done["reason"]) == ("completed", 2100, "wrong list")
+    assert (done["done"]["changed"], done["done"]["states"]) == (2100, {"cancelled": 2100})
+    assert [each["id"] for each in api.get("/operations").body["items"]] == [done["id"]]
+
+
+def test_an_operation_stops_after_a_batch(api: Caller) -> None:
+    _submit(api, 3000)
+    place = api.post("/jobs/actions", {"action": "cancel", "selector": {"all": True}}).headers["location"]
+    assert api.send("DELETE", place.removeprefix("/api/v1"), None).status == 200
+    done = _ended(api, place)
+    left = api.get("/counts").body["available"]
+    assert left % 1000 == 0
+    assert done["phase"] == ("stopped" if left else "completed")
+    assert done["done"]["changed"] == 3000 - left
+
+
+def test_queues_show_what_a_scaler_reads(api: Caller, clock: FakeClock) -> None:
+    _submit(api, 3, queue="mail")
+    clock.advance(10)
+    queue = api.get("/queues/mail").body
+    assert queue["backlog"] == 3
+    assert queue["oldest_waiting"] == pytest.approx(10, rel=0.1)
+    assert api.post("/queues/mail/pause", {}).status == 422  # why?
+    assert api.post("/queues/mail/pause", {"reason": "the relay is down"}).body == {"queue": "mail", "is_paused": True}
+    assert api.get("/queues/mail").body["backlog"] == 0
+    assert api.send("POST", "/queues/mail/resume", None).body["is_paused"] is False
+    assert api.post("/queues/mail/purge", {}).body == {"queue": "mail", "deleted": 3}
+    assert api.get("/queues/other").body["code"] == "not_found"
+
+
+def test_changes_are_sent_until_the_broker_stops(clock: FakeClock) -> None:
+    broker = RunningBroker(MemoryStore(clock), clock)
+    (job,) = _submit(Caller(broker.url), 1)
+    with urllib.request.urlopen(f"{broker.url}/api/v1/jobs/{job}/events", timeout=20) as events:
+        assert [events.readline() for _ in range(4)][2] == b"event: gap\n"
+        broker.stop()
+        assert events.read().strip() == b""
+
+
+def test_what_is_not_there_is_404(api: Caller) -> None:
+    paths = ["/workers/w", "/schedules/nightly", "/workflows/x", "/errors/abc", "/operations/1"]
+    assert [api.get(path).status for path in paths] == [404] * 5
+    posts = ["/schedules/nightly/run", "/schedules/nightly/resume", "/workflows/x/cancel"]
+    assert [api.post(path, {}).status for path in posts] == [404] * 3
+    assert api.post("/limits/queue/mail/reset", {}).status == 422
+
+
+def test_lists_beside_jobs_answer(api: Caller) -> None:
+    for path in ("/queues", "/workers", "/schedules", "/workflows", "/rows", "/limits", "/check"):
+        answer = api.get(path)
+        assert (answer.status, type(answer.body["items"])) == (200, list)
+    assert api.get("/counts?by=queue").status == 200

@@ -1,0 +1,125 @@
+"""Actions in Chromium: by mouse and by keyboard, with and without script, and pages that follow what happens."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.dashboard.showroom import furnish
+from tests.dashboard.test_browser import CHROMIUM, RULES
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
+SOON = 1500.0
+"""Milliseconds within which a page shows a change."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 – only `make prove` installs it
+
+    path = next(filter(os.path.exists, CHROMIUM), None)
+    assert path, "no Chromium: apt-get install chromium"
+    with sync_playwright() as made:
+        browser = made.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Iterator[str]:
+    """Run `holdfast dashboard --actions` on a store; return the link that it prints."""
+    with ThreadPoolExecutor(1) as thread:  # Playwright keeps an event loop in this one
+        url = thread.submit(furnish, tmp_path).result()
+    words = [sys.executable, "-m", "holdfast.cli", "dashboard", "--url", url, "--port", "0", "--actions"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found
+        yield found[0]
+        process.terminate()
+
+
+def _main(page: "Page") -> str:
+    return page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_a_job_is_cancelled_by_keyboard(browser: "Browser", link: str, has_script: bool) -> None:
+    context = browser.new_context(java_script_enabled=has_script)
+    page = context.new_page()
+    page.goto(link)
+    page.goto(link.partition("enter")[0] + "jobs?state=available&queue=imports")
+    page.locator("main tbody a").first.press("Enter")
+    page.get_by_role("link", name="Cancel").press("Enter")
+    page.get_by_label("Reason").press("Enter")  # a form is sent from its field
+    page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}$"))
+    assert "cancelled" in _main(page)
+    context.close()
+
+
+def test_confirmations_are_accessible(browser: "Browser", link: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 – only `make prove` installs it
+
+    context = browser.new_context()
+    page, reports = context.new_page(), list[str]()
+    page.on("console", lambda message: reports.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: reports.append(str(error)))
+    page.goto(link)
+    site = link.partition("/enter")[0]
+    paths = [
+        "/queues",
+        "/schedules",
+        "/errors",
+        "/jobs?state=failed",
+        "/actions/queue/pause?name=mail",
+        "/actions/queue/purge?name=mail",
+    ]
+    page.goto(f"{site}/jobs?state=failed")
+    paths += [str(each.get_attribute("href")) for each in page.locator("main .acts a").all()]
+    for path in paths:
+        answer = page.goto(site + path)
+        assert answer is not None
+        assert answer.status == 200, path
+        found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
+        assert [(path, each["id"]) for each in found] == []
+    assert len(paths) > 7
+    assert reports == []
+    context.close()
+
+
+def test_an_open_page_shows_what_another_did(browser: "Browser", link: str) -> None:
+    context = browser.new_context()
+    watching, acting = context.new_page(), context.new_page()
+    acting.goto(link)
+    site = link.partition("/enter")[0]
+    with watching.expect_response("**/api/v1/events"):
+        watching.goto(f"{site}/queues")
+    assert "paused" not in watching.locator("main tr", has_text="imports").inner_text()
+    acting.goto(f"{site}/actions/queue/pause?name=imports")
+    acting.get_by_label("Reason").fill("the shop is closed")
+    acting.get_by_role("button", name="Pause").click()
+    acting.wait_for_url("**/queues")
+    watching.locator("main tr", has_text="imports").get_by_text("paused").wait_for(timeout=SOON)
+    context.close()
+
+
+def test_retry_these_runs_to_its_end(browser: "Browser", link: str) -> None:
+    page = browser.new_context().new_page()
+    page.goto(link)
+    page.goto(link.partition("enter")[0] + "errors")
+    page.get_by_role("link", name="Retry these").first.click()
+    assert "1 job" in page.locator("h1").inner_text()
+    page.get_by_role("button", name="Retry").click()
+    page.wait_for_url("**/operations/*")
+    page.get_by_text("completed").wait_for(timeout=10_000)
+    assert "1 of 1 jobs changed" in _main(page)
+    page.context.close()
