@@ -109,7 +109,7 @@ class WorldSchedules:
                 raise _AbsentError
             return change(old, now)
 
-        await client.change_schedule(name, changed)
+        await client.change_schedule(name, "schedule.change", changed)
 
     async def _set(self, client: Client, drawn: DrawnSchedule, edition: int) -> None:
         task = self._world.known(self._world.plan.settings.timing.ttl)[drawn.task]
@@ -119,4 +119,4 @@ class WorldSchedules:
         def change(old: Schedule | None, now: datetime) -> Schedule:
             return defined(drawn.name, definition, old, now, made, Source.OPERATOR)
 
-        await client.change_schedule(drawn.name, change)
+        await client.change_schedule(drawn.name, "schedule.set", change)

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, OverdueJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.book import Book
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.rows import Range, Waiting
@@ -102,9 +103,9 @@ class LockedRows(Book):
 
     # verbs that skip locked rows
 
-    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
+    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
         with self._skip_locked():
-            return super().purge(now, queue, limit, until)
+            return super().purge(now, queue, limit, until, by=by)
 
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
         with self._skip_locked():

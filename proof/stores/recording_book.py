@@ -6,6 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast._core.answers import BeatAnswer, EnqueueAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.content import Snapshot
 from holdfast._core.book.moment import Moment
 from holdfast._core.dependencies import After
@@ -81,9 +82,9 @@ class RecordingBook(RecordingLanes):
         self._by, self._tokens = By("enqueue", call=call), ()
         return super().enqueue_after(now, call, jobs, after)
 
-    def steer_flow(self, now: Moment, flow: UUID, how: SteerFlow) -> State | None:
+    def steer_flow(self, now: Moment, flow: UUID, how: SteerFlow, *, by: AuditNote | None = None) -> State | None:
         self._by, self._tokens = By("steer_flow", outcome=how.verb), ()
-        return super().steer_flow(now, flow, how)
+        return super().steer_flow(now, flow, how, by=by)
 
     def revive(
         self, now: Moment, limit: int, *, after: UUID | None = None, flow: UUID | None = None, dry_run: bool = False
@@ -109,9 +110,9 @@ class RecordingBook(RecordingLanes):
         self._by, self._tokens = By("delete"), ()
         return super().delete(now, ids, only_waiting=only_waiting)
 
-    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
+    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
         self._by, self._tokens = By("purge"), ()
-        return super().purge(now, queue, limit, until)
+        return super().purge(now, queue, limit, until, by=by)
 
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
         self._by, self._tokens = By("expire"), ()
@@ -126,8 +127,8 @@ class RecordingBook(RecordingLanes):
         self._by, self._tokens = By("owed_hooks"), ()
         return super().owed_hooks(now, tasks, limit, pause=pause)
 
-    def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool) -> None:
-        super().pause(now, queues, is_paused=is_paused)
+    def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool, by: AuditNote | None = None) -> None:
+        super().pause(now, queues, is_paused=is_paused, by=by)
         for queue in queues:
             self._record("queue", By("pause"), note=f"{'paused' if is_paused else 'resumed'} {queue}")
 

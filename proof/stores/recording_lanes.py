@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.rows import KeptLimit
 from holdfast._core.job import Claim, Token
@@ -27,17 +28,17 @@ class RecordingLanes(RecordingFlows):
     _by: By | None
     _tokens: Collection[tuple[UUID, Token]]
 
-    def set_limit(self, now: Moment, scope: Scope, limit: Limit | None, origin: Origin) -> None:
+    def set_limit(self, now: Moment, scope: Scope, limit: Limit | None, origin: Origin, *, by: AuditNote | None = None) -> None:
         """Record the new limit of a scope."""
         before = self._all.limits.get(scope)
-        super().set_limit(now, scope, limit, origin)
+        super().set_limit(now, scope, limit, origin, by=by)
         self._record_limit(scope, before, By("set_limit"))
 
-    def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None) -> None:
+    def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None, *, by: AuditNote | None = None) -> None:
         """Record the new settings of a queue; its waiting jobs get their priority in the same write."""
         before = self._all.queue_settings.get(queue)
         self._by, self._tokens = By("set_queue"), ()
-        super().set_queue(now, queue, settings)
+        super().set_queue(now, queue, settings, by=by)
         self._record_queue(queue, before, self._by)
 
     def record_lanes(self, limits: Mapping[Scope, KeptLimit], settings: Mapping[str, QueueSettings], by: By) -> None:

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.book import Book
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.rows import KeptSchedule
@@ -27,17 +28,17 @@ class RecordingSchedules(Book):
             self.move = None
         return answer
 
-    def set_schedule(self, now: Moment, schedule: Schedule, change: UUID) -> bool:
+    def set_schedule(self, now: Moment, schedule: Schedule, change: UUID, *, by: AuditNote | None = None) -> bool:
         """Record a new definition, a pause or a skip."""
         before = self._all.schedules.get(schedule.name)
-        answer = super().set_schedule(now, schedule, change)
+        answer = super().set_schedule(now, schedule, change, by=by)
         self._record_schedule(now, schedule.name, before, By("set_schedule"))
         return answer
 
-    def remove_schedule(self, now: Moment, name: str) -> None:
+    def remove_schedule(self, now: Moment, name: str, *, by: AuditNote | None = None) -> None:
         """Record the end of a schedule."""
         before = self._all.schedules.get(name)
-        super().remove_schedule(now, name)
+        super().remove_schedule(now, name, by=by)
         self._record_schedule(now, name, before, By("remove_schedule"))
 
     def record_schedules(self, now: Moment, before: dict[str, KeptSchedule], by: By) -> None:

@@ -16,6 +16,7 @@ from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
+from holdfast._engine.operators.audit import Audit
 from holdfast._engine.operators.backup import backup
 from holdfast._engine.operators.errors import Errors
 from holdfast._engine.operators.limits import Limits
@@ -132,6 +133,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
         self.jobs = Jobs(self._connections.client)
         self.errors = Errors(self._connections.client)
+        self.audit = Audit(self._connections.client)
         self.queues = Queues(self._connections.client)
         self.limits = Limits(self._connections.client)
         self.workers = Workers(self._connections.client)

@@ -20,6 +20,7 @@ from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.auditing import note
 from holdfast.testing.contracts.noting import noted
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.contracts.scheduling import written
@@ -45,7 +46,7 @@ class TestMemory(StoreContract):
             await at.settle(raised(retried))
             (waiting,) = await at.enqueue(at.new(key="l"))
             await at.store.report([ProgressUpdate(job=active.id, token=active.token, order=1)])
-            await at.store.pause(["q"], is_paused=True)
+            await at.store.pause(["q"], is_paused=True, by=note(at))
             await self.store.set_queue("q", QueueSettings(weight=2))
             await self.store.set_limit(Scope(ScopeKind.QUEUE, "limited"), Limit(rate="1/m"), Origin())
             await at.enqueue(at.new(queue="limited"))

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
@@ -17,6 +18,7 @@ from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._core.store_notices import StoreNotice
 from holdfast._core.workflow import NewFlow
+from holdfast._ports.auditing import Auditing
 from holdfast._ports.errors import Errors
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.noticing import HasNotices
@@ -45,14 +47,14 @@ def offers(store: object, protocol: type[Any]) -> bool:
     return all(hasattr(store, verb) for verb, member in vars(protocol).items() if inspect.isfunction(member) and verb[0] != "_")
 
 
-async def purge(store: Store, queue: str, limit: int, until: datetime | None = None) -> Purged:
+async def purge(store: Store, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
     """Delete at most ``limit`` waiting jobs of the queue that were enqueued by ``until``; without ``until``, by now.
 
     For a store without this verb, list the waiting jobs and delete those that still wait. "Now" is then the time at which the newest
     of them was enqueued.
     """
     if offers(store, QueueVerbs):
-        return await cast(QueueVerbs, store).purge(queue, limit, until)
+        return await cast(QueueVerbs, store).purge(queue, limit, until, **({} if by is None else {"by": by}))
     waiting = await _waiting(store, queue)
     until = until or max((row.created_at for row in waiting), default=_EPOCH)
     doomed = sorted({row.id for row in waiting if row.created_at <= until})[:limit]
@@ -60,13 +62,13 @@ async def purge(store: Store, queue: str, limit: int, until: datetime | None = N
     return Purged(len(doomed) - len(left), until)
 
 
-async def steer(store: Store, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+async def steer(store: Store, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
     """Apply an operator's verb to those of the jobs that match the filter.
 
     For a store without this verb, read each job, and apply the verb to those that match: one that moves in between is not left alone.
     """
     if offers(store, Selectors):
-        return await cast(Selectors, store).steer(how, ids, which)
+        return await cast(Selectors, store).steer(how, ids, which, **({} if by is None else {"by": by}))
     found = [row for job in ids if (row := await store.get(job)) is not None]
     ageless = structs.replace(which, older_than=None)
     chosen = [row.id for row in found if matches(row, ageless, _EPOCH)]
@@ -81,6 +83,27 @@ async def steer(store: Store, how: Steer, ids: Sequence[UUID], which: JobFilter)
             states = await store.delete(chosen)
     left = frozenset(ids) - frozenset(chosen)
     return SteerAnswer({row.id: row.state for row in found if row.id in left} | states, left)
+
+
+def has_audit(store: Store) -> bool:
+    """Return whether the store remembers what operators do."""
+    return offers(store, Auditing)
+
+
+def auditing(store: Store) -> Auditing:
+    """Return the verbs for actions of operators. Raises ``Unsupported`` for a store without them."""
+    _require(store, Auditing, "record of what operators do")
+    return cast(Auditing, store)
+
+
+def selectors(store: Store) -> Selectors:
+    """Return the verb for jobs that a filter chose, of a store that has it."""
+    return cast(Selectors, store)
+
+
+def queue_verbs(store: Store) -> QueueVerbs:
+    """Return the verbs for whole queues, of a store that has them."""
+    return cast(QueueVerbs, store)
 
 
 async def waiting_tasks(store: Store) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.limits import Limit, LimitView, Scope
 from holdfast._core.origin import Origin
 from holdfast._core.requests import QueueSettings
@@ -10,7 +11,7 @@ from holdfast._core.requests import QueueSettings
 class Lanes(Protocol):
     """The verb that sets how the lanes of a queue are served."""
 
-    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+    async def set_queue(self, queue: str, settings: QueueSettings | None, *, by: AuditNote | None = None) -> None:
         """Set the priority and the weights of a queue; ``None``: as if none had been set.
 
         The jobs of the queue that wait get its new priority in the same write; those that run keep theirs until they end.
@@ -25,7 +26,7 @@ class Limits(Protocol):
         """Return all limits by scope, each with what is used of it, also by the jobs of this key."""
         ...
 
-    async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:
+    async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin, *, by: AuditNote | None = None) -> None:
         """Set the limit of a scope; ``None``: remove it, and forget its rates.
 
         It holds for each claim that begins after the answer. A claim that is under way may exceed it once. Lowering a limit stops no

@@ -32,6 +32,7 @@ from holdfast._core.answers import (
     ReopenAnswer,
     SteerAnswer,
 )
+from holdfast._core.audit import AuditNote
 from holdfast._core.job import ActiveJob, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.record import JobRecord
@@ -206,7 +207,7 @@ class Operating(Protocol):
         """
         ...
 
-    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+    async def pause(self, queues: Sequence[str], *, is_paused: bool, by: AuditNote | None = None) -> None:
         """Stop claims from these queues from now on, or allow them again."""
         ...
 
@@ -251,7 +252,7 @@ class Store(Ownership, Reading, Operating, Administration, Protocol):
 class Selectors(Protocol):
     """The verb for jobs that a filter chose, for stores that can judge the filter in the write itself."""
 
-    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
         """Apply the verb to those of the jobs that match the filter when they are written; its ``before`` and ``limit`` do not count.
 
         Jobs that no longer match, or that another session has locked, are left alone.
@@ -262,7 +263,7 @@ class Selectors(Protocol):
 class QueueVerbs(Protocol):
     """Verbs for whole queues and tasks, for stores that have a faster way than the required verbs."""
 
-    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
+    async def purge(self, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
         """Delete at most ``limit`` waiting jobs of the queue that were enqueued by ``until``; without it, by now."""
         ...
 
@@ -356,14 +357,14 @@ class Scheduling(Protocol):
         """
         ...
 
-    async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
+    async def set_schedule(self, schedule: Schedule, change: UUID, *, by: AuditNote | None = None) -> bool:
         """Write the plan, next tick and pause of a schedule that still has this version; version 0: there is none of this name yet.
 
         ``False`` if it has another version. A copy of the latest change is answered ``True``.
         """
         ...
 
-    async def remove_schedule(self, name: str) -> None:
+    async def remove_schedule(self, name: str, *, by: AuditNote | None = None) -> None:
         """Forget a schedule. Its jobs stay."""
         ...
 

@@ -16,6 +16,7 @@ from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import Failed
 from holdfast._core.text import encodable
 from holdfast._core.workflow import Items, Output
+from holdfast._ports.auditing import Auditing
 from holdfast._ports.errors import Errors
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
@@ -45,13 +46,25 @@ MOST_BYTES: Final = 64 * 2**20
 
 REQUIRED = (Ownership, Reading, Operating, Administration)
 OPTIONAL = (
-    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors),
+    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing),
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
     (
         *("held", "expired", "overdue", "next_due", "get", "list", "counts", "workers", "queues", "check", "waiting_tasks"),
-        *("due", "schedules", "ticks", "worker_history", "limits", "steps", "job_with_key", "outputs", "flow", "errors"),
+        *(
+            "due",
+            "schedules",
+            "ticks",
+            "worker_history",
+            "limits",
+            "steps",
+            "job_with_key",
+            "outputs",
+            "flow",
+            "errors",
+            "audits",
+        ),
     )
 )
 """The verbs that change nothing."""
@@ -59,7 +72,7 @@ _REPEATED = frozenset(
     (
         *("enqueue", "start", "report", "annotate", "open_lease", "beat", "end_lease", "request_cancel", "delete"),
         *("pause", "set_schedule", "remove_schedule", "set_queue", "set_limit", "start_through", "void", "record_step"),
-        *("take_signal", "signal", "enqueue_flow", "enqueue_member", "enqueue_after", "steer_flow"),
+        *("take_signal", "signal", "enqueue_flow", "enqueue_member", "enqueue_after", "steer_flow", "enqueue_by"),
     )
 )
 """The writes whose second copy, sent at once, changes nothing more and gets the same answer."""
@@ -106,7 +119,9 @@ class Verb:
     def decode_request(self, body: bytes) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and the named arguments of a call. Raises ``msgspec.MsgspecError`` if they do not fit."""
         request = self._requests.decode(body)
-        return [getattr(request, each) for each in self._positional], {each: getattr(request, each) for each in self._named}
+        return [getattr(request, each) for each in self._positional], {
+            each: value for each in self._named if (value := getattr(request, each)) is not None or each != "by"
+        }
 
     def encode_answer(self, value: Any, flows: tuple[FlowChange, ...] = ()) -> bytes:
         """Encode what the verb returned. ``flows``: what it did to whole workflows."""

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.dependencies import After
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
@@ -46,7 +47,7 @@ class Workflows(Protocol):
         """Return a workflow with all its members, in one snapshot; ``None`` if it is unknown."""
         ...
 
-    async def steer_flow(self, flow: UUID, how: SteerFlow) -> State | None:
+    async def steer_flow(self, flow: UUID, how: SteerFlow, *, by: AuditNote | None = None) -> State | None:
         """Pause, resume, cancel or retry a workflow; return the state of its root now, ``None`` if it is unknown.
 
         After PAUSE or CANCEL was answered, no member of it is claimed. Members that run go on under PAUSE. Under CANCEL they are asked to

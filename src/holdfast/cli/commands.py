@@ -9,6 +9,7 @@ import click
 
 from holdfast._core.text import printable
 from holdfast._processes.logs import configure_logs
+from holdfast.cli.audit import audit
 from holdfast.cli.backup import backup
 from holdfast.cli.broker import broker
 from holdfast.cli.check import check
@@ -132,6 +133,7 @@ for _command in (
     workflows,
     rows,
     workers,
+    audit,
     top,
     dashboard,
     check,

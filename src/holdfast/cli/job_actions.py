@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from holdfast._core.job import State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
+from holdfast.cli.audit import audited
 from holdfast.cli.options import DURATION, INSTANT, JSON, store_options
 from holdfast.cli.selection import SHOWN, Selection, choosing, confirm, in_batches
 
@@ -61,6 +62,7 @@ _DELETE = JobAction(
 
 @click.command()
 @choosing
+@audited
 @store_options
 @JSON
 @click.pass_context
@@ -75,6 +77,7 @@ def cancel(context: click.Context, /, target: str | None, url: str | None, as_js
 @click.command()
 @click.option("--fresh", is_flag=True, help="Forget their steps and checkpoints: they do all of their work again.")
 @choosing
+@audited
 @store_options
 @JSON
 @click.pass_context
@@ -102,6 +105,7 @@ def retry(context: click.Context, /, target: str | None, url: str | None, as_jso
 @click.option("--delay", type=DURATION, help="Due after this time; 0s: now.")
 @click.option("--at", type=INSTANT, metavar="TIME", help="Due then: ISO 8601 with its zone, such as 2030-01-31T08:00Z.")
 @choosing
+@audited
 @store_options
 @JSON
 @click.pass_context
@@ -123,6 +127,7 @@ def reschedule(context: click.Context, /, target: str | None, url: str | None, a
 
 @click.command()
 @choosing
+@audited
 @store_options
 @JSON
 @click.pass_context
@@ -147,7 +152,7 @@ def _steer(
     when: Mapping[str, Any] | None = None,
     **typed: Any,
 ) -> None:
-    from holdfast._engine.operators.operators import steer_matching
+    from holdfast._engine.operators.batches import one_action, steer_matching
     from holdfast._processes.loading import opened
 
     chosen = Selection(**typed)
@@ -162,7 +167,8 @@ def _steer(
             confirm(f"{how.name} {_jobs(len(ids))}?", yes=yes)
         steer = Steer(how.verb, **(when or {}))
         act = bind(app) if chosen.ids else lambda some: steer_matching(app.jobs, steer, some, chosen.where)
-        states = in_batches(ids, act, doing=how.doing)
+        with one_action(app.jobs, ids if chosen.ids else chosen.where):
+            states = in_batches(ids, act, doing=how.doing)
         words = {} if chosen.is_by_selector or how.verb is not SteerVerb.DELETE else _words_of_kept(app, states)
     if chosen.is_by_selector:
         _print_counts(how, ids, states, as_json=as_json)

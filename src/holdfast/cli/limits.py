@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_limit, complete_scope_name
 from holdfast.cli.options import JSON, store_options
 
@@ -56,6 +57,7 @@ def list_limits(target: str | None, url: str | None, as_json: bool) -> None:
 @click.option("--rate", metavar="N/TIME", help="How many of its jobs may start in a time, such as 100/m or 20/10s.")
 @click.option("--rate-per-key", metavar="N/TIME", help="How many jobs of each key may start in a time.")
 @click.option("--burst", type=int, metavar="N", help="How many starts may come at once where none came before.  [default: 1]")
+@audited_with_reason
 @store_options
 @JSON
 def set_limit(scope: Any, name: str | None, target: str | None, url: str | None, as_json: bool, **given: Any) -> None:
@@ -85,6 +87,7 @@ def set_limit(scope: Any, name: str | None, target: str | None, url: str | None,
 @limits.command()
 @SCOPE
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_limit)
+@audited_with_reason
 @store_options
 @JSON
 def clear(scope: Any, name: str | None, target: str | None, url: str | None, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_queue
 from holdfast.cli.options import JSON, KEY_WEIGHT, store_options
 from holdfast.cli.selection import confirm
@@ -46,6 +47,7 @@ def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
 
 @queues.command()
 @NAMES
+@audited_with_reason
 @store_options
 def pause(names: tuple[str, ...], target: str | None, url: str | None) -> None:
     """Start no more jobs of these queues; running ones go on, and jobs may still be enqueued."""
@@ -54,6 +56,7 @@ def pause(names: tuple[str, ...], target: str | None, url: str | None) -> None:
 
 @queues.command()
 @NAMES
+@audited_with_reason
 @store_options
 def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
     """Let paused queues run again."""
@@ -64,6 +67,7 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 @click.option("--dry-run", is_flag=True, help="Print how many jobs it would be, change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@audited_with_reason
 @store_options
 @JSON
 def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | None, as_json: bool) -> None:
@@ -99,6 +103,7 @@ def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | No
     type=KEY_WEIGHT,
     help="What the weight is multiplied by for a key; give it once for each. 1 is the default.",
 )
+@audited_with_reason
 @store_options
 @JSON
 def set_queue(
@@ -124,6 +129,7 @@ def set_queue(
 
 @queues.command()
 @NAMES
+@audited_with_reason
 @store_options
 @JSON
 def unset(names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.options import JSON, Count, store_options
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def list_schedules(number: int, target: str | None, url: str | None, as_json: bo
 
 @schedules.command()
 @NAMES
+@audited_with_reason
 @store_options
 @JSON
 def run(names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
@@ -64,6 +66,7 @@ def run(names: tuple[str, ...], target: str | None, url: str | None, as_json: bo
 
 @schedules.command()
 @NAMES
+@audited_with_reason
 @store_options
 @JSON
 def pause(names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
@@ -73,6 +76,7 @@ def pause(names: tuple[str, ...], target: str | None, url: str | None, as_json: 
 
 @schedules.command()
 @NAMES
+@audited_with_reason
 @store_options
 @JSON
 def resume(names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
@@ -83,6 +87,7 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None, as_json:
 @schedules.command()
 @NAME
 @click.argument("number", metavar="[NUMBER]", type=Count(1, 1000), default=1)
+@audited_with_reason
 @store_options
 @JSON
 def skip(name: str, number: int, target: str | None, url: str | None, as_json: bool) -> None:
@@ -92,6 +97,7 @@ def skip(name: str, number: int, target: str | None, url: str | None, as_json: b
 
 @schedules.command()
 @NAMES
+@audited_with_reason
 @store_options
 @JSON
 def remove(names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:

@@ -74,7 +74,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     def find(self, app: "App", states: Sequence[State]) -> dict[UUID, State]:
         """Find the jobs, with the state each is in. ``states``: where to look when no state was given, everywhere if empty."""
-        from holdfast._engine.operators.operators import states_of
+        from holdfast._engine.operators.batches import states_of
 
         looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
         found: dict[UUID, State] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from holdfast._core.job import State
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_node, complete_queue, complete_workflow
 from holdfast.cli.options import JSON, TEXT, store_options
 
@@ -92,6 +93,7 @@ def show(id: str, form: "Literal['svg', 'mermaid'] | None", target: str | None, 
 
 @workflows.command()
 @IDS
+@audited_with_reason
 @store_options
 @JSON
 def cancel(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
@@ -101,6 +103,7 @@ def cancel(ids: tuple[str, ...], target: str | None, url: str | None, as_json: b
 
 @workflows.command()
 @IDS
+@audited_with_reason
 @store_options
 @JSON
 def pause(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
@@ -117,6 +120,7 @@ def pause(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bo
     show_default=True,
     help="What becomes of failures that the pause held back: what depends on them fails, they run again, or their dependents run.",
 )
+@audited_with_reason
 @store_options
 @JSON
 def resume(
@@ -132,6 +136,7 @@ def resume(
     "--from", "node", metavar="NODE", shell_complete=complete_node, help="Also run this node again, and all that depends on it."
 )
 @click.option("--fresh", is_flag=True, help="Forget the checkpoints and steps of what runs again.")
+@audited_with_reason
 @store_options
 @JSON
 def retry(ids: tuple[str, ...], node: str | None, fresh: bool, target: str | None, url: str | None, as_json: bool) -> None:

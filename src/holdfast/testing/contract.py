@@ -9,6 +9,7 @@
 ...         return self.store
 """
 
+from holdfast.testing.contracts.auditing import AuditContract
 from holdfast.testing.contracts.bystanding import BystandContract
 from holdfast.testing.contracts.capacity import CapacityContract
 from holdfast.testing.contracts.children import ChildContract
@@ -79,6 +80,7 @@ class StoreContract(
     ReportContract,
     OperateContract,
     QueueContract,
+    AuditContract,
     PruneContract,
     LeaseContract,
     NoteContract,

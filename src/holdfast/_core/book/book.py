@@ -14,6 +14,7 @@ from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.apart import are_equal
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.claims import BookClaims
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.operations import BookOperations
@@ -44,6 +45,11 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             answer = EnqueueAnswer(is_lost=True) if is_lost else self._insert(jobs, now)
             self._all.receipts[call] = (now.wall, answer)
         return self._all.receipts[call][1]
+
+    def enqueue_by(self, now: Moment, call: UUID, jobs: Sequence[NewJob], by: AuditNote) -> EnqueueAnswer:
+        answer = self.enqueue(now, call, jobs)
+        self._audit(now, by, 0 if answer.is_refused else len(jobs) - len(answer.duplicates))
+        return answer
 
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         self._require_new_children(transitions)

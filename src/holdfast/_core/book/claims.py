@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.reading import BookReading
 from holdfast._core.book.rows import KeptLimit, Range, Rows, Waiting
@@ -56,8 +57,8 @@ class BookClaims(BookReading):
         uses, known = self._uses(now.wall), self._all.limits
         return tuple(view_of(scope, uses[scope], known[scope].origin, self._holding(scope, now), key) for scope in sorted(known))
 
-    def set_limit(self, now: Moment, scope: Scope, limit: Limit | None, origin: Origin) -> None:
-        del now
+    def set_limit(self, now: Moment, scope: Scope, limit: Limit | None, origin: Origin, *, by: AuditNote | None = None) -> None:
+        self._audit(now, by, int(limit is not None or scope in self._all.limits))
         if limit is None:
             self._all.limits.pop(scope, None)
             for each in [each for each in self._all.rates if each[0] == scope]:
@@ -65,8 +66,8 @@ class BookClaims(BookReading):
         else:
             self._all.limits[scope] = KeptLimit(limit, origin)
 
-    def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None) -> None:
-        del now
+    def set_queue(self, now: Moment, queue: str, settings: QueueSettings | None, *, by: AuditNote | None = None) -> None:
+        self._audit(now, by, 1)
         old = self._all.queue_settings.pop(queue, QueueSettings())
         if settings is not None:
             self._all.queue_settings[queue] = settings

@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.audit import KeptAudit
 from holdfast._core.book.archive import Archive
 from holdfast._core.book.line import Line
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks, Range, UniqueKey, Waiting
@@ -50,6 +51,7 @@ class Snapshot(Struct, frozen=True):
     edges: dict[UUID, dict[UUID, Edge]]
     archives: dict[str, Archive]
     recalled: dict[str, dict[UUID, bool]]
+    audits: dict[UUID, KeptAudit]
     numbers: dict[str, int]
 
     @property
@@ -73,7 +75,7 @@ class Content:
     a task are in each state but AVAILABLE, archived ones among them. ``awaiting``: jobs that wait for a signal. ``parked``: the pending
     jobs of a queue that are not available. ``timed``: running jobs with a limit of time. ``expiring`` and ``owed``: jobs that may expire,
     and jobs that are owed a hook, by the time of that. ``ended``: finished jobs by their end. ``open_flows``: unfinished roots.
-    ``archived_until``: archives by their greatest id.
+    ``archived_until``: archives by their greatest id. ``audited``: actions of operators by their time.
     """
 
     def __init__(self, index_job: Index) -> None:
@@ -96,6 +98,7 @@ class Content:
         self.edges = Grouped[UUID, UUID, Edge]("edges", noted, self._index_edge)
         self.archives = Table[str, Archive]("archives", noted, self._index_archive)
         self.recalled = Grouped[str, UUID, bool]("recalled", noted)
+        self.audits = Table[UUID, KeptAudit]("audits", noted, self._index_audit)
         self.numbers = Table[str, int]("numbers", noted)
 
         self.ranges = dict[Range, Line[Waiting]]()
@@ -115,6 +118,7 @@ class Content:
         self.received = Line[Waiting]()
         self.ended_leases = Line[Waiting]()
         self.worn_beats = Line[tuple[datetime, int]]()
+        self.audited = Line[Waiting]()
         self.archived_until, self.worn_archives = Line[tuple[UUID, str]](), Line[tuple[datetime, str]]()
 
     def table(self, name: str) -> Journaled:
@@ -159,6 +163,12 @@ class Content:
             self.worn_beats.remove((old.delete_after, number))
         if new is not None:
             self.worn_beats.add((new.delete_after, number))
+
+    def _index_audit(self, action: UUID, old: KeptAudit | None, new: KeptAudit | None) -> None:
+        if old is not None:
+            self.audited.remove((old.entry.at, action))
+        if new is not None:
+            self.audited.add((new.entry.at, action))
 
     def _index_archive(self, key: str, old: Archive | None, new: Archive | None) -> None:
         if old is not None:

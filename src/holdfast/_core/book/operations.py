@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
+from holdfast._core.audit import AUDIT_RETENTION, AuditNote
 from holdfast._core.book.archiving import BookArchiving
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.rows import Rows
@@ -23,6 +24,7 @@ from holdfast._core.record import (
     with_hook_delayed,
 )
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
+from holdfast._core.workflow import SteerFlow
 
 
 class BookOperations(BookWorkflows, BookArchiving):
@@ -90,8 +92,11 @@ class BookOperations(BookWorkflows, BookArchiving):
             self._forget(row)
         self._moves(now).lose(row.id for row in rows if row.member is not None and PLACE_OF[row.state] is not Place.FINISHED)
 
-    def steer(self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        chosen = [row.id for row in self._rows(ids) if matches(as_read(row, now.wall), which, now.wall)]
+    def steer(
+        self, now: Moment, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None
+    ) -> SteerAnswer:
+        before = [row for row in self._rows(ids) if matches(as_read(row, now.wall), which, now.wall)]
+        chosen = [row.id for row in before]
         match how.verb:
             case SteerVerb.CANCEL:
                 self.request_cancel(now, chosen)
@@ -101,13 +106,22 @@ class BookOperations(BookWorkflows, BookArchiving):
                 self.reschedule(now, chosen, delay=how.delay, run_at=how.run_at)
             case SteerVerb.DELETE:
                 self.delete(now, chosen)
+        after = {row.id: row for row in self._rows(chosen)}
+        self._audit(now, by, sum(row != after.get(row.id) for row in before))
         return SteerAnswer(self._states(ids, now), frozenset(ids) - frozenset(chosen))
 
-    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
+    def steer_flow(self, now: Moment, flow: UUID, how: SteerFlow, *, by: AuditNote | None = None) -> State | None:
+        state = super().steer_flow(now, flow, how)
+        if state is not None:
+            self._audit(now, by, 1)
+        return state
+
+    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
         until = until or now.wall
         old = (row for row in self._each(self._waiting(queue)) if row.created_at <= until and not self._is_needed(row))
         doomed = [*islice(old, limit)]
         self._delete(doomed, now)
+        self._audit(now, by, len(doomed))
         return Purged(len(doomed), until)
 
     def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
@@ -126,7 +140,8 @@ class BookOperations(BookWorkflows, BookArchiving):
             self._put(row)
         return tuple(rows)
 
-    def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool) -> None:
+    def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool, by: AuditNote | None = None) -> None:
+        self._audit(now, by, sum((queue in self._all.paused_queues) != is_paused for queue in {*queues}))
         for queue in queues:
             if is_paused:
                 self._all.paused_queues.setdefault(queue, now.wall)
@@ -138,6 +153,7 @@ class BookOperations(BookWorkflows, BookArchiving):
         receipts, leases = self._prune_receipts_and_leases(now.wall, limit)
         attempts, beats = self._prune_attempts(now.wall, limit), self._prune_beats(now.wall, limit)
         self._prune_rates(now.wall, limit)
+        self._prune_audits(now.wall, limit)
         archived = self._prune_archives(now.wall, limit - len(jobs))
         return Pruned(len(jobs) + archived, len(stubs), receipts, leases, attempts, beats)
 
@@ -187,6 +203,10 @@ class BookOperations(BookWorkflows, BookArchiving):
         for number in gone:
             del self._all.beats[number]
         return len(gone)
+
+    def _prune_audits(self, wall: datetime, limit: int) -> None:
+        for _, action in [*islice(self._all.audited.until(wall - timedelta(seconds=AUDIT_RETENTION)), limit)]:
+            del self._all.audits[action]
 
     def _prune_archives(self, wall: datetime, limit: int) -> int:
         """Forget archives whose jobs need not be kept any more, each as a whole; return how many jobs they had."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import MOST_ATTEMPTS, BeatView, DueJob, LeaseView, OverdueJob, QueueView
+from holdfast._core.audit import AuditEntry, AuditFilter, is_listed
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.rows import NO_WORKER, Lease, Range, Rows, Waiting
 from holdfast._core.book.state import BookState
@@ -73,6 +74,11 @@ class BookReading(BookState):
         del now
         beats = [kept.beat for _, kept in sorted(self._all.beats.items(), reverse=True) if kept.beat.worker == worker]
         return tuple(sorted(beats, key=lambda beat: beat.at, reverse=True)[:limit])
+
+    def audits(self, now: Moment, which: AuditFilter) -> tuple[AuditEntry, ...]:
+        del now
+        newest_first = (kept.entry for _, kept in sorted(self._all.audits.items(), reverse=True))
+        return tuple(islice((each for each in newest_first if is_listed(each, which)), which.limit))
 
     def queues(self, now: Moment) -> tuple[QueueView, ...]:
         paused, chosen = self._all.paused_queues, self._all.queue_settings

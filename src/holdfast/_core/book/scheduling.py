@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.rows import KeptSchedule
 from holdfast._core.book.state import BookState
@@ -23,8 +24,7 @@ class BookScheduling(BookState):
         due = [schedule for schedule in self.schedules(now).found if schedule.paused_at is None and schedule.next_at <= now.wall]
         return self._schedules(now, tuple(sorted(due, key=lambda schedule: (schedule.next_at, schedule.name))[:limit]))
 
-    def set_schedule(self, now: Moment, schedule: Schedule, change: UUID) -> bool:
-        del now
+    def set_schedule(self, now: Moment, schedule: Schedule, change: UUID, *, by: AuditNote | None = None) -> bool:
         kept = self._all.schedules.get(schedule.name)
         if kept is not None and kept.change == change:
             return True
@@ -35,11 +35,11 @@ class BookScheduling(BookState):
             old, plan=schedule.plan, next_at=schedule.next_at, paused_at=schedule.paused_at, version=version_of(change)
         )
         self._all.schedules[schedule.name] = KeptSchedule(written, change)
+        self._audit(now, by, 1)
         return True
 
-    def remove_schedule(self, now: Moment, name: str) -> None:
-        del now
-        self._all.schedules.pop(name, None)
+    def remove_schedule(self, now: Moment, name: str, *, by: AuditNote | None = None) -> None:
+        self._audit(now, by, int(self._all.schedules.pop(name, None) is not None))
 
     def _schedules(self, now: Moment, found: tuple[Schedule, ...]) -> ScheduleList:
         known = (kept.schedule for kept in self._all.schedules.values())

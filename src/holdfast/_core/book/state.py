@@ -5,8 +5,10 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.audit import AuditNote, recorded
 from holdfast._core.book.content import TABLES, Content, Snapshot
 from holdfast._core.book.indexes import BookIndexes
+from holdfast._core.book.moment import Moment
 from holdfast._core.book.rows import Rows, key_of
 from holdfast._core.book.table import RowChange
 from holdfast._core.flow_changes import FlowChanges
@@ -42,6 +44,11 @@ class BookState(BookIndexes):
     def job_count(self) -> int:
         """How many jobs there are, finished ones among them."""
         return len(self._all.jobs)
+
+    def _audit(self, now: Moment, by: AuditNote | None, count: int) -> None:
+        """Record a write of an operator's action, if it is one."""
+        if by is not None:
+            self._all.audits[by.id] = recorded(self._all.audits.get(by.id), by, count, now.wall)
 
     def savepoint(self) -> Savepoint:
         """Return the moment to which ``undo`` goes back, as long as the journal is not forgotten."""

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.audit import KeptAudit
 from holdfast._core.book.archive import Archive
 from holdfast._core.book.content import Receipt
 from holdfast._core.book.job_row import JobRow, SharedRead, SharedWritten
@@ -44,6 +45,7 @@ class Deleted(Struct, omit_defaults=True, forbid_unknown_fields=True):
     edges: list[tuple[UUID, UUID]] = []
     archives: list[str] = []
     recalled: list[tuple[str, UUID]] = []
+    audits: list[UUID] = []
 
 
 class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -69,6 +71,7 @@ class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
     edges: list[tuple[tuple[UUID, UUID], Edge]] = []
     archives: dict[str, Archive] = {}
     recalled: list[tuple[tuple[str, UUID], bool]] = []
+    audits: dict[UUID, KeptAudit] = {}
     numbers: dict[str, int] = {}
     deleted: Deleted | None = None
 
@@ -103,7 +106,7 @@ class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
 _LISTS = ("attempts", "limits", "rates", "steps", "edges", "recalled")
 _DICTS = (
     *("marks", "places", "receipts", "leases", "paused_queues", "queue_settings", "schedules", "beats", "signals", "flows"),
-    *("archives", "numbers"),
+    *("archives", "audits", "numbers"),
 )
 _decoder = msgspec.json.Decoder(Tables)
 

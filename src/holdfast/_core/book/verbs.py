@@ -67,6 +67,8 @@ class BookVerbs(ABC):
     purge = _verb(Book.purge)
     pause = _verb(Book.pause)
     set_queue = _verb(Book.set_queue)
+    audits = _verb(Book.audits)
+    enqueue_by = _verb(Book.enqueue_by)
     limits = _verb(Book.limits)
     set_limit = _verb(Book.set_limit)
     prune = _verb(Book.prune)

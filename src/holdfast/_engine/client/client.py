@@ -10,38 +10,42 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer, SteerAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
-from holdfast._core.limits import Limit, LimitView, Scope, ScopeKind
-from holdfast._core.origin import Origin
 from holdfast._core.payload import decode_json, encode_signal
 from holdfast._core.record import JobRecord
-from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
-from holdfast._core.schedule import Schedule, ScheduleList
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, usable
 from holdfast._core.view import AttemptView, JobView
+from holdfast._engine.client.acting import named
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.explaining import explained
-from holdfast._engine.client.flow_calls import FlowCalls
 from holdfast._engine.client.group_commit import GroupCommit
+from holdfast._engine.client.operator_calls import BATCH as BATCH
+from holdfast._engine.client.operator_calls import OperatorCalls
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._engine.flow_events import report_flows
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._engine.store_defaults import lanes, limits, purge, scheduling, steer, steps, worker_history
+from holdfast._engine.store_defaults import steer, steps, worker_history
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, PayloadTooLarge, StoreBusy, UniqueConflict
 
 RESULT_PAUSES = (0.005, 0.25)
 HINTED = 64
-BATCH = 1000
-"""How many jobs one write moves at most when many were asked for, so that other writers do not wait long behind it."""
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = EnqueueAnswer()
 MOVABLE = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
 
+ACTIONS = {
+    SteerVerb.CANCEL: "cancel",
+    SteerVerb.REOPEN: "retry",
+    SteerVerb.RESCHEDULE: "reschedule",
+    SteerVerb.DELETE: "delete",
+}
+"""The names of the verbs in the record of what operators did."""
 SELECTED = {
     SteerVerb.CANCEL: EventName.JOBS_CANCELLED,
     SteerVerb.REOPEN: EventName.JOBS_RETRIED,
@@ -53,7 +57,7 @@ States = dict[UUID, State]
 Answer = TypeVar("Answer")
 
 
-class Client(FlowCalls):
+class Client(OperatorCalls):
     """Calls one store from one event loop. Concurrent enqueues share commits, except those with a unique key."""
 
     def __init__(self, environment: Environment, *, give_up: float = GIVE_UP) -> None:
@@ -183,9 +187,26 @@ class Client(FlowCalls):
 
         return await self._each("delete", jobs, self._store.delete, partial(self._report_deleted, jobs))
 
-    async def steer(self, how: Steer, jobs: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        """Apply an operator's verb to those of the jobs that match when they are written."""
-        left = set[UUID]()
+    async def act(self, how: Steer, jobs: Sequence[UUID]) -> States:
+        """Apply an operator's verb to these jobs, and record the action; return the state each is in now, absent if unknown."""
+        by = self.note(ACTIONS[how.verb], named(jobs)) if jobs else None
+        if by is not None:
+            return (await self.steer(how, jobs, JobFilter(), by=by, is_by_id=True)).states
+        match how.verb:
+            case SteerVerb.CANCEL:
+                return await self.cancel(jobs)
+            case SteerVerb.REOPEN:
+                return (await self.retry(jobs, is_fresh=how.is_fresh)).states
+            case SteerVerb.RESCHEDULE:
+                return await self.reschedule(jobs, delay=how.delay, run_at=how.run_at)
+            case SteerVerb.DELETE:
+                return await self.delete(jobs)
+
+    async def steer(
+        self, how: Steer, jobs: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None, is_by_id: bool = False
+    ) -> SteerAnswer:
+        """Apply an operator's verb to those of the jobs that match when they are written. ``is_by_id``: wait for jobs that are locked."""
+        left, writes = set[UUID](), dict[tuple[UUID, ...], AuditNote | None]()
         reports: dict[SteerVerb, Callable[[States, frozenset[UUID]], Awaitable[None]]] = {
             SteerVerb.CANCEL: self._report_cancelled,
             SteerVerb.REOPEN: partial(self._publish_moved, EventName.JOB_REOPENED),
@@ -194,72 +215,30 @@ class Client(FlowCalls):
         }
 
         async def apply(some: Sequence[UUID]) -> States:
-            answer = await steer(self._store, how, some, which)
-            left.update(answer.left)
+            write = writes.setdefault(tuple(some), self.another_write(by))  # a copy of this write has the same id
+            answer = await steer(self._store, how, some, which, by=write)
+            locked = frozenset(answer.left & answer.states.keys()) if is_by_id else frozenset[UUID]()
+            left.update(answer.left - locked)
+            if locked:
+                states = {job: state for job, state in answer.states.items() if job not in locked}
+                raise StoreBusy(f"{how.verb}: {len(locked)} jobs are locked by other sessions", locked, states=states)
             return answer.states
 
         async def emit(states: States, locked: frozenset[UUID]) -> None:
             await reports[how.verb]({job: state for job, state in states.items() if job not in left}, locked | left)
 
+        if by is not None and not jobs:
+            await self._retry(how.verb, partial(apply, ()))
         return SteerAnswer(await self._each(how.verb, jobs, apply, emit), frozenset(left))
 
     def report_selected(self, verb: SteerVerb, jobs: int, refused: int) -> None:
         """Emit what a verb has done to the jobs of a selector: one event for all of them."""
         self._events.emit(SELECTED[verb], jobs=jobs, refused=refused)
 
-    async def schedules(self) -> ScheduleList:
-        """Return all schedules, by name."""
-        return await self._retry("schedules", scheduling(self._store).schedules)
-
-    async def change_schedule(self, name: str, change: Callable[[Schedule | None, datetime], Schedule]) -> Schedule:
-        """Change a schedule as it is now, and return it as changed; a change by others in between is not lost."""
-        verbs, chance = scheduling(self._store), self._environment.chance
-        while True:
-            found = await self.schedules()
-            new = change(next((each for each in found.found if each.name == name), None), found.now)
-            if await self._retry("set_schedule", partial(verbs.set_schedule, new, chance.uuid4())):
-                return new
-
-    async def remove_schedule(self, name: str) -> None:
-        """Forget a schedule; its jobs stay."""
-        await self._retry("remove_schedule", partial(scheduling(self._store).remove_schedule, name))
-
-    async def limits(self) -> tuple[LimitView, ...]:
-        """Return all limits, each with what is used of it."""
-        return await self._retry("limits", limits(self._store).limits)
-
-    async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:
-        """Set or remove the limit of a scope, and wake workers that it kept from claiming."""
-        await self._retry("set_limit", partial(limits(self._store).set_limit, scope, limit, origin))
-        await self._transport.publish([Hint(scope.name if scope.kind is ScopeKind.QUEUE else "")])
-
-    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
-        """Set or remove the settings of a queue."""
-        await self._retry("set_queue", partial(lanes(self._store).set_queue, queue, settings))
-
     async def queues(self) -> tuple[QueueView, ...]:
         """Return the queues that have jobs, are paused or have settings, each with its jobs in every one of the nine states."""
         found = await self._retry("queues", self._store.queues)
         return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
-
-    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        """Stop all claims from these queues, or allow them again."""
-        await self._retry("pause", lambda: self._store.pause(queues, is_paused=is_paused))
-        for queue in queues:
-            self._events.emit(EventName.QUEUE_PAUSED if is_paused else EventName.QUEUE_RESUMED, queue=queue)
-        if not is_paused:
-            await self._transport.publish([Hint(queue) for queue in queues])
-
-    async def purge(self, queues: Sequence[str]) -> int:
-        """Delete jobs that wait in the queues and were enqueued before the store's first answer, in batches; return how many."""
-        purged, until = dict.fromkeys(queues, 0), None
-        for queue in purged:
-            while (some := await self._retry("purge", partial(purge, self._store, queue, BATCH, until))).jobs:
-                purged[queue] += some.jobs
-                until = some.until
-            until = some.until
-            self._events.emit(EventName.QUEUE_PURGED, queue=queue, jobs=purged[queue])
-        return sum(purged.values())
 
     async def prune(self) -> Pruned:
         """Delete everything whose retention has passed, a batch at a time."""

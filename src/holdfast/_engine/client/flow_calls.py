@@ -14,6 +14,7 @@ from holdfast._core.job import PLACE_OF, NewJob, NoResult, Place, State
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.workflow import FlowVerb, FlowView, NewFlow, Revived, SteerFlow
+from holdfast._engine.client.acting import new_note
 from holdfast._engine.client.announcement import announce_dependents, announce_flow
 from holdfast._engine.client.outputs import read_outputs
 from holdfast._engine.client.reviving import revive
@@ -99,7 +100,9 @@ class FlowCalls:
 
     async def steer_flow(self, flow: UUID, how: SteerFlow) -> State:
         """Pause, resume, cancel or retry a workflow, and return its state now; ``JobNotFound``."""
-        state = await self._retry("steer_flow", partial(workflows(self._store).steer_flow, flow, how))
+        by = new_note(self._environment, f"workflow.{how.verb.value}", {"workflow": flow})
+        given = {} if by is None else {"by": by}
+        state = await self._retry("steer_flow", partial(workflows(self._store).steer_flow, flow, how, **given))
         if state is None:
             raise _unknown(flow)
         match how.verb:

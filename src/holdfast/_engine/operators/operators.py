@@ -14,10 +14,11 @@ from holdfast._core.explanation import Explanation
 from holdfast._core.job import Json, Reason, State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
-from holdfast._engine.client.client import BATCH, MOVABLE, Client
+from holdfast._engine.client.client import ACTIONS, BATCH, MOVABLE, Client
 from holdfast._engine.operators.stale import StaleJob, by_task, stale
 from holdfast._engine.operators.where import Steered as Steered
 from holdfast._engine.operators.where import Where as Where
+from holdfast._engine.operators.where import selector_of
 from holdfast._engine.tasks.options import due
 from holdfast.errors import ConfigurationError, InvalidCursor, JobNotFound
 from holdfast.sync import blocking
@@ -123,7 +124,7 @@ class Jobs:
         412
         """
         if where is None:
-            return await self._connect().cancel(_ids(jobs))
+            return await self._connect().act(Steer(SteerVerb.CANCEL), _ids(jobs))
         return await self._steer(jobs, where, Steer(SteerVerb.CANCEL), UNFINISHED, limit=limit, dry_run=dry_run)
 
     @overload
@@ -146,7 +147,7 @@ class Jobs:
         With an error and no state, it is the failed jobs.
         """
         if where is None:
-            return (await self._connect().retry(_ids(jobs), is_fresh=fresh)).states
+            return await self._connect().act(Steer(SteerVerb.REOPEN, is_fresh=fresh), _ids(jobs))
         if where.state is None and where.error_key is not None:
             where = structs.replace(where, state=State.FAILED)
         if where.state is None and where.reason is None:
@@ -185,9 +186,9 @@ class Jobs:
             problems.append("reschedule: pass delay='10s' or run_at=datetime.now(UTC)")
         if problems:
             raise ConfigurationError(problems)
-        if where is None:
-            return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
         how = Steer(SteerVerb.RESCHEDULE, wait, when)
+        if where is None:
+            return await self._connect().act(how, _ids(jobs))
         return await self._steer(jobs, where, how, MOVABLE, limit=limit, dry_run=dry_run)
 
     @overload
@@ -202,7 +203,7 @@ class Jobs:
         The states of jobs that stay are returned.
         """
         if where is None:
-            return await self._connect().delete(_ids(jobs))
+            return await self._connect().act(Steer(SteerVerb.DELETE), _ids(jobs))
         return await self._steer(jobs, where, Steer(SteerVerb.DELETE), (), limit=limit, dry_run=dry_run, absent="deleted")
 
     async def _steer(
@@ -222,20 +223,21 @@ class Jobs:
         """
         if jobs != ():
             raise ConfigurationError(["name jobs by their ids, or by where=; not both"])
-        seen = set[UUID]()
+        client, seen = self._connect(), set[UUID]()
+        by = None if dry_run else client.note(ACTIONS[how.verb], selector_of(where, limit))
         states, refused = Counter[str](), dict[UUID, State]()
         chosen: Sequence[State | str | None] = [where.state] if where.state is not None else looked_at or [None]
         for state in chosen:
             which = structs.replace(structs.replace(where, state=state).filter(limit), limit=BATCH)
             while limit is None or len(seen) < limit:
-                page = await self._connect().page(which)
+                page = await client.page(which)
                 left = [job.id for job in page if job.id not in seen][: None if limit is None else limit - len(seen)]
                 seen.update(left)
                 now, kept = {job.id: job.state for job in page}, frozenset[UUID]()
                 if dry_run:
                     refused.update((job, now[job]) for job in left if now[job] not in FITTING[how.verb])
                 else:
-                    answer = await self._connect().steer(how, left, which)
+                    answer = await client.steer(how, left, which, by=by)
                     now, kept = answer.states, answer.left
                     # After a lost answer the jobs that this call has moved match no longer, but are in the state it gives.
                     moved = kept - {job for job in kept if now.get(job) is _RESULTS.get(how.verb)}
@@ -247,7 +249,9 @@ class Jobs:
                     break
                 which = structs.replace(which, before=page[-1].id)
         if not dry_run:
-            self._connect().report_selected(how.verb, len(seen) - len(refused) - states["unknown"], len(refused))
+            if by is not None and not seen:
+                await client.steer(how, (), where.filter(1), by=by)
+            client.report_selected(how.verb, len(seen) - len(refused) - states["unknown"], len(refused))
         return Steered(len(seen), dict(states), refused)
 
     async def aexplain(self, job: Id) -> Explanation:
@@ -286,20 +290,6 @@ class Jobs:
     explain = blocking(aexplain)
     signal = blocking(asignal)
     signal_key = blocking(asignal_key)
-
-
-async def asteer_matching(jobs: Jobs, how: Steer, ids: Sequence[UUID], where: Where) -> dict[UUID, State]:
-    """Apply the verb to those of the jobs that match when they are written; return the state each is in now."""
-    return (await jobs._connect().steer(how, ids, where.filter(len(ids)))).states
-
-
-async def astates_of(jobs: Jobs, where: Where, limit: int | None) -> dict[UUID, State]:
-    """Return the jobs that match, newest first, with the state each is in."""
-    return await jobs._connect().states(where.filter(limit), limit)
-
-
-steer_matching = blocking(asteer_matching)
-states_of = blocking(astates_of)
 
 
 class Workers:

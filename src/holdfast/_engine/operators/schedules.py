@@ -56,7 +56,7 @@ class Schedules:
         def change(old: Schedule | None, now: datetime) -> Schedule:
             return defined(name, declared.definition, old, now, edition, Source.OPERATOR)
 
-        return ScheduleView.of(await self._connections.client().change_schedule(name, change), 1)
+        return ScheduleView.of(await self._connections.client().change_schedule(name, "schedule.set", change), 1)
 
     async def aremove(self, name: str) -> None:
         """Forget a schedule; its jobs stay. A worker whose code has it stores it again within a minute: ``pause`` stops such a one."""
@@ -65,22 +65,22 @@ class Schedules:
 
     async def apause(self, name: str) -> ScheduleView:
         """Stop a schedule until it is resumed, also through new releases of the code that has it. Ticks until then are not missed."""
-        return await self._change(name, lambda old, now: pausing(old, now, is_paused=True))
+        return await self._change(name, "schedule.pause", lambda old, now: pausing(old, now, is_paused=True))
 
     async def aresume(self, name: str) -> ScheduleView:
         """Let a paused schedule go on with its first tick after now."""
-        return await self._change(name, lambda old, now: pausing(old, now, is_paused=False))
+        return await self._change(name, "schedule.resume", lambda old, now: pausing(old, now, is_paused=False))
 
     async def askip(self, name: str, n: int = 1) -> ScheduleView:
         """Leave out the next ``n`` ticks."""
         number = _number("n", n)
-        return await self._change(name, lambda old, now: skipping(old, number))
+        return await self._change(name, "schedule.skip", lambda old, now: skipping(old, number))
 
     async def arun_now(self, name: str) -> Handle:
         """Enqueue the schedule's job now, beside its ticks: they stay as they are, and ``overlap`` does not count this job."""
         client, schedule = self._connections.client(), await self._require(name)
         job = structs.replace(schedule.definition.job, id=self._connections.chance.uuid7())
-        return handles_of([job], await client.enqueue([job]), self._connections.client)[0]
+        return handles_of([job], await client.run_schedule(name, job), self._connections.client)[0]
 
     list = blocking(alist)
     set = blocking(aset)
@@ -96,13 +96,13 @@ class Schedules:
                 return each
         raise _unknown(name)
 
-    async def _change(self, name: str, change: Change) -> ScheduleView:
+    async def _change(self, name: str, action: str, change: Change) -> ScheduleView:
         def changed(old: Schedule | None, now: datetime) -> Schedule:
             if old is None:
                 raise _unknown(name)
             return change(old, now)
 
-        return ScheduleView.of(await self._connections.client().change_schedule(name, changed), 1)
+        return ScheduleView.of(await self._connections.client().change_schedule(name, action, changed), 1)
 
 
 def _unknown(name: str) -> ConfigurationError:

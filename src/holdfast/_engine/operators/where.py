@@ -1,7 +1,7 @@
 """Which jobs an operator means, by conditions, and what became of them."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -78,6 +78,12 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
             limit=BATCH if limit is None else limit,
             before=before,
         )
+
+
+def selector_of(where: Where, limit: int | None) -> dict[str, Any]:
+    """Return the conditions that are set, for the record of an action."""
+    given = {name: getattr(where, name) for name in where.__struct_fields__} | {"limit": limit}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 class Steered(Struct, frozen=True):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast._core.audit import KeptAudit
 from holdfast._core.book.rows import KeptLimit, KeptSchedule, Lease
 from holdfast._core.job import State, Token
 from holdfast._core.lifecycle import LeaseEnd
@@ -159,6 +160,16 @@ class Loader:
         """Return the newest notes on a worker."""
         return await self._find(self._names.beats, {"worker": worker}, limit=limit, sort={"at": -1, "_id": -1})
 
+    async def audits(self, which: Document, limit: int) -> list[KeptAudit]:
+        """Return the newest matching actions of operators."""
+        found = await self._find(self._names.audits, which, limit=limit, sort={"_id": -1}) if limit else []
+        return [msgspec.json.decode(each["value"], type=KeptAudit) for each in found]
+
+    async def worn_audits(self, end: datetime, limit: int) -> list[Any]:
+        """Return the ids of actions up to a time, the oldest first."""
+        found = await self._find(self._names.audits, {"at": {"$lte": end}}, limit=limit, sort={"at": 1}, projection={"_id": 1})
+        return [each["_id"] for each in found] if limit else []
+
     async def worn_beats(self, now: datetime, limit: int) -> list[Any]:
         """Return the ids of notes that need not be kept, those first that are over for longest."""
         which = {"delete_after": {"$lte": now}}
@@ -218,6 +229,10 @@ class Loader:
         for each in await self._find(self._names.schedules, {}):
             self._part.add("schedules", each["_id"], msgspec.json.decode(each["value"], type=KeptSchedule))
         self._part.known.read.add(("schedules", ALL))
+
+    async def _audits(self, actions: Sequence[UUID]) -> None:
+        for each in await self._find(self._names.audits, {"_id": {"$in": actions}}):
+            self._part.add("audits", each["_id"], msgspec.json.decode(each["value"], type=KeptAudit))
 
     async def _rates(self, _: Sequence[Any]) -> None:
         for each in await self._find(self._names.rates, {}):

@@ -49,6 +49,10 @@ class Names(Struct, frozen=True):
         return f"{self.schema}.flows"
 
     @property
+    def audits(self) -> str:
+        return f"{self.schema}.audits"
+
+    @property
     def fences(self) -> str:
         return f"{self.schema}.fences"
 

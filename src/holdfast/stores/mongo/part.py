@@ -185,6 +185,7 @@ class _PartContent(Content):
         self.flows = _LazyTable("flows", noted, known)
         self.schedules = _LazyTable("schedules", noted, known)
         self.rates = _LazyTable("rates", noted, known)
+        self.audits = _LazyTable("audits", noted, known, self._index_audit)
         self.attempts = _LazyGrouped("attempts", noted, known, self._index_attempt)
         self.steps = _LazyGrouped("steps", noted, known)
         self.edges = _LazyGrouped("edges", noted, known, self._index_edge)

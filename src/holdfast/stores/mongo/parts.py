@@ -1,12 +1,13 @@
 """Runs verbs of a book on parts of it: a read in one snapshot, a write in one transaction."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct, structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.audit import AUDIT_RETENTION
 from holdfast._core.book.moment import Moment
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.lifecycle import Precondition, Transition
@@ -38,6 +39,7 @@ _BY_HAND: dict[str, Callable[..., Awaitable[Any]]] = {
     "due": reading.due_jobs,
     "next_due": reading.next_due,
     "worker_history": reading.worker_history,
+    "audits": reading.list_audits,
 }
 READS = frozenset(
     (*_BY_HAND, "get", "held", "expired", "overdue", "workers", "limits", "outputs", "flow", "schedules", "ticks", "steps")
@@ -83,6 +85,8 @@ class PartsWithin:
             worn = await loader.worn_beats(at, *arguments, **keywords)
             writer.delete(self._names.beats, worn)
             answer = structs.replace(answer, beats=len(worn))
+            end = at - timedelta(seconds=AUDIT_RETENTION)
+            writer.delete(self._names.audits, await loader.worn_audits(end, *arguments, **keywords))
         preparing.touch(writer, book, verb, arguments, keywords)
         writer.add(book.changes())
         await writer.write(self._database, session)

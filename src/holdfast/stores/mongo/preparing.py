@@ -19,8 +19,10 @@ async def prepare(
     """Put in candidates of verbs that search, and return what else the verb will ask for."""
     act = _SEARCHES.get(verb)
     if act is not None:
-        await act(loader, now, *arguments, **keywords)
-    return [*_WANTED[verb](*arguments, **keywords)] if verb in _WANTED else []
+        await act(loader, now, *arguments, **{name: value for name, value in keywords.items() if name != "by"})
+    action = keywords.get("by")
+    audited: list[Wanted] = [] if action is None else [("audits", action.id)]
+    return [*audited, *_WANTED[verb](*arguments, **keywords)] if verb in _WANTED else audited
 
 
 def most_claims(verb: str, arguments: Sequence[Any]) -> int:
@@ -169,6 +171,7 @@ def _of_job(job: UUID, *_: Any, **__: Any) -> list[Wanted]:
 
 _WANTED: dict[str, Callable[..., Sequence[Wanted]]] = {
     "enqueue": _of_enqueue,
+    "enqueue_by": lambda call, jobs, by: _of_enqueue(call, jobs),
     "exchange": _of_exchange,
     "start": lambda tokens: [("jobs", job) for job, _ in tokens],
     "report": lambda updates: [("jobs", each.job) for each in updates],
@@ -178,7 +181,7 @@ _WANTED: dict[str, Callable[..., Sequence[Wanted]]] = {
     "reschedule": _of_ids,
     "delete": _of_ids,
     "outputs": _of_ids,
-    "steer": lambda how, ids, which: [("jobs", job) for job in ids],
+    "steer": lambda how, ids, which, **_: [("jobs", job) for job in ids],
     "get": _of_job,
     "beat": lambda leases, **_: [each for lease in leases for each in (("leases", lease), ("holds", lease))],
 }

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast._core.answers import BeatView, DueJob, QueueView
+from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorGroup, ErrorList, group_of
 from holdfast._core.job import State
 from holdfast._core.limits import CountedBy, is_limited, wait_for
@@ -65,6 +66,14 @@ def _query(which: JobFilter) -> Document:
     if which.only_workflows:
         query["flow"] = {"$exists": True}
     return query
+
+
+async def list_audits(loader: Loader, now: datetime, which: AuditFilter) -> tuple[AuditEntry, ...]:
+    """Return matching actions of operators, newest first."""
+    del now
+    query: Document = {} if which.before is None else {"_id": {"$lt": which.before}}
+    query |= {name: value for name in ("action", "who") if (value := getattr(which, name)) is not None}
+    return tuple(kept.entry for kept in await loader.audits(query, which.limit))
 
 
 async def group_errors(loader: Loader, now: datetime, look: int, limit: int) -> ErrorList:

@@ -67,6 +67,7 @@ OTHERS: Final = {
     "schedules": (),
     "beats": (_index("worker", "worker", "-at"), _index("worn", "delete_after")),
     "rates": (),
+    "audits": (_index("at", "at"),),
     "steps": (_index("job", "job"),),
     "signals": (_index("job", "job", "place"),),
     "flows": (),

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer, Capabilities, Check, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.identity import ProcessIdentity
@@ -166,10 +167,10 @@ class MongoStore(BookVerbs):
             self._claiming.holds_none(lease, acts)
         return found
 
-    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
+    async def set_queue(self, queue: str, settings: QueueSettings | None, *, by: AuditNote | None = None) -> None:
         await self._require_schema()
         await self.primary.announce(queue, 0 if settings is None else settings.priority)
-        await self._ask("set_queue", (queue, settings), {})
+        await self._ask("set_queue", (queue, settings), {"by": by})
 
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]

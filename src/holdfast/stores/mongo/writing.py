@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.audit import KeptAudit
 from holdfast._core.book.table import RowChange
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.steps import Signal
@@ -175,6 +176,11 @@ class Writer:
             self._deletes[self._names.schedules].append(name)
         else:
             self._put(self._names.schedules, name, {"value": json_text(row)})
+
+    def _add_audits(self, action: UUID, row: KeptAudit) -> None:
+        entry = row.entry
+        document = {"at": date(entry.at), "action": entry.action, "who": entry.who, "value": json_text(row)}
+        self._put(self._names.audits, action, document)
 
     def _add_rates(self, key: Any, row: int | None) -> None:
         if row is None:

@@ -1,7 +1,7 @@
 """The schema that holds jobs: its statements, its version, and which ids may exist there already."""
 
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 
 from holdfast._core.answers import Capabilities
+from holdfast._core.audit import AuditNote
 from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
@@ -20,6 +21,7 @@ from holdfast.databases.postgres.database import CONNECTIONS, SEARCH_LIMIT, Data
 from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.postgres import schema as schemas
+from holdfast.stores.postgres.audited import action
 
 _FOLDER = Path(__file__).parent / "queries"
 _OURS = re.compile(r"\bholdfast\.")
@@ -76,13 +78,37 @@ class StoreDatabase(Database):
         run = partial(self._run, self._here().beats, self._sql(name), arguments, self._beat_limit)
         return await self._retrying(run, name)
 
-    async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Return all rows of a query that reads many rows: planned for its values."""
+    async def _fetch_by(
+        self, by: AuditNote | None, count: Callable[[list[asyncpg.Record]], int | None], name: str, *arguments: Any
+    ) -> list[asyncpg.Record]:
+        """Return all rows of a query; record the action that it belongs to in its transaction, unless its count is ``None``."""
+        if by is None:
+            return await self._fetch(name, *arguments)
+        note = by
+
+        async def write() -> list[asyncpg.Record]:
+            async with self._transaction() as connection:
+                rows = await self._fetch_on(connection, name, *arguments)
+                if (changed := count(rows)) is not None:
+                    await self._record(connection, note, changed)
+                return rows
+
+        return await self._retrying(write, name)
+
+    async def _record(self, connection: Connection, by: AuditNote, changed: int) -> None:
+        """Record a write of an operator's action in the open transaction of this connection."""
+        await self._fetch_on(connection, "audit", *action(by, changed))
+
+    async def _search(self, name: str, *arguments: Any, by: AuditNote | None = None) -> list[asyncpg.Record]:
+        """Return all rows of a query that reads many rows: planned for its values. ``by``: the action to which it belongs as one change."""
 
         async def search() -> list[asyncpg.Record]:
             async with self._transaction(SEARCH_LIMIT) as connection:
                 await connection.execute(sessions.SEARCHING)
-                return await connection.fetch(self._sql(name), *arguments)
+                rows = await connection.fetch(self._sql(name), *arguments)
+                if by is not None:
+                    await self._record(connection, by, 1)
+                return rows
 
         return await self._retrying(search, name)
 

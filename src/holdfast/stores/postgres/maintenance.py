@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from holdfast._core.answers import Pruned
+from holdfast._core.audit import AuditNote
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.requests import QueueSettings
 from holdfast._core.text import storable_text
@@ -18,11 +19,12 @@ from holdfast.stores.postgres.roles import Roles
 class Maintenance(Partitions, Roles, MemberMoves):
     """The part of the store that has the verbs of maintenance in ``_ports.store``."""
 
-    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        await self._fetch("pause" if is_paused else "unpause", [storable_text(queue) for queue in queues])
+    async def pause(self, queues: Sequence[str], *, is_paused: bool, by: AuditNote | None = None) -> None:
+        names = [storable_text(queue) for queue in queues]
+        await self._fetch_by(by, len, "pause" if is_paused else "unpause", names)
 
-    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
-        await self._search("set_queue", *packing.queue_settings(queue, settings))
+    async def set_queue(self, queue: str, settings: QueueSettings | None, *, by: AuditNote | None = None) -> None:
+        await self._search("set_queue", *packing.queue_settings(queue, settings), by=by)
 
     async def prune(self, limit: int) -> Pruned:
         ((*numbers, today, passed, last, flows),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))

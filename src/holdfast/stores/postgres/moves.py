@@ -13,6 +13,7 @@ import asyncpg
 from msgspec import structs
 
 from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Purged, ReopenAnswer, SteerAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
@@ -97,7 +98,7 @@ class Moves(LimitedClaiming):
     async def delete(self, ids: Sequence[UUID], *, only_waiting: bool = False) -> dict[UUID, State]:
         return await self._states("delete", ids, only_waiting, column="left_as" if only_waiting else "state")
 
-    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
+    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
         options: dict[SteerVerb, tuple[Any, ...]] = {
             SteerVerb.RESCHEDULE: (how.delay, how.run_at),
             SteerVerb.DELETE: (False,),
@@ -112,17 +113,23 @@ class Moves(LimitedClaiming):
                 locked = [row["id"] for row in await connection.fetch(self._sql("lock"), list(ids))]
                 found = await connection.fetch(self._sql("matching"), locked, *conditions_of(which))
                 chosen = [row["id"] for row in found]
+                before = [] if by is None else await connection.fetch(self._sql("steered"), chosen)
                 left = await connection.fetch(self._sql(how.verb), chosen, *more)
                 if members := members_of(left, chosen):
                     flows.require({row["flow"] for row in left if row.get("flow") is not None})
                     await move_members(flows, how.verb, members, more)
+                if by is not None:
+                    after = {*map(tuple, await connection.fetch(self._sql("steered"), chosen))}
+                    await self._record(connection, by, len({*map(tuple, before)} - after))
                 states = await connection.fetch(self._sql("states"), list(ids))
             self._flow_changes.add(flows.changes)
             return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
 
         return await self._with_flows(how.verb, steer)
 
-    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
+    async def purge(self, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
+        if by is not None:
+            return await self._with_flows("purge", partial(self._purge_by, by, queue, limit, until))
         ((gone, until),) = await self._fetch("purge", queue, limit, until)
         if gone < limit:
             roots = [row["id"] for row in await self._fetch("purgeable_roots", queue, limit - gone, until)]
@@ -140,6 +147,23 @@ class Moves(LimitedClaiming):
         return readable(lambda row: structs.replace(rows.record_of(row), hook_due_at=row["offered_until"]), found)
 
     # internals
+
+    async def _purge_by(self, by: AuditNote, queue: str, limit: int, until: datetime | None, more: frozenset[UUID]) -> Purged:
+        """Purge in one transaction, and record the action in it."""
+        async with self._transaction() as connection:
+            ((gone, until),) = await self._fetch_on(connection, "purge", queue, limit, until)
+            flows = LockedFlows(partial(self._fetch_on, connection), more=more)
+            roots = (
+                [row["id"] for row in await flows.fetch("purgeable_roots", queue, limit - gone, until)] if gone < limit else []
+            )
+            if roots:
+                await flows.lock_of(roots)
+                if members := members_of(await flows.fetch("delete", roots, True), roots):
+                    await move_members(flows, "delete", members, (True,))
+                gone += len(roots) - len(await flows.fetch("steered", roots))
+            await self._record(connection, by, gone)
+        self._flow_changes.add(flows.changes)
+        return Purged(gone, until)
 
     async def _enqueue_one(self, call: UUID, job: NewJob) -> bool:
         """Enqueue a job and return True; change nothing and return False if the call is a copy or the id exists."""

@@ -3,6 +3,7 @@
 from functools import partial
 from uuid import UUID
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.encoding import plan_of
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, version_of
@@ -41,14 +42,14 @@ class ScheduleVerbs(MemberMoves):
             return TickAnswer.DROPPED
         return TickAnswer.FIRED if fires else TickAnswer.SKIPPED
 
-    async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
+    async def set_schedule(self, schedule: Schedule, change: UUID, *, by: AuditNote | None = None) -> bool:
         plan = json_text(schedule.plan)
         values = (schedule.name, plan, schedule.next_at, schedule.paused_at, schedule.version, version_of(change), change)
-        ((is_written,),) = await self._fetch("set_schedule", *values)
+        ((is_written,),) = await self._fetch_by(by, lambda rows: 1 if rows[0][0] else None, "set_schedule", *values)
         return bool(is_written)
 
-    async def remove_schedule(self, name: str) -> None:
-        await self._fetch("remove_schedule", name)
+    async def remove_schedule(self, name: str, *, by: AuditNote | None = None) -> None:
+        await self._fetch_by(by, len, "remove_schedule", name)
 
     async def _cancel_and_advance(self, name: str, values: tuple[object, ...], more: frozenset[UUID]) -> bool | None:
         """Move the schedule on, and cancel its last job in the same transaction; a job that is locked delays both."""

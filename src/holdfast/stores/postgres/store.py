@@ -5,6 +5,7 @@ from holdfast._ports.trial import stuck, try_out
 from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.postgres import checks
+from holdfast.stores.postgres.audits import AuditVerbs
 from holdfast.stores.postgres.dependents import DependentVerbs
 from holdfast.stores.postgres.leases import Leases
 from holdfast.stores.postgres.limits import LimitVerbs
@@ -17,7 +18,9 @@ from holdfast.stores.postgres.steps import StepVerbs
 from holdfast.stores.postgres.workflows import WorkflowVerbs
 
 
-class PostgresStore(Moves, LimitVerbs, Leases, Reading, Maintenance, ScheduleVerbs, StepVerbs, WorkflowVerbs, DependentVerbs):
+class PostgresStore(
+    Moves, AuditVerbs, LimitVerbs, Leases, Reading, Maintenance, ScheduleVerbs, StepVerbs, WorkflowVerbs, DependentVerbs
+):
     """Jobs in one schema of a PostgreSQL database; the first use opens the first connection."""
 
     async def check(self) -> tuple[Check, ...]:

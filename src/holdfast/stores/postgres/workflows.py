@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.graph import Graph, Vertex
 from holdfast._core.job import State, Token
@@ -17,6 +18,7 @@ from holdfast.databases.postgres.errors import RolledBack
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.audited import action
 from holdfast.stores.postgres.flow_plan import Ends, FlowPlan, Known, columns_of, edges_text
 from holdfast.stores.postgres.locked_flows import KeyTaken, LockedFlows, edges_of, flow_of, graph_of
 from holdfast.stores.postgres.members import MemberMoves
@@ -103,7 +105,7 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
         )
         return FlowView(flow_of({**found[0][0], "id": flow}), members)
 
-    async def steer_flow(self, flow: UUID, how: SteerFlow) -> State | None:
+    async def steer_flow(self, flow: UUID, how: SteerFlow, *, by: AuditNote | None = None) -> State | None:
         def act(plan: FlowPlan) -> None:
             root = plan.graph(flow).members.get(flow)
             if root is not None and not (how.verb is FlowVerb.RETRY and root.is_stub):
@@ -117,6 +119,8 @@ class WorkflowVerbs(MemberMoves, SharedTransactions):
                     except KeyTaken:
                         pass  # it stays as it is
                 found = await flows.fetch("root", flow) if flow in flows.flows else ()
+                if found and by is not None:
+                    await flows.fetch("audit", *action(by, 1))
             return rows.state_of(found[0]) if found else None
 
         state = await self._with_flows("steer_flow", steer)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.limited_claim import Candidate, LaneName, LimitedDeal, limited_deal
 from holdfast._core.limits import (
     Counted,
@@ -31,6 +32,7 @@ from holdfast._core.text import json_text
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.values import Values
 from holdfast.stores.sqlite import parameters as packing
+from holdfast.stores.sqlite.audited import audited
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.lanes import View
 from holdfast.stores.sqlite.records import Row
@@ -44,17 +46,20 @@ class LimitVerbs:
     async def limits(self, key: str | None = None) -> tuple[LimitView, ...]:
         return await self._thread.run(lambda database: _views(database, key))
 
-    async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin) -> None:
+    async def set_limit(self, scope: Scope, limit: Limit | None, origin: Origin, *, by: AuditNote | None = None) -> None:
         names: Values = {"scope": scope.kind.value, "named": scope.name}
 
-        def write(database: StoreDatabase) -> None:
+        def write(database: StoreDatabase) -> int:
             if limit is None:
-                database.write("remove_limit", **names)
+                changed = database.write("remove_limit", **names)
                 database.write("remove_rates", **names)
-            else:
-                database.write("set_limit", **names, plan=json_text(limit), origin=json_text(origin))
+                return changed
+            return database.write("set_limit", **names, plan=json_text(limit), origin=json_text(origin))
 
-        await self._thread.run(lambda database: database.atomically("set_limit", lambda: write(database)))
+        def set_limit(database: StoreDatabase) -> int:
+            return audited(database, by, "set_limit", lambda: write(database), int)
+
+        await self._thread.run(lambda database: database.atomically("set_limit", lambda: set_limit(database)))
 
 
 def uses_of(database: StoreDatabase) -> dict[Scope, Use]:

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from holdfast._core.audit import AuditNote
 from holdfast._core.encoding import instant, plan_of
 from holdfast._core.schedule import Advance, Overlap, Schedule, ScheduleList, TickAnswer, version_of
 from holdfast._core.text import json_text
@@ -10,6 +11,7 @@ from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.values import Values, micros_of
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import workflows
+from holdfast.stores.sqlite.audited import audited
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.records import Row
 
@@ -64,7 +66,7 @@ class ScheduleVerbs:
             )
         )
 
-    async def set_schedule(self, schedule: Schedule, change: UUID) -> bool:
+    async def set_schedule(self, schedule: Schedule, change: UUID, *, by: AuditNote | None = None) -> bool:
         values: Values = {
             "schedule": schedule.name,
             "plan": json_text(schedule.plan),
@@ -79,10 +81,16 @@ class ScheduleVerbs:
             is_written = database.write("update_schedule" if schedule.version else "insert_schedule", **values)
             return is_written > 0 or bool(database.read("schedule_change", **values))
 
-        return await self._thread.run(write)
+        def count(is_written: bool) -> int | None:
+            return 1 if is_written else None
 
-    async def remove_schedule(self, name: str) -> None:
-        await self._thread.run(lambda database: database.write("remove_schedule", schedule=name))
+        return await self._thread.run(lambda database: audited(database, by, "set_schedule", lambda: write(database), count))
+
+    async def remove_schedule(self, name: str, *, by: AuditNote | None = None) -> None:
+        def remove(database: StoreDatabase) -> int:
+            return database.write("remove_schedule", schedule=name)
+
+        await self._thread.run(lambda database: audited(database, by, "remove_schedule", lambda: remove(database), int))
 
     async def _schedules(self, *, is_due: bool, limit: int = -1) -> ScheduleList:
         rows = await self._thread.run(lambda database: database.read("schedules", is_due=is_due, limit=limit))

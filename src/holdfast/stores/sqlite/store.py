@@ -28,12 +28,10 @@ from holdfast._core.answers import (
     LeaseView,
     OverdueJob,
     Pruned,
-    Purged,
     QueueView,
     ReopenAnswer,
-    SteerAnswer,
 )
-from holdfast._core.encoding import end_of, instant
+from holdfast._core.encoding import end_of
 from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, State, Token
@@ -49,9 +47,6 @@ from holdfast._core.requests import (
     JobFilter,
     NewLease,
     ProgressUpdate,
-    QueueSettings,
-    Steer,
-    SteerVerb,
 )
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
@@ -64,12 +59,13 @@ from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.database import BUSY_LIMIT
 from holdfast.databases.sqlite.spare_connection import SpareConnection
 from holdfast.databases.sqlite.transactions import TransactionTurns
-from holdfast.databases.sqlite.values import Values, micros, micros_of
+from holdfast.databases.sqlite.values import Values, micros
 from holdfast.stores.sqlite import backup, checks, limits, workflows
 from holdfast.stores.sqlite import caller_transactions as within
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.audits import AuditVerbs
 from holdfast.stores.sqlite.caller_flows import CallerFlows
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.errors import ErrorVerbs
@@ -90,7 +86,7 @@ _UNKNOWN_LEASE = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0
 Rows = list[rows.Row]
 
 
-class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs):
+class SqliteStore(AuditVerbs, ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: the identity of this process. Its boot and clock decide which leases it can judge by its monotonic clock.
@@ -186,28 +182,6 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
             return answers.states(database.read("states", **packing.ids(ids)))
 
         return await self._thread.run(delete)
-
-    async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        values, more = {**packing.ids(ids), **packing.matching(which)}, packing.due(how.delay, how.run_at)
-
-        def steer(database: StoreDatabase) -> SteerAnswer:
-            chosen = [UUID(bytes=job) for (job,) in database.read("matching", **values)]
-            if how.verb is SteerVerb.CANCEL:
-                workflows.request_cancel(database, chosen)
-            elif how.verb is SteerVerb.REOPEN:
-                workflows.reopen(database, chosen, is_fresh=how.is_fresh)
-            elif how.verb is SteerVerb.DELETE:
-                workflows.delete(database, chosen, only_waiting=False)
-            else:
-                database.write(how.verb, **packing.ids(chosen), **more)
-            return SteerAnswer(answers.states(database.read("states", **values)), frozenset(ids) - frozenset(chosen))
-
-        return await self._thread.run(lambda database: database.atomically(how.verb, lambda: steer(database)))
-
-    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        until = until or instant(micros(self._clock.wall()))
-        at = micros_of(until)
-        return Purged(await self._thread.run(lambda database: workflows.purge(database, queue, limit, at)), until)
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         return answers.expired(await self._thread.run(lambda database: workflows.expire(database, limit)))
@@ -317,12 +291,6 @@ class SqliteStore(ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVer
         return tuple(task for (task,) in await self._read("waiting_tasks", {}))
 
     # maintenance
-
-    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        await self._write("pause" if is_paused else "unpause", {"queues": json_text(queues)})
-
-    async def set_queue(self, queue: str, settings: QueueSettings | None) -> None:
-        await self._write("set_queue", packing.queue(queue, settings))
 
     async def prune(self, limit: int) -> Pruned:
         return answers.pruned(await self._touched("prune", {"limit": limit, "floor": micros(RETENTION_FLOOR)}))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer, ReopenAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.dependencies import After, dependents_of
 from holdfast._core.flow_changes import FlowChange, FlowChanges
 from holdfast._core.job import NewJob, State, Token
@@ -18,6 +19,7 @@ from holdfast._core.workflow import Edge, FlowVerb, FlowView, Items, NewFlow, Ne
 from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.audited import record_action
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.flow_moves import FileFlows, flow_of
 from holdfast.stores.sqlite.records import Row, outcome_of, record_of
@@ -61,7 +63,7 @@ class WorkflowVerbs:
         )
         return FlowView(flow_of(flow, *found[0][:3]), members)
 
-    async def steer_flow(self, flow: UUID, how: SteerFlow) -> State | None:
+    async def steer_flow(self, flow: UUID, how: SteerFlow, *, by: AuditNote | None = None) -> State | None:
         def steer(database: StoreDatabase) -> State | None:
             found = database.read("root", flow=flow.bytes)
             if not found:
@@ -69,6 +71,8 @@ class WorkflowVerbs:
             ((_, is_stub, holder),) = found
             if not how.reopens or not (is_stub or holder):
                 FileFlows(database).steer(flow, how)
+            if by is not None:
+                record_action(database, by, 1)
             return State(database.read("root", flow=flow.bytes)[0][0])
 
         return await self._thread.run(lambda database: database.atomically("steer_flow", lambda: steer(database)))

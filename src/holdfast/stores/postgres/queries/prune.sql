@@ -112,6 +112,13 @@ unused AS MATERIALIZED (
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
+past_actions AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.audits
+    WHERE at <= (SELECT now - interval '90 days' FROM clock) -- AUDIT_RETENTION
+    ORDER BY at
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
 jobs AS (
     DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING id
 ),
@@ -159,6 +166,9 @@ beats AS (
 ),
 rates AS (
     DELETE FROM holdfast.rates WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
+),
+actions AS (
+    DELETE FROM holdfast.audits WHERE ctid = ANY (ARRAY(SELECT place FROM past_actions))
 )
 SELECT
     (SELECT count(*) FROM jobs) AS jobs,

@@ -1,3 +1,3 @@
 -- Forget a schedule.
 -- :name.
-DELETE FROM holdfast.schedules WHERE name = :name;
+DELETE FROM holdfast.schedules WHERE name = :name RETURNING name;

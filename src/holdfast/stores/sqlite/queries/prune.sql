@@ -73,6 +73,11 @@ BEGIN
     INSERT INTO holdfast_touched (what, id)
     SELECT 'beat', rowid FROM holdfast_beats WHERE delete_after <= NEW.wall ORDER BY delete_after LIMIT NEW.room;
     DELETE FROM holdfast_beats WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'beat');
+
+    -- Actions of operators go after AUDIT_RETENTION.
+    DELETE FROM holdfast_audits WHERE id IN (
+        SELECT id FROM holdfast_audits WHERE at <= NEW.wall - 7776000000000 ORDER BY at LIMIT NEW.room
+    );
 END;
 
 -- call
