@@ -133,7 +133,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
         self.jobs = Jobs(self._connections.client)
         self.errors = Errors(self._connections.client)
-        self.audit = Audit(self._connections.client)
+        self.audit = Audit(self._connections)
         self.queues = Queues(self._connections.client)
         self.limits = Limits(self._connections.client)
         self.workers = Workers(self._connections.client)

@@ -1,12 +1,17 @@
 """Many jobs at once: what is chosen, asked, done and printed."""
 
 import json
+from collections.abc import Sequence
+from getpass import getuser
 from pathlib import Path
+from socket import gethostname
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from holdfast import App, StoreUnavailable
+from holdfast._core.requests import Steer, SteerVerb
 from holdfast._engine.client.client import Client
 from holdfast._processes.loading import opened
 from holdfast.cli import job_actions, selection
@@ -119,12 +124,14 @@ def test_a_signal_is_sent_with_a_value_that_is_json() -> None:
 
 def test_a_retry_may_be_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [enqueue() for _ in range(2)]
-    fresh = list[bool]()
-    retry, steer = Client.retry, Client.steer
-    monkeypatch.setattr(
-        Client, "retry", lambda self, ids, *, is_fresh=False: fresh.append(is_fresh) or retry(self, ids, is_fresh=is_fresh)
-    )
-    monkeypatch.setattr(Client, "steer", lambda self, how, ids, which: fresh.append(how.is_fresh) or steer(self, how, ids, which))
+    fresh, steer = list[bool](), Client.steer
+
+    async def watched(self: Client, how: Steer, *request: Any, **more: Any) -> Any:
+        if how.verb is SteerVerb.REOPEN:
+            fresh.append(how.is_fresh)
+        return await steer(self, how, *request, **more)
+
+    monkeypatch.setattr(Client, "steer", watched)
     run("jobs", "cancel", *jobs)
     assert answer("jobs", "retry", jobs[0], "--fresh") == {jobs[0]: "available"}
     assert answer("jobs", "retry", "--state", "cancelled", "--fresh", "--yes")["states"] == {"available": 1}
@@ -138,9 +145,16 @@ def test_many_are_done_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None
         enqueue()
     sizes, steer = list[int](), Client.steer
     monkeypatch.setattr(selection, "BATCH", 2)
-    monkeypatch.setattr(Client, "steer", lambda self, how, ids, which: sizes.append(len(ids)) or steer(self, how, ids, which))  # type: ignore[func-returns-value]
+
+    async def watched(self: Client, how: Steer, ids: Sequence[UUID], *request: Any, **more: Any) -> Any:
+        sizes.append(len(ids))
+        return await steer(self, how, ids, *request, **more)
+
+    monkeypatch.setattr(Client, "steer", watched)
     assert run("jobs", "cancel", "--all", "--yes").stdout.strip() == "5 jobs; 5 cancelled"
     assert sizes == [2, 2, 1]
+    (entry,) = answer("audit")
+    assert (entry["action"], entry["count"], entry["selector"]) == ("cancel", 5, '{"all":true}')
 
 
 def test_a_job_that_matches_no_longer_when_it_is_written_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,16 +170,31 @@ def test_what_was_done_before_a_failure_is_reported(monkeypatch: pytest.MonkeyPa
         enqueue()
     steer, calls = Client.steer, iter([True, False])
 
-    def once(self: Client, *request: Any) -> Any:
+    def once(self: Client, *request: Any, **more: Any) -> Any:
         if not next(calls):
             raise StoreUnavailable("gone")
-        return steer(self, *request)
+        return steer(self, *request, **more)
 
     monkeypatch.setattr(selection, "BATCH", 1)
     monkeypatch.setattr(Client, "steer", once)
     done = run("jobs", "cancel", "--all", "--yes")
     assert done.exit_code == 75
     assert done.stderr.splitlines()[0] == "stopped after 1 of 3 jobs; what was done stays done"
+
+
+def test_who_did_what_and_why_is_recorded() -> None:
+    job = enqueue()
+    run("jobs", "cancel", job, "--because", "wrong address")
+    run("queues", "pause", "default", "--reason", "the provider is down")
+    run("queues", "resume", "default")
+    newest, paused, cancelled = answer("audit")
+    user = getuser()
+    assert [(each["who"], each["origin"]) for each in (newest, paused)] == [(user, f"cli:{user}@{gethostname()}")] * 2
+    assert (newest["action"], newest["reason"], newest["count"]) == ("resume", None, 1)
+    assert (paused["reason"], paused["selector"]) == ("the provider is down", '{"queues":["default"]}')
+    assert (cancelled["reason"], cancelled["selector"], cancelled["count"]) == ("wrong address", f'{{"ids":["{job}"]}}', 1)
+    assert "the provider is down" in run("audit", "--action", "pause").stdout
+    assert answer("audit", "--before", cancelled["id"]) == []
 
 
 def test_queues_are_paused_resumed_and_emptied(folder: Path) -> None:

@@ -167,7 +167,7 @@ def _steer(
             confirm(f"{how.name} {_jobs(len(ids))}?", yes=yes)
         steer = Steer(how.verb, **(when or {}))
         act = bind(app) if chosen.ids else lambda some: steer_matching(app.jobs, steer, some, chosen.where)
-        with one_action(app.jobs, ids if chosen.ids else chosen.where):
+        with one_action(app.audit, ids if chosen.ids else chosen.where):
             states = in_batches(ids, act, doing=how.doing)
         words = {} if chosen.is_by_selector or how.verb is not SteerVerb.DELETE else _words_of_kept(app, states)
     if chosen.is_by_selector:

@@ -593,8 +593,8 @@ def test_a_purge_ends_although_a_producer_keeps_enqueuing(monkeypatch: pytest.Mo
     async def scenario(bench: ClientBench) -> None:
         purge = bench.store.purge
 
-        async def purge_beside_a_producer(*asked: Any) -> Purged:
-            answer = await purge(*asked)
+        async def purge_beside_a_producer(*asked: Any, **named: Any) -> Purged:
+            answer = await purge(*asked, **named)
             bench.clock.advance(0.001)
             await bench.client.enqueue([bench.job("a"), bench.job("b")])
             return answer

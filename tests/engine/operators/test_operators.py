@@ -34,6 +34,7 @@ from holdfast import (
     Where,
 )
 from holdfast._core.answers import SteerAnswer
+from holdfast._core.audit import AuditNote
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim, RescueReason
@@ -421,8 +422,8 @@ def test_a_job_that_a_call_without_an_answer_has_moved_is_not_refused(
     if verb == "retry":
         end(app, handle, Fail("no"))
 
-    async def lossy(self: Any, how: Steer, ids: Sequence[UUID], which: JobFilter) -> SteerAnswer:
-        answer: SteerAnswer = await steer(self, how, ids, which)
+    async def lossy(self: Any, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
+        answer: SteerAnswer = await steer(self, how, ids, which, by=by)
         calls.append(how.verb)
         if len(calls) == 1:
             raise StoreUnavailable("the answer is lost")
@@ -433,6 +434,7 @@ def test_a_job_that_a_call_without_an_answer_has_moved_is_not_refused(
     options = {"delay": "1h"} if verb == "reschedule" else {}
     assert getattr(app.jobs, verb)(where=where, **options) == Steered(1, {state: 1})
     assert len(calls) == 2
+    assert [(entry.action, entry.count) for entry in app.audit.list()] == [(verb, 1)]
 
 
 def test_lists_are_by_the_same_conditions(app: App) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from msgspec import structs
 
@@ -37,10 +36,6 @@ class OperatorCalls(FlowCalls, ABC):
     def note(self, action: str, target: Mapping[str, Any]) -> AuditNote | None:
         """Return the action to record with a verb, or ``None`` if the store remembers none."""
         return new_note(self._environment, action, target)
-
-    def new_action(self) -> UUID:
-        """Return the id of a new action, for several writes."""
-        return self._environment.chance.uuid7()
 
     def another_write(self, by: AuditNote | None) -> AuditNote | None:
         """Return an action for one more write that belongs to it."""

@@ -1,12 +1,11 @@
 """``app.audit``: what operators did, and in whose name this program acts."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from uuid import UUID
 
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._engine.client.acting import Acting, acting
-from holdfast._engine.client.client import Client
+from holdfast._engine.client.connections import Connections
 from holdfast.errors import ConfigurationError
 from holdfast.sync import blocking
 
@@ -14,8 +13,8 @@ from holdfast.sync import blocking
 class Audit:
     """``app.audit``: see who cancelled, retried, deleted, paused or set what, when and why."""
 
-    def __init__(self, connect: Callable[[], Client]) -> None:
-        self._connect = connect
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
 
     async def alist(
         self, *, action: str | None = None, who: str | None = None, limit: int = 100, before: UUID | str | None = None
@@ -33,7 +32,7 @@ class Audit:
             last = UUID(before) if isinstance(before, str) else before
         except ValueError:
             raise ConfigurationError([f"before={before!r}: use the id of an action"]) from None
-        return [*await self._connect().audits(AuditFilter(action=action, who=who, limit=limit, before=last))]
+        return [*await self._connections.client().audits(AuditFilter(action=action, who=who, limit=limit, before=last))]
 
     def acting(
         self,
@@ -59,6 +58,6 @@ class Audit:
 
     def new_operation(self) -> UUID:
         """Return the id of an operation, which may take several calls."""
-        return self._connect().new_action()
+        return self._connections.chance.uuid7()
 
     list = blocking(alist)

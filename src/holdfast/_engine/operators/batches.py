@@ -11,6 +11,7 @@ from holdfast._core.requests import Steer
 from holdfast._core.text import json_text
 from holdfast._engine.client.acting import acting, current, named
 from holdfast._engine.client.client import ACTIONS
+from holdfast._engine.operators.audit import Audit
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.operators.where import Where, selector_of
 from holdfast.sync import blocking
@@ -28,10 +29,10 @@ async def astates_of(jobs: Jobs, where: Where, limit: int | None) -> dict[UUID, 
     return await jobs._connect().states(where.filter(limit), limit)
 
 
-def one_action(jobs: Jobs, target: Where | Sequence[UUID]) -> AbstractContextManager[None]:
+def one_action(audit: Audit, target: Where | Sequence[UUID]) -> AbstractContextManager[None]:
     """Record all calls inside as one action on these jobs."""
     selector = json_text(selector_of(target, None) if isinstance(target, Where) else named(target))
-    return acting(structs.replace(current(), selector=selector, operation=jobs._connect().new_action()))
+    return acting(structs.replace(current(), selector=selector, operation=audit.new_operation()))
 
 
 steer_matching = blocking(asteer_matching)

@@ -83,7 +83,7 @@ class Where(Struct, frozen=True, repr_omit_defaults=True):
 def selector_of(where: Where, limit: int | None) -> dict[str, Any]:
     """Return the conditions that are set, for the record of an action."""
     given = {name: getattr(where, name) for name in where.__struct_fields__} | {"limit": limit}
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in given.items() if value is not None} or {"all": True}
 
 
 class Steered(Struct, frozen=True):
