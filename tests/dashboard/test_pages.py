@@ -48,7 +48,8 @@ def _fill(app: App) -> dict[str, str]:
         flow.add(echo.bind("b"), name="ship", after=[build])
     app.run_due()
     waiting = echo.options(queue="slow", delay=60).enqueue("a")
-    app.queues.pause("slow")
+    with app.audit.acting(who=EVIL, reason=EVIL, origin=EVIL, up_to=EVIL):
+        app.queues.pause("slow")
     app.schedules.set("refresh", every("5m"), echo.bind("x"))
     app.limits.set("cluster", Limit(concurrency=5, rate="100/m"))
     return {"failed": str(failed.id), "done": str(done.id), "waiting": str(waiting.id), "flow": str(flow.handle.id)}
@@ -73,6 +74,20 @@ def test_a_page_of_an_empty_store_states_that_there_is_nothing(app: App, path: s
         "no job yet|has no job|No job has failed|no watched table|No queue|No worker|There is no |holdfast check",
         _assert_nothing_runs(reply).text,
     )
+
+
+def test_what_operators_did_is_listed_and_leads_to_the_job(app: App) -> None:
+    ids = _fill(app)
+    with app.audit.acting(who="anna", origin="api", reason="wrong address"):
+        app.jobs.cancel(ids["waiting"])
+    page = _assert_nothing_runs(get(Dashboard(app), "/audit"))
+    for word in ("anna", "wrong address", "limit.set", "schedule.set", "pause"):
+        assert word in page.text
+    links = {attrs["href"] for tag, attrs in page.found if tag == "a"}
+    assert {f"/jobs/{ids['waiting']}", "/audit?who=anna", "/audit?action=cancel"} <= links
+    only = get(Dashboard(app), "/audit?who=anna").body
+    assert "wrong address" in only
+    assert "limit.set" not in only
 
 
 def test_markup_of_users_is_shown_as_text_on_every_page(app: App) -> None:

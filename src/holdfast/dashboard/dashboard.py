@@ -9,6 +9,7 @@ from typing import Final
 from holdfast._core.durations import in_words
 from holdfast.app import App, environment_of
 from holdfast.dashboard.views import lists
+from holdfast.dashboard.views.audit import audit
 from holdfast.dashboard.views.job import job
 from holdfast.dashboard.views.jobs import jobs
 from holdfast.dashboard.views.overview import overview
@@ -60,6 +61,7 @@ SECTIONS: Final = (
     ("/workflows", "Workflows", "workflows"),
     ("/rows", "Rows", "queues"),
     ("/limits", "Limits", "limits"),
+    ("/audit", "Audit", "audit"),
     ("/check", "Check", "check"),
 )
 VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
@@ -74,6 +76,7 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
     ("/workflows/{id}", workflow),
     ("/rows", lists.rows),
     ("/limits", lists.limits),
+    ("/audit", audit),
     ("/check", lists.check),
 )
 FILES: Final = {"style.css": "text/css", "holdfast.js": "text/javascript"}
