@@ -1,6 +1,7 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
 from holdfast._core.answers import BeatView, LeaseView, Pruned, QueueView
+from holdfast._core.audit import AuditEntry
 from holdfast._core.cause import Cause, Code
 from holdfast._core.error_groups import ErrorGroup, ErrorList
 from holdfast._core.explanation import Explanation
@@ -63,6 +64,7 @@ __all__ = [
     "AtLeast",
     "AttemptOutcome",
     "AttemptView",
+    "AuditEntry",
     "Backoff",
     "Batch",
     "BatchTransaction",

@@ -58,6 +58,7 @@ from holdfast import (
 )
 from holdfast._core import payload, policy
 from holdfast._core.answers import Check
+from holdfast._core.audit import AuditEntry
 from holdfast._core.metrics import METRICS, Kind
 from holdfast._engine.client import client
 from holdfast._engine.events import _LEVELS, EventName
@@ -170,6 +171,7 @@ def _written(default: object) -> str:
         ("app.md", "Methods of an App", [App("memory://"), App]),
         ("app.md", "app.jobs", [type(App("memory://").jobs)]),
         ("app.md", "app.errors", [type(App("memory://").errors)]),
+        ("app.md", "app.audit", [type(App("memory://").audit)]),
         ("app.md", "app.queues", [type(App("memory://").queues)]),
         ("app.md", "app.workers", [type(App("memory://").workers)]),
         ("app.md", "app.schedules", [type(App("memory://").schedules)]),
@@ -226,7 +228,7 @@ def test_a_group_is_described() -> None:
     ("name", "kind"),
     [
         *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, BeatView, ScheduleView, Rescued, Event)),
-        *(("app.md", kind) for kind in (ErrorGroup, ErrorList)),
+        *(("app.md", kind) for kind in (ErrorGroup, ErrorList, AuditEntry)),
         *(("jobs.md", kind) for kind in (JobView, AttemptView, Failure, Token)),
         *(("workflows.md", kind) for kind in (WorkflowView, NodeView, Repair, Revived)),
     ],

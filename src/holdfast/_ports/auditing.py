@@ -23,5 +23,5 @@ class Auditing(Protocol):
         ...
 
     async def enqueue_by(self, call: UUID, jobs: Sequence[NewJob], by: AuditNote) -> EnqueueAnswer:
-        """Enqueue jobs because an operator said so, with the row of the action in the same write. A copy of the call adds nothing."""
+        """Enqueue jobs for an operator, with the row of the action in the same write. A copy of the call adds nothing."""
         ...

@@ -1,4 +1,4 @@
-"""``holdfast audit``, and the option by which a command says why it is used."""
+"""``holdfast audit``, and the option by which an operator gives the reason of a command."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

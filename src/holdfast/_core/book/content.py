@@ -115,10 +115,8 @@ class Content:
         self.open_flows = Line[UUID]()
         self.children = dict[UUID, dict[UUID, None]]()
         self.brief_attempts = Line[tuple[datetime, UUID, int, UUID | None]]()
-        self.received = Line[Waiting]()
-        self.ended_leases = Line[Waiting]()
+        self.received, self.ended_leases, self.audited = Line[Waiting](), Line[Waiting](), Line[Waiting]()
         self.worn_beats = Line[tuple[datetime, int]]()
-        self.audited = Line[Waiting]()
         self.archived_until, self.worn_archives = Line[tuple[UUID, str]](), Line[tuple[datetime, str]]()
 
     def table(self, name: str) -> Journaled:

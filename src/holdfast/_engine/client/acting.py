@@ -1,4 +1,4 @@
-"""Who acts, from where, and why: what is recorded of an operator's action beside the action itself."""
+"""The person who acts, from where, and why: what is recorded of an action beside the action itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ from holdfast._engine.environment import Environment
 from holdfast._engine.store_defaults import has_audit
 
 MOST_IDS: Final = 100
-"""The ids that a selector names; of more it says how many they are."""
+"""The ids that a selector names; of more it has the number of the rest."""
 
 
 class Acting(Struct, frozen=True, kw_only=True):
-    """Who acts. ``selector`` and ``up_to``: in place of what the verb knows. ``operation``: verbs of one operation are one action."""
+    """The person who acts. ``selector``, ``up_to``: in place of what the verb knows. ``operation``: all verbs of one are one action."""
 
     who: str = "app"
     origin: str = "app"

@@ -65,7 +65,7 @@ class OperatorCalls(FlowCalls, ABC):
         await self._retry("remove_schedule", partial(scheduling(self._store).remove_schedule, name, **by))
 
     async def run_schedule(self, name: str, job: NewJob) -> EnqueueAnswer:
-        """Enqueue a job of a schedule because an operator said so."""
+        """Enqueue a job of a schedule for an operator."""
         by, call = self.note("schedule.run", {"schedule": name, "job": job.id}), self._environment.chance.uuid4()
         if by is None:
             return await self.enqueue([job])

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatView, LeaseView
+from holdfast._core.audit import AuditNote
 from holdfast._core.durations import Duration
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Json, Reason, State
@@ -223,9 +224,8 @@ class Jobs:
         """
         if jobs != ():
             raise ConfigurationError(["name jobs by their ids, or by where=; not both"])
-        client, seen = self._connect(), set[UUID]()
+        client, seen, states, refused = self._connect(), set[UUID](), Counter[str](), dict[UUID, State]()
         by = None if dry_run else client.note(ACTIONS[how.verb], selector_of(where, limit))
-        states, refused = Counter[str](), dict[UUID, State]()
         chosen: Sequence[State | str | None] = [where.state] if where.state is not None else looked_at or [None]
         for state in chosen:
             which = structs.replace(structs.replace(where, state=state).filter(limit), limit=BATCH)
@@ -249,10 +249,15 @@ class Jobs:
                     break
                 which = structs.replace(which, before=page[-1].id)
         if not dry_run:
-            if by is not None and not seen:
-                await client.steer(how, (), where.filter(1), by=by)
-            client.report_selected(how.verb, len(seen) - len(refused) - states["unknown"], len(refused))
+            await self._finish(how, where, by, len(seen), refused=len(refused), unknown=states["unknown"])
         return Steered(len(seen), dict(states), refused)
+
+    async def _finish(self, how: Steer, where: Where, by: AuditNote | None, jobs: int, *, refused: int, unknown: int) -> None:
+        """Report what a verb did, and record it also if it found no jobs."""
+        client = self._connect()
+        if by is not None and not jobs:
+            await client.steer(how, (), where.filter(1), by=by)
+        client.report_selected(how.verb, jobs - refused - unknown, refused)
 
     async def aexplain(self, job: Id) -> Explanation:
         """Explain why the job is in its state, and what to do about it; ``JobNotFound``.
