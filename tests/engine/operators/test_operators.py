@@ -460,6 +460,22 @@ def test_a_job_that_a_call_without_an_answer_has_moved_is_not_refused(
     assert [(entry.action, entry.count) for entry in app.audit.list()] == [(verb, 1)]
 
 
+def test_jobs_named_by_id_are_asked_for_again_while_they_are_locked(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, kind = app.task(shrink), type(app._connections.store)
+    first, second = task.enqueue("a"), task.enqueue("b")
+    steer, locked = kind.steer, [{second.id}]
+
+    async def busy(self: Any, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
+        skipped = frozenset(locked.pop() if locked else ())
+        answer: SteerAnswer = await steer(self, how, [job for job in ids if job not in skipped], which, by=by)
+        return SteerAnswer(answer.states | dict.fromkeys(skipped, State.AVAILABLE), answer.left | skipped)
+
+    monkeypatch.setattr(kind, "steer", busy)
+    with app.audit.acting(who="anna", reason="wrong address"):
+        assert app.jobs.cancel([first.id, second.id]) == dict.fromkeys((first.id, second.id), State.CANCELLED)
+    assert [(entry.who, entry.reason, entry.count) for entry in app.audit.list()] == [("anna", "wrong address", 2)]
+
+
 def test_lists_are_by_the_same_conditions(app: App) -> None:
     task = app.task(shrink)
     failed = task.enqueue("a")

@@ -99,6 +99,8 @@ class AuditContract(Part):
         verbs = store_defaults.queue_verbs(at.store)
         for _ in range(2):
             await verbs.purge("a", 10, by=note(at, "purge"))
+        await store_defaults.lanes(at.store).set_queue("a", QueueSettings(weight=2))
+        await at.store.pause(["other"], is_paused=True)
         for is_paused in (True, True, False, False):
             await at.store.pause(["a", "b", "a"], is_paused=is_paused, by=note(at, "pause"))
         assert await counts(at) == [2, 0, 2, 0, 2, 0]
