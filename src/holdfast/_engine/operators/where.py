@@ -155,12 +155,6 @@ def selector_of(where: Where, limit: int | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None} or {"all": True}
 
 
-def selector_of(where: Where, limit: int | None) -> dict[str, Any]:
-    """Return the conditions that are set, for the record of an action."""
-    given = {name: getattr(where, name) for name in where.__struct_fields__} | {"limit": limit}
-    return {name: value for name, value in given.items() if value is not None} or {"all": True}
-
-
 class Steered(Struct, frozen=True):
     """What a verb did to the jobs that a ``Where`` matched: how many by the state they are in now, and which of them refused.
 
