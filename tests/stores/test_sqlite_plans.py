@@ -1,18 +1,18 @@
 """The cost of a query, counted in steps of SQLite's virtual machine: unlike time, the count is always the same."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import ActiveJob, NewJob
+from holdfast._core.job import ActiveJob, NewJob, State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._core.requests import ClaimRequest
+from holdfast._core.requests import ClaimRequest, JobFilter
 from holdfast._ports.store import Store
 from holdfast.databases.sqlite.sql import statements
 from holdfast.stores.sqlite.database import QUERIES, StoreDatabase
@@ -224,8 +224,11 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
         for name in sorted(INDEXED):
             plan = await inside(at.store, lambda database, name=name: plan_of(database, name))
             walks = [line for line in plan if re.match(r"SCAN (holdfast_)?(jobs?|attempts|payloads)\b", line)]
-            # Only the active rows, and the newest failed ones, by their indexes.
-            assert [line for line in walks if not re.search("INDEX holdfast_(active_lease|failed)$", line)] == [], (name, plan)
+            # Only the active rows, the held ones, and the newest failed ones, by their indexes.
+            assert [line for line in walks if not re.search("INDEX holdfast_(active_lease|held|failed)$", line)] == [], (
+                name,
+                plan,
+            )
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -234,6 +237,7 @@ SEARCHES = {
     "enqueue": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "expire": "holdfast_jobs USING INDEX holdfast_expiring (claimable_until>? AND claimable_until<?)",
     "forget_pause": "holdfast_members USING INDEX holdfast_members_paused (flow=?)",
+    "list_ended_badly": "holdfast_jobs USING INDEX holdfast_ended_badly (state=?)",
     "list_of_error": "holdfast_jobs USING INDEX holdfast_error_keys (error_key=?)",
     "next_due": "job USING INDEX holdfast_waiting (task=? AND priority=? AND queue=? AND key=?)",
     "prune": "holdfast_jobs USING INDEX holdfast_prunable (delete_after>? AND delete_after<?)",
@@ -257,6 +261,29 @@ def test_errors_cost_the_same_beside_any_crowd_of_jobs_and_of_older_failures(tmp
         await fail(CROWD // 2)
         await at.enqueue(*(at.new(task="unknown") for _ in range(CROWD)))
         assert await steps(at.store, "errors", at.store.errors(20, 5)) <= baseline * 1.2 + 10  # type: ignore[attr-defined]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_look_costs_the_same_beside_any_crowd_of_finished_jobs(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        async def end(count: int) -> None:
+            await at.enqueue(*(at.new() for _ in range(3 * count)))
+            jobs = [claim.job for claim in await at.claim(await at.lease(), 2 * count)]
+            await at.settle(*(answered(job, Fail("no")) for job in jobs[:count]), *map(done, jobs[count:]))
+            await at.store.request_cancel([row.id for row in await at.store.list(JobFilter(state=State.AVAILABLE, limit=CROWD))])
+
+        looks: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: at.store.counts(None, 20),
+            lambda: at.store.queues(20),
+            lambda: at.store.list(JobFilter(state=State.FAILED, limit=10)),
+            lambda: at.store.list(JobFilter(state=State.CANCELLED, limit=10)),
+        )
+        await end(30)
+        baseline = [await steps(at.store, "look", look()) for look in looks]
+        await end(CROWD // 4)
+        after = [await steps(at.store, "look", look()) for look in looks]
+        assert all(now <= before * 1.2 + 10 for before, now in zip(baseline, after, strict=True)), (baseline, after)
 
     play(OnFile(tmp_path / "jobs.db"), act)
 

@@ -1,5 +1,8 @@
 """Reads, and keeping house."""
 
+from collections import Counter
+from typing import Literal
+
 from msgspec import structs
 
 from holdfast._core.answers import Check
@@ -206,6 +209,25 @@ class ReadContract(Part):
         assert (tasks["other", State.AVAILABLE], tasks["task", State.AVAILABLE]) == (2, 1)
         assert (queues["mail", State.AVAILABLE], queues["default", State.AVAILABLE]) == (1, 2)
         assert sum(tasks.values()) == sum(queues.values()) == len(rows) + 2
+
+    @story
+    async def test_counts_may_stop_at_one_more_finished_job_of_a_state_than_was_asked_for(self, at: Scene) -> None:
+        for _ in range(2):
+            jobs = [await at.running() for _ in range(4)]
+            await at.settle(done(jobs[0]), done(jobs[1]), answered(jobs[2], Fail("no")), answered(jobs[3], Fail("no")))
+            await at.store.request_cancel(await at.enqueue(at.new(), at.new()))
+        await at.enqueue(*(at.new(queue="mail") for _ in range(3)), at.new(delay=50.0))
+        exact = await at.store.counts()
+        cases: tuple[tuple[Literal["queue", "task"] | None, int], ...] = ((None, 1), ("task", 2), ("queue", 3))
+        for by, most in cases:
+            found = Counter[State]()
+            for (_, state), number in (await at.store.counts(by, most)).items():
+                found[state] += number
+            assert all(most + 1 <= found[state] <= 4 for state in (State.COMPLETED, State.FAILED, State.CANCELLED))
+            assert (found[State.AVAILABLE], found[State.SCHEDULED]) == (3, 1)
+        assert await at.store.counts(None, 4) == exact
+        (mail,) = [view for view in await at.store.queues(0) if view.name == "mail"]
+        assert mail.counts == {State.AVAILABLE: 3}
 
     @story
     async def test_only_a_job_that_waits_is_scheduled_whenever_it_was_to_be_due(self, at: Scene) -> None:

@@ -6,7 +6,7 @@ WHERE id IN (
     SELECT id FROM holdfast_jobs
     WHERE state = 'held' AND (:before IS NULL OR id < :before)
         AND -- include matching()
-    ORDER BY id DESC
+    ORDER BY +id DESC -- not from the index of ids: it would read all jobs
     LIMIT :limit
 )
 ORDER BY id DESC;
